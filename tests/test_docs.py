@@ -32,7 +32,7 @@ from sweeps.space.load import TOP
 from sweeps.space.problems import key_names
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
-from sweeps.space.step_names import RAY_STEPS, required_parameters
+from sweeps.space.step_names import BUILTIN_STEPS, required_parameters
 from sweeps.space.yaml12 import parse
 from tests.documents import (
     BLOCKS,
@@ -267,10 +267,10 @@ def test_every_domain_is_in_the_reference_with_its_arguments_and_bounds(domain):
             assert "ounds" in meaning and "included" in meaning
 
 
-@pytest.mark.parametrize("step", RAY_STEPS)
+@pytest.mark.parametrize("step", BUILTIN_STEPS)
 def test_every_step_is_in_the_reference_with_its_parameters(step):
     said = row_of(SPACE_FILE, step)[1]
-    assert all(f"`{parameter}`" in said for parameter in RAY_STEPS[step])
+    assert all(f"`{parameter}`" in said for parameter in BUILTIN_STEPS[step])
     assert not required_parameters(step) or "required" in said
 
 

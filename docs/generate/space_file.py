@@ -402,12 +402,11 @@ def steps_section() -> Iterator[str]:
         "`columns` is `numeric`, `categorical`, `all`, the name of a column, a pattern such as "
         "`price_*`, or a list of these. `columns` "
         "and every other parameter may be dimensions.\n"
-        "\n`Categorizer` belongs to sweeps, and the other steps are Ray Data's preprocessors. You "
-        "can also write `module:attr`, for a "
+        "\nYou can also write `module:attr`, for a "
         "step of scikit-learn or of your own: [Own preprocessor](../how-to/own-preprocessor.md).\n"
     )
     rows = []
-    for name, parameters in sorted(step_names.RAY_STEPS.items()):
+    for name, parameters in sorted(step_names.BUILTIN_STEPS.items()):
         listed = []
         for parameter, fragment in parameters.items():
             needed = "" if "default" in fragment else " (required)"

@@ -58,7 +58,6 @@ CHECK_MODULE = (
 # need more of them
 SHIPPED_MODULES = (
     CHECK_MODULE,
-    "sweeps.data.preprocessing.ray_steps",
     "sweeps.trial",
     *trainer_modules(),
 )

@@ -1,14 +1,8 @@
-"""Names of the preprocessors of some kinds. Checks of a space file read them without pandas."""
+"""Names of the built-in steps of some kinds. Checks of a space file read them without pandas."""
 
 from __future__ import annotations
 
-# These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter
-# `output_column`
-EXPANDING = (
-    "OneHotEncoder",
-    "MultiHotEncoder",
-    "CountVectorizer",
-    "HashingVectorizer",
-    "FeatureHasher",
-)
-SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+# These steps make columns named `COLUMN_VALUE`
+EXPANDING = ("OneHotEncoder", "HashingVectorizer")
+# These steps make numbers or categories of texts
+ENCODERS = (*EXPANDING, "OrdinalEncoder", "Categorizer")

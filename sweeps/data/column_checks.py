@@ -6,40 +6,22 @@ The check runs before any step is fitted. Pure functions, no I/O.
 from __future__ import annotations
 
 import fnmatch
-import functools
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import Problem, first_of
-from sweeps.core.label_columns import Label, label_columns, shown
-from sweeps.core.step_kinds import EXPANDING, SCALERS
+from sweeps.core.label_columns import Label, label_columns
+from sweeps.core.step_kinds import ENCODERS, EXPANDING
 from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
-from sweeps.space.templates import Template, children, walk
+from sweeps.space.templates import Template, walk
 
 if TYPE_CHECKING:
-    from sweeps.data.preprocessing.fitted_chain import StepConfig
     from sweeps.space import Space
     from sweeps.space.trainer_definition import TrainerDefinition
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
-# Parameters that name new columns
-_OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
-_CONCATENATOR_OUTPUT = "concat_out"  # Ray's default for `output_column_name`
-# Built-in steps that leave a column of texts as it is, unless their `columns` select it.
-# `SimpleImputer` never makes numbers of texts.
-_NO_ENCODERS = (
-    *SCALERS,
-    "Normalizer",
-    "PowerTransformer",
-    "SimpleImputer",
-    "CustomKBinsDiscretizer",
-    "UniformKBinsDiscretizer",
-    "Concatenator",
-    "LabelEncoder",
-)
 # Beginnings of the names of types that the keyword "categorical" leaves out
 _NOT_CATEGORICAL = (
     "timestamp",
@@ -75,65 +57,6 @@ _REMEDIES = {
 _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
 
-@dataclass(frozen=True)
-class AvailableColumns:
-    """A superset of the columns that can reach a preprocessing step.
-
-    The exact columns are unknown before earlier steps are fitted.
-
-    Attributes:
-        names: names of the columns of the data, and of new columns that are named in the parameters
-            of earlier steps.
-        expanded: True if an earlier step creates columns that are named after one of `names`, such
-            as `color_red` after `color`.
-        anything: True if an earlier step is user code, which may create columns with any name.
-    """
-
-    names: frozenset[str]
-    expanded: bool = False
-    anything: bool = False
-
-    def may_contain(self, want: str) -> bool:
-        """Return whether a column may reach the step.
-
-        Args:
-            want: name of the column, or a pattern that the column matches, such as `x_*`. The
-                result is True for the keywords "numeric", "categorical" and "all".
-        """
-        if (
-            self.anything
-            or want in SELECTOR_WORDS
-            or want in self.names
-            or fnmatch.filter(self.names, want)
-        ):
-            return True
-        return self.expanded and (
-            glob.has_magic(want)
-            or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names)
-        )
-
-    def union(self, other: AvailableColumns) -> AvailableColumns:
-        """Return the columns that are in this object or in `other`."""
-        return AvailableColumns(
-            self.names | other.names,
-            self.expanded or other.expanded,
-            self.anything or other.anything,
-        )
-
-    def after(self, step: Step) -> AvailableColumns:
-        """Return the columns that may reach the next step.
-
-        This object has the columns that may reach `step`.
-        """
-        new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
-        new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
-        return AvailableColumns(
-            self.names | new,
-            self.expanded or step.name in EXPANDING,
-            self.anything or ":" in step.name,
-        )
-
-
 def check_step_columns(
     chain: Template,
     features: Iterable[str],
@@ -142,10 +65,10 @@ def check_step_columns(
     removed: Iterable[str] = (),
     params: Any = None,
 ) -> list[Problem]:
-    """Check that the columns named in preprocessing steps and constraints exist, in all chains that a space allows.
+    """Check that the columns named in preprocessing steps and constraints exist.
 
-    A name is a problem only if, in every chain that can be sampled, no column of this name reaches
-    the step.
+    A name is a problem only if no column of this name can reach the step in any chain. The exact
+    columns are unknown before the earlier steps are fitted.
 
     Args:
         chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or
@@ -162,34 +85,40 @@ def check_step_columns(
         One problem for each wrong name. Its place is a path in the space file, such as
         `preprocessor.0.StandardScaler.columns.1`.
     """
-    problems: list[Problem] = []
-    removed, first = frozenset(removed), AvailableColumns(frozenset(features))
+    names = sorted(features)
+    left_out = frozenset(removed)
+    expanded = False  # whether a step so far makes columns such as `color_red` of `color`
+    problems = []
 
-    def check(template: Template, available: AvailableColumns) -> AvailableColumns:
-        if isinstance(template, Dimension):
-            return functools.reduce(
-                AvailableColumns.union,
-                [check(option.value, available) for option in template.options],
-            )
-        if isinstance(template, Step):
-            where = (
-                f"`{source}`"
-                if available == first
-                else f"`{source}` or in the output of earlier steps"
-            )
-            problems.extend(_step_problems(template, available, label, where, removed))
-            return available.after(template)
-        for item in children(template):
-            available = check(item, available)
-        return available
+    def may_exist(want: str) -> bool:
+        if want in (*SELECTOR_WORDS, *names) or fnmatch.filter(names, want):
+            return True
+        starts = (name.translate(_SAFE_CHARACTERS) + "_" for name in names)
+        return expanded and (glob.has_magic(want) or want.startswith(tuple(starts)))
 
-    last = check(chain, first)
+    for step in (part for part in walk(chain) if isinstance(part, Step)):
+        for path, want in selectors(step.columns, f"{step.path}.columns"):
+            if may_exist(want):
+                continue
+            where = f"`{source}`" + " or in the output of earlier steps" * expanded
+            if want in label_columns(label):
+                text = f"`{want}` is the label, which no step may change"
+            elif want in left_out:
+                text = (
+                    f"`{want}` is not a feature, because data.drop, data.weight or a split removes "
+                    "it"
+                )
+            elif glob.has_magic(want):
+                text = f"no column in {where} matches `{want}`; {nearest_column(want, names)}"
+            else:
+                text = f"no column `{want}` in {where}; {nearest_column(want, names)}"
+            problems.append(Problem(path, text))
+        if ":" in step.name:  # user code may make columns with any name
+            return problems
+        expanded = expanded or step.name in EXPANDING
     for path, want in _constrained(params):
-        if not last.may_contain(want):
-            text = (
-                f"no column `{want}` reaches the trainer; "
-                f"{nearest_column(want, sorted(last.names))}"
-            )
+        if not may_exist(want):
+            text = f"no column `{want}` reaches the trainer; {nearest_column(want, names)}"
             problems.append(Problem(path, text))
     return problems
 
@@ -205,53 +134,6 @@ def _constrained(params: Any) -> Iterator[tuple[str, str]]:
         named = given if isinstance(given, dict) else _strings(given)
         if isinstance(given, (dict, tuple, list)):
             yield from ((f"params.{key}", name) for name in named)
-
-
-def _step_problems(
-    step: Step,
-    available: AvailableColumns,
-    label: Label | None,
-    where: str,
-    removed: frozenset[str],
-) -> Iterator[Problem]:
-    if step.name == "LabelEncoder":  # sweeps ignores this step, but the step must name the label
-        if (text := label_encoder_error(step, label)) is not None:
-            yield Problem(
-                f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}",
-                text,
-            )
-        return
-    for path, want in selectors(step.columns, f"{step.path}.columns"):
-        if available.may_contain(want):
-            continue
-        if want in label_columns(label):
-            text = f"`{want}` is the label, which no step may change"
-        elif want in removed:
-            text = (
-                f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
-            )
-        else:
-            problem = (
-                f"no column in {where} matches `{want}`"
-                if glob.has_magic(want)
-                else f"no column `{want}` in {where}"
-            )
-            text = f"{problem}; {nearest_column(want, sorted(available.names))}"
-        yield Problem(path, text)
-
-
-def label_encoder_error(step: Step | StepConfig, label: Label | None) -> str | None:
-    """Return an error message if the column of a `LabelEncoder` step is not the label; otherwise None.
-
-    A `LabelEncoder` step has no effect, because the label of a classification is always encoded.
-    """
-    named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
-    if not isinstance(named, str) or named in label_columns(label):
-        return None
-    return (
-        f"LabelEncoder: `{named}` is not the label ({shown(label)}); use OrdinalEncoder for a "
-        "feature"
-    )
 
 
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
@@ -313,14 +195,10 @@ def unread_problems(columns: Mapping[str, str], trainer: str) -> list[Problem]:
 
 def _may_change(step: Step, column: str, kind: str) -> bool:
     """Return whether a step may encode, remove or replace a column of a type that is no number."""
-    if ":" in step.name or any(
-        column in _strings(step.params.get(key)) for key in _OUTPUT_PARAMETERS
-    ):
+    if ":" in step.name:
         return True
-    categorical = not kind.startswith(_NOT_CATEGORICAL)
-    if step.columns is None:
-        return categorical and step.name not in _NO_ENCODERS
-    return selects(step, column, categorical)
+    encodes = step.name in ENCODERS and not kind.startswith(_NOT_CATEGORICAL)
+    return encodes and selects(step, column)
 
 
 def selects(step: Step, column: str, categorical: bool = True) -> bool:

@@ -37,7 +37,7 @@ from sweeps.data.columns import check_readable
 from sweeps.data.load import Splits, add_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
-from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
+from sweeps.data.preprocessing.fit import data_key, fit_transform
 from sweeps.data.row_parts import check_parts, nested_order, rows_at
 from sweeps.data.streaming.prepare import describe_streams, prepare_streams
 from sweeps.data.streaming.splits import StreamSplits, StreamVariants
@@ -272,9 +272,9 @@ class _DataActor:
         self.store.save_info(info, check, data)
         return info
 
-    def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
-        """Return whether `prepare` runs Ray tasks for a chain, to fit the chain or to read the data again."""
-        return self.is_new or isinstance(self.variants, StreamVariants) or runs_tasks(steps)
+    def runs_tasks(self) -> bool:
+        """Return whether `prepare` runs Ray tasks: to read the data again, or to read a stream."""
+        return self.is_new or isinstance(self.variants, StreamVariants)
 
     def prepare(
         self,

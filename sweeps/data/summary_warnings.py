@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
+from sweeps.core.step_kinds import ENCODERS
 from sweeps.data.column_checks import selects
 from sweeps.data.label_checks import split_rules
 from sweeps.data.missing import EVERY_COLUMN
@@ -25,9 +26,6 @@ from sweeps.space.yaml_writer import flow
 if TYPE_CHECKING:
     from sweeps.space import Space
 
-# Steps that read texts as texts, so that a column with many different texts is right for them.
-TEXT_STEPS = ("Tokenizer", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
-ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder", "Categorizer")
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive
 # class needs no warning.
 POSITIVE = {
@@ -233,7 +231,7 @@ def _is_handled(column: str, space: Space) -> bool:
     """Return whether a step reads the texts of a column as texts, or may read them because it is the user's code."""
     for step in _steps(space):
         own = ":" in step.name and not step.name.startswith("sklearn.")
-        if (own or step.name.rpartition(":")[2] in TEXT_STEPS) and selects(step, column):
+        if (own or step.short.endswith(("Vectorizer", "Hasher"))) and selects(step, column):
             return True
     return False
 
@@ -245,7 +243,7 @@ def _reads_texts(column: str, space: Space) -> bool:
     """
     if space.trainer.name is not None and space.trainer_definition.needs_label:
         return True
-    encoders = (step for step in _steps(space) if step.name.rpartition(":")[2] in ENCODERS)
+    encoders = (step for step in _steps(space) if step.short in ENCODERS)
     return any(selects(step, column) for step in encoders)
 
 

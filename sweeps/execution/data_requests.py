@@ -104,9 +104,7 @@ class DataRequests:
     ) -> None:
         """Fit preprocessing chains before the first trial. For the arguments, see `_Pool.prefit`."""
         await self._known.wait()
-        if warm and (
-            self._streams or not any([await self._runs_tasks(chain) for _, chain in fits])
-        ):
+        if warm and (self._streams or not await self._runs_tasks()):
             self.workers.warm(warm)
         for future in [self.request(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
@@ -169,12 +167,12 @@ class DataRequests:
         deaths = 0
         while True:
             tasks, pid = (
-                await self._runs_tasks(chain),
+                await self._runs_tasks(),
                 await self.data_actor.pid.options(max_task_retries=-1).remote(),
             )
             async with self._cpu(tasks):
-                if tasks != await self._runs_tasks(
-                    chain
+                if (
+                    tasks != await self._runs_tasks()
                 ):  # Ray has restarted the process while the request waited.
                     continue
                 kills = exit_causes.kills_for_memory()
@@ -203,12 +201,12 @@ class DataRequests:
             return contextlib.nullcontext()
         return self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks)
 
-    async def _runs_tasks(self, chain: tuple) -> bool:
-        """Return whether a fit of this chain runs Ray tasks.
+    async def _runs_tasks(self) -> bool:
+        """Return whether the data actor runs Ray tasks to prepare data.
 
         If the data actor's process has died, wait until Ray has restarted it.
         """
-        return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote(chain))
+        return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote())
 
 
 def _has_result(future: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:

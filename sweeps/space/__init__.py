@@ -4,7 +4,7 @@
 - section_models, value_types, problems: dataclasses of the sections without dimensions
 - domains, option_labels: dimensions: domains, options and their keys
 - conditions, when_parser: `when`: whether a dimension is active
-- step_names, parameter_checks: steps of Ray Data; checks of parameters
+- step_names, parameter_checks: the built-in steps; checks of parameters
 - templates, enumeration: values that contain dimensions; cells, shapes and combinations
 - dimension_parser, chains and the modules `*_section(s)`: one parser for each section
 - foreign_syntax, synonyms: words and syntax of other tools, for suggestions

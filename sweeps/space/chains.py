@@ -10,7 +10,7 @@ from sweeps.space.dimension_parser import INVALID, DimensionParser
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import value_problems
-from sweeps.space.step_names import NONE, RAY_STEPS, Step, required_parameters
+from sweeps.space.step_names import BUILTIN_STEPS, NONE, Step, required_parameters
 from sweeps.space.synonyms import our_name, suggest
 from sweeps.space.templates import Chain, Template
 
@@ -80,12 +80,12 @@ class ChainParser(DimensionParser):
         elif ":" in name:
             if fault := references.problem(name, self.roots):
                 self.problems.add(mark, path, fault)
-        elif name not in RAY_STEPS:
+        elif name not in BUILTIN_STEPS:
             self.problems.add(
                 mark,
                 path,
                 f"`{name}` is neither a built-in step nor a reference module:attr; "
-                f"{suggest('step', name, RAY_STEPS)}",
+                f"{suggest('step', name, BUILTIN_STEPS)}",
             )
         # the parameters of an unknown step cannot be checked
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
@@ -113,7 +113,7 @@ class ChainParser(DimensionParser):
         before = len(self.problems)
         columns: Template = None
         params: dict[str, Template] = {}
-        allowed = RAY_STEPS.get(name)
+        allowed = BUILTIN_STEPS.get(name)
         for key, child in (args.value or {}).items():
             at = f"{where}.{key}"
             if key == "when":
@@ -150,12 +150,12 @@ class ChainParser(DimensionParser):
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
 
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
-        """Check the values of one parameter of a Ray Data step.
+        """Check the values of one parameter of a built-in step.
 
-        If the value is another library's name for an option that Ray Data calls differently, the
-        message suggests Ray Data's name.
+        If the value is another library's name for an option that sweeps calls differently, the
+        message suggests our name.
         """
-        for wrong, text in value_problems(RAY_STEPS[step][key], node):
+        for wrong, text in value_problems(BUILTIN_STEPS[step][key], node):
             hint = our_name(f"{step}.{key}", wrong.value)
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 

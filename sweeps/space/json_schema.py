@@ -21,7 +21,7 @@ from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.domains import BRANCHING, RULES, domain_description
 from sweeps.space.problems import fragments
 from sweeps.space.space_sections import AMOUNT, SCALING
-from sweeps.space.step_names import NONE, RAY_STEPS, STEP_DESCRIPTIONS, required_parameters
+from sweeps.space.step_names import BUILTIN_STEPS, NONE, STEP_DESCRIPTIONS, required_parameters
 from sweeps.space.trainer_definition import TrainerDefinition, definition_of
 from sweeps.space.trainer_section import PACKAGE, trainer_names
 
@@ -396,7 +396,7 @@ def _one_of(domains: Mapping[str, Schema]) -> Schema:
 def _step() -> Schema:
     """Return the schema of a step with parameters, or of a domain whose options are chains."""
     properties: dict[str, Schema] = {kind: {} for kind in BRANCHING}
-    for step, parameters in RAY_STEPS.items():
+    for step, parameters in BUILTIN_STEPS.items():
         own = {name: parameter(fragment) for name, fragment in parameters.items()}
         needed = required_parameters(step)
         form = mapping({"columns": ref("columns"), **own}, required=needed)

@@ -195,13 +195,14 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "step": {
         "StandardScaler": "Scaler ZScore Standardize Standardizer",
-        "`StandardScaler` or `MinMaxScaler` scales a column; `Normalizer` scales each row to a "
-        "norm of 1": "Normalize Normalization",
+        "`StandardScaler` or `MinMaxScaler` scales a column; `sklearn.preprocessing:Normalizer` scales "
+        "each row to a norm of 1": "Normalize Normalizer Normalization",
         "MinMaxScaler": "MinMax",
         "SimpleImputer": "Imputer fillna",
         "OneHotEncoder": "OneHot get_dummies",
         "UniformKBinsDiscretizer": "KBinsDiscretizer",
-        "CountVectorizer": "TfidfVectorizer",
+        "HashingVectorizer": "CountVectorizer TfidfVectorizer",
+        "leave this step out, because sweeps encodes the label": "LabelEncoder",
         "write a function of your own, and name it `module:function`": "LogTransformer TorchVisionPreprocessor",
         "write the function itself, as `module:function`": "FunctionTransformer BatchMapper",
         "leave this step out, because each worker gets an equal part of the rows": "Repartitioner",
@@ -213,7 +214,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         **{f"write `sklearn.{ref}`": ref.partition(":")[2] for ref in _SKLEARN_STEPS.split()},
     },
     "OrdinalEncoder": {
-        "Ray Data's encoder turns an unseen category into a missing value; "
+        "this encoder turns an unseen category into a missing value; "
         f"scikit-learn's encoder has this parameter: {UNSEEN}": "handle_unknown unknown_value"
     },
     "OneHotEncoder": {

@@ -6,8 +6,7 @@ class TestClip(PreprocessorTests):
     step = "my_steps:Clip"
     params = {"quantile": 0.99}
 
-The suite fits the step on a small table, in the same way as a sweep. Steps from Ray Data need a
-running Ray; other steps do not.
+The suite fits the step on a small table, in the same way as a sweep.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class PreprocessorTests:
     """Tests that every preprocessing step must pass.
 
     Attributes:
-        step: The step as in a space file: the name of a preprocessor from Ray Data, or
+        step: The step as in a space file: the name of a built-in step, or
             `module:attr`.
         params: Parameters of the step.
         columns: Columns to which the step is applied, as in a space file. None uses the step's

@@ -242,8 +242,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line(
             "a step without a required parameter",
-            "space: {preprocessor: {FeatureHasher: {num_features: 8}}}",
-            "5:24: preprocessor.FeatureHasher: `output_column` is required by FeatureHasher",
+            "space: {preprocessor: {HashingVectorizer: {columns: plan}}}",
+            "5:24: preprocessor.HashingVectorizer: `num_features` is required by HashingVectorizer",
         ),
         line(
             "an unknown value of a step's parameter",

@@ -466,19 +466,6 @@ TABLE: dict[str, tuple[Case, ...]] = {
             rows="{train: rows.csv, label: y, valid: 0.25, drop: [age]}",
         ),
         steps(
-            "a LabelEncoder for a feature",
-            "{preprocessor: {LabelEncoder: {columns: plan}}}",
-            "5:48: preprocessor.LabelEncoder.columns: LabelEncoder: `plan` is not the label "
-            "(`y`); use OrdinalEncoder for a feature",
-        ),
-        steps(
-            "a misspelled output column of another step",
-            "{preprocessor: [{SimpleImputer: {columns: age, output_columns: [filled]}}, "
-            "{StandardScaler: {columns: flled}}]}",
-            "5:110: preprocessor.1.StandardScaler.columns: no column `flled` in `rows.csv` "
-            "or in the output of earlier steps; did you mean `filled`?",
-        ),
-        steps(
             "several problems at once",
             "{preprocessor: {StandardScaler: {columns: heigth}}}",
             "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",

@@ -127,25 +127,13 @@ def refused(*steps: Step) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        Step("SimpleImputer", "age", {"output_columns": ["made"]}),
-        Step("FeatureHasher", "all", {"num_features": 4, "output_column": "made"}),
-        Step("Concatenator", "all", {"output_column_name": "made"}),
-        Step("sklearn.decomposition:PCA"),
-        Step("my_mod:features", "age"),
-    ],
-    ids=lambda step: step.name,
-)
-def test_a_column_that_an_earlier_step_may_make_is_not_refused(before):
-    assert refused(before, Step("StandardScaler", ("made", "age"))) == []
-    assert refused(Step("StandardScaler", "made"), before) == ["no column `made` in `rows.csv`"]
+@pytest.mark.parametrize("name", ["sklearn.decomposition:PCA", "my_mod:features"])
+def test_a_column_that_an_earlier_step_may_make_is_not_refused(name):
+    assert refused(Step(name), Step("StandardScaler", ("made", "age"))) == []
+    assert refused(Step("StandardScaler", "made"), Step(name)) == ["no column `made` in `rows.csv`"]
 
 
-@pytest.mark.parametrize(
-    "step", ["OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer"]
-)
+@pytest.mark.parametrize("step", ["OneHotEncoder", "HashingVectorizer"])
 def test_columns_made_of_values_begin_with_their_column(step):
     made = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
     assert refused(made, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
@@ -181,23 +169,11 @@ def test_columns_that_are_not_features_are_refused():
         "`y` is the label, which no step may change",
         "`id` is not a feature, because data.drop, data.weight or a split removes it",
     ]
-    assert refused(Step("LabelEncoder", "plan")) == ["LabelEncoder: `plan` is not the label (`y`)"]
-    assert (
-        refused(
-            Step("LabelEncoder"),
-            Step("LabelEncoder", "y"),
-            Step("LabelEncoder", None, {"label_column": "y"}),
-        )
-        == []
-    )
 
 
 OPTIONS = """\
 preprocessor:
-  - grid:
-      - none
-      - SimpleImputer: {columns: age, output_columns: {choice: [[one], [two]]}}
-  - StandardScaler: {columns: {grid: [age, [one, two], three]}}
+  - StandardScaler: {columns: {grid: [age, [age, plan], three]}}
   - choice: [OneHotEncoder, "sklearn.preprocessing:PolynomialFeatures"]
   - MinMaxScaler: {columns: [plan_a, four]}
 """
@@ -207,9 +183,8 @@ def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
     body = "".join(f"  {line}\n" for line in OPTIONS.splitlines())
     loaded = space(space="\n" + body, limits="{max_trials: 99}")
     assert said(loaded) == [
-        "space.yaml:10:58: preprocessor.1.StandardScaler.columns.grid.2: no column `three` in "
-        "`rows.csv` or in the output "
-        "of earlier steps; valid: age, one, plan, two"
+        "space.yaml:7:59: preprocessor.0.StandardScaler.columns.grid.2: no column `three` in "
+        "`rows.csv`; valid: age, plan"
     ]
 
 
@@ -264,12 +239,6 @@ def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space,
 NAMES = ("age", "plan", "made")
 STEPS = st.one_of(
     st.builds(Step, st.just("StandardScaler"), st.sampled_from(NAMES)),
-    st.builds(
-        Step,
-        st.just("SimpleImputer"),
-        st.sampled_from(NAMES),
-        st.just({"output_columns": ["made"]}),
-    ),
     st.builds(Step, st.just("my_mod:f"), st.sampled_from(NAMES)),
 )
 
@@ -620,9 +589,8 @@ def test_a_column_is_refused_if_the_trainer_cannot_read_its_type(
         ("category", "[OneHotEncoder]", False),
         ("time", "[OneHotEncoder]", False),
         ("timestamp", "[OneHotEncoder]", True),
-        ("timestamp", "[{OrdinalEncoder: {columns: [x]}}]", False),
+        ("timestamp", "[{OrdinalEncoder: {columns: [x]}}]", True),
         ("list", "[OneHotEncoder]", True),
-        ("list", "[{MultiHotEncoder: {columns: [x]}}]", False),
         ("duration", "[StandardScaler]", True),
         ("duration", '["json:dumps"]', False),
         ("period", '["json:dumps"]', True),

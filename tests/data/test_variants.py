@@ -385,7 +385,7 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_pa
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
     actor, scaled = _DataActor((), str(tmp_path), (1,), once=True), (Step("StandardScaler"),)
     facts = actor.load(asked, 0)
-    assert not actor.runs_tasks(scaled)
+    assert not actor.runs_tasks()
     made = actor.prepare(scaled)
     reload = (asked, 0, (), (), facts.fingerprint)
     assert (
@@ -393,6 +393,6 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_pa
         and actor.prepare(scaled, {}, reload) is made
         and actor.variants is None
     )
-    assert actor.runs_tasks(()) and actor.prepare((), {}, reload)["key"] != made["key"], (
+    assert actor.runs_tasks() and actor.prepare((), {}, reload)["key"] != made["key"], (
         "another chain reads the rows again"
     )

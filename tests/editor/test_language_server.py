@@ -15,7 +15,7 @@ import pytest
 
 from sweeps.core import registry
 from sweeps.space.json_schema import schema
-from sweeps.space.step_names import RAY_STEPS
+from sweeps.space.step_names import BUILTIN_STEPS
 from sweeps.space.trainer_definition import definition_of
 from sweeps.space.trainer_section import PACKAGE, trainer_names
 from tests.commands import REPO
@@ -123,7 +123,7 @@ def test_the_server_completes_names_and_describes_them(editor):
 
 @pytest.mark.parametrize("place", ["preprocessor: |", "preprocessor:\n    - |"])
 def test_the_server_completes_steps(editor, place):
-    assert RAY_STEPS.keys() <= editor.completions(f"{XGBOOST}space:\n  {place}\n").keys()
+    assert BUILTIN_STEPS.keys() <= editor.completions(f"{XGBOOST}space:\n  {place}\n").keys()
 
 
 def test_the_server_completes_the_parameters_of_a_step(editor):

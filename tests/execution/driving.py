@@ -30,7 +30,7 @@ class TinyKeeper:
     def pid(self) -> int:
         return os.getpid()
 
-    def runs_tasks(self, steps: tuple) -> bool:
+    def runs_tasks(self) -> bool:
         return True  # `from_pandas` does
 
     def prepare(

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.core import registry
 from sweeps.space.json_schema import schema
-from sweeps.space.step_names import RAY_STEPS
+from sweeps.space.step_names import BUILTIN_STEPS
 from sweeps.space.trainer_section import trainer_names
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -78,7 +78,7 @@ def test_each_name_has_a_description():
     plug_ins = [
         name for kind in ("sampler", "scheduler", "tracker") for name in registry.names(kind)
     ]
-    assert all(found[name] for name in (*plug_ins, *RAY_STEPS, *trainer_names()))
+    assert all(found[name] for name in (*plug_ins, *BUILTIN_STEPS, *trainer_names()))
 
 
 def test_the_schema_is_small_enough_for_an_editor():

@@ -16,7 +16,7 @@ from sweeps.space.load import TOP
 from sweeps.space.problems import key_names
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
-from sweeps.space.step_names import RAY_STEPS
+from sweeps.space.step_names import BUILTIN_STEPS
 from sweeps.space.synonyms import SUGGESTIONS, normalized, suggest
 from sweeps.space.trainer_section import selecting_options, trainer_names
 
@@ -36,14 +36,14 @@ FIELDS = {place: key_names(model) for place, model in MODELS.items()} | {
 FIELDS["trainer"] += tuple(selecting_options())
 VALID = {
     **FIELDS,
-    **{step: RAY_STEPS[step] for step in SUGGESTIONS if step in RAY_STEPS},
+    **{step: BUILTIN_STEPS[step] for step in SUGGESTIONS if step in BUILTIN_STEPS},
     "file": TOP,
     "space": SECTIONS,
     "scaling": SCALING,
-    "step": (*RAY_STEPS, "none"),
+    "step": (*BUILTIN_STEPS, "none"),
     "domain": DOMAINS,
     "trainer.name": tuple(trainer_names()),
-    "SimpleImputer.strategy": RAY_STEPS["SimpleImputer"]["strategy"]["enum"],
+    "SimpleImputer.strategy": BUILTIN_STEPS["SimpleImputer"]["strategy"]["enum"],
     "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
     "search.algorithm": ("auto", *registry.names("sampler")),
     "scheduler.name": registry.names("scheduler"),
@@ -77,7 +77,7 @@ def test_every_suggestion_leads_to_something_that_is_there(
         )
         assert inside in known
     for step in re.findall(r"`([A-Z]\w+)`", word):
-        assert step in RAY_STEPS
+        assert step in BUILTIN_STEPS
 
 
 def test_no_word_is_there_twice() -> None:
@@ -89,11 +89,11 @@ def test_no_word_is_there_twice() -> None:
 def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
     assert (
         "`StandardScaler`"
-        in suggest("step", "scaler", RAY_STEPS)
-        == suggest("step", "Scaler", RAY_STEPS)
+        in suggest("step", "scaler", BUILTIN_STEPS)
+        == suggest("step", "Scaler", BUILTIN_STEPS)
     )
-    assert "`StandardScaler`" in suggest("step", "standard_scaler", RAY_STEPS)
-    assert "`StandardScaler`" in suggest("step", "StandardScalr", RAY_STEPS)
+    assert "`StandardScaler`" in suggest("step", "standard_scaler", BUILTIN_STEPS)
+    assert "`StandardScaler`" in suggest("step", "StandardScalr", BUILTIN_STEPS)
     assert suggest("nowhere", "zzz", ["a", "b"]) == "valid: a, b"
 
 

@@ -27,7 +27,7 @@ from sweeps.space.templates import enclosing_options, fill
 BOOSTERS = """
 preprocessor:
   - SimpleImputer
-  - {grid: [StandardScaler, [MinMaxScaler, Normalizer], none]}
+  - {grid: [StandardScaler, [MinMaxScaler, RobustScaler], none]}
   - {choice: [MaxAbsScaler], when: {preprocessor.1: none}}
   - PowerTransformer: {power: 1, method: {choice: [box-cox], when: {preprocessor.1: [StandardScaler, 1]}}}
 scaling:
@@ -92,7 +92,7 @@ def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space
         "scaling"
     ] == {"num_workers": 1}
     found, _ = filled(loaded, **{"preprocessor.1": 1})
-    assert found["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("Normalizer"), boxed), (
+    assert found["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("RobustScaler"), boxed), (
         "an option by its number"
     )
     found, _ = filled(loaded, **{"preprocessor.1": 2})
@@ -107,7 +107,7 @@ def test_only_cells_that_exist_are_visited_and_none_twice(space) -> None:
     assert list(loaded.cells) == [
         {key: "StandardScaler", "scaling.num_workers": 1},
         {key: "StandardScaler", "scaling.num_workers": 2},
-        {key: "MinMaxScaler+Normalizer"},
+        {key: "MinMaxScaler+RobustScaler"},
         {key: "none"},
     ]
     assert [shape.workers for shape in loaded.shapes] == [1, 2]

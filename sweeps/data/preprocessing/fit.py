@@ -5,11 +5,10 @@ The fitted chain needs no Ray cluster to transform rows.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -20,8 +19,6 @@ import pyarrow as pa
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
-from sweeps.data.column_checks import label_encoder_error
-from sweeps.data.column_values import json_scalar
 from sweeps.data.columns import (
     PREPROCESSOR_KEY,
     InputColumn,
@@ -30,7 +27,8 @@ from sweeps.data.columns import (
     is_number,
     select_columns,
 )
-from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
+from sweeps.data.preprocessing import fitted_steps, portable_steps
+from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fitted_chain import (
     FittedChain,
     StepConfig,
@@ -38,7 +36,6 @@ from sweeps.data.preprocessing.fitted_chain import (
     one_line,
     restore_dtypes,
 )
-from sweeps.data.preprocessing.to_portable import to_portable
 
 T = TypeVar("T")
 
@@ -59,10 +56,6 @@ def _output_dtype(values: pd.Series) -> Any:
 
 def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> FittedChain:
     """Fit steps on the train split, one after the other.
-
-    All steps are fitted in this process, except a user's preprocessor for Ray Data. Such a
-    preprocessor runs tasks and needs a free CPU. Ray must be running if the chain has preprocessors
-    of Ray. Without steps, nothing is fitted and Ray is not used.
 
     Args:
         steps: the steps in order. Each step selects from the columns that the previous step
@@ -94,82 +87,47 @@ def fit_transform(
         label: see `fit_chain`.
         copy: False to let the returned columns share the memory of `train` where no step changes
             them.
-        stream: the rows of the train split as a stream, on which the steps are then fitted. None to
-            fit the steps on `train`.
+        stream: the rows of the train split as a stream, on which the steps are then fitted. None
+            to fit the steps on `train`.
         parse: the rules of `data.parse`, by column. The steps get the parsed columns.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
+    labels = label_columns(label)
     inputs = tuple(
-        input_column(f, parse.get(f.name, ""))
-        for f in train.schema
-        if f.name not in label_columns(label)
+        input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in labels
     )
     target = _target(train, label)
-    raw = train.select([c.name for c in inputs]).to_pandas(
-        split_blocks=True
-    )  # Arrow then copies no column of numbers without nulls.
+    # Arrow then copies no column of numbers without nulls
+    raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
-        if step.name == "LabelEncoder":
-            if (text := label_encoder_error(step, label)) is not None:
-                raise InputError(PREPROCESSOR_KEY, text)
-        elif (
-            fitted_step := _fit_step(
-                step, frame, label, target, stream and stream.after(inputs, fitted)
-            )
-        ) is not None:
-            fitted_step = to_portable(fitted_step, frame)
+        rows = stream and stream.after(inputs, fitted)
+        fitted_step = _fit_step(step, frame, label, target, rows)
+        if fitted_step is not None:
             frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
             fitted.append(fitted_step)
     if not fitted:
-        unchanged = FittedChain(
-            chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True)
-        )
+        empty = convert_inputs(inputs, raw.iloc[:0], keep_integers=True)
+        unchanged = FittedChain(chain, label, inputs, (), empty)
         return unchanged, unchanged.transform(train.to_pandas(split_blocks=True), copy)
-    labels = (
-        pd.DataFrame(index=pd.RangeIndex(train.num_rows))
-        if target is None
-        else train.select(label_columns(label)).to_pandas()
-    )
     if not len(frame.columns):
         raise InputError(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
     arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
-    return result, result.with_label(restore_dtypes(arrays, empty, len(frame)), labels)
+    present = {n: train.column(n).to_pandas() for n in labels if n in train.column_names}
+    prepared = restore_dtypes(arrays, empty, len(frame))
+    return result, result.with_label(prepared, pd.DataFrame(present, index=frame.index))
 
 
 def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
-    """Return the values of the label, shape (n,), or (n, k) for k columns.
-
-    None if the table has no label.
-    """
+    """Return the values of the label, shape (n,), or (n, k) for k columns. None if the table has no label."""
     names = label_columns(label)
     if not names or not set(names) <= set(train.column_names):
         return None
-    return (
-        train.column(label).to_numpy()
-        if isinstance(label, str)
-        else np.column_stack([train.column(name).to_numpy() for name in names])
-    )
-
-
-def runs_tasks(steps: Iterable[Step]) -> bool:
-    """Return whether fitting a chain runs Ray tasks.
-
-    A chain runs tasks only if it has a user's own preprocessor for Ray Data.
-    """
-    for step in steps:
-        with contextlib.suppress(Exception):  # the fit will report the error
-            kind = references.resolve(step.name) if ":" in step.name else None
-            if (
-                isinstance(kind, type)
-                and _is_ray_preprocessor(kind)
-                and not kind.__module__.startswith(ray_steps.RAY_PACKAGE)
-            ):
-                return True
-    return False
+    values: np.ndarray = train.select(names).to_pandas().to_numpy()
+    return values[:, 0] if isinstance(label, str) else values
 
 
 def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
@@ -199,18 +157,15 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
 
 
 class Stream(Protocol):
-    """The rows of the train split, if they are streamed.
-
-    Each call of a method of the result of `frames` is one pass over the rows.
-    """
+    """The rows of the train split, if they are streamed."""
 
     def after(
         self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]
     ) -> Stream:
         """Return the stream of the rows after these steps. The raw rows have the columns `inputs`."""
 
-    def frames(self, function: Callable[[pd.DataFrame], pd.DataFrame]) -> Any:
-        """Return the frames that a function returns for parts of the rows, as a `StreamedFrames`."""
+    def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
+        """Pass over the rows, and yield what a function returns for each block."""
 
 
 def _fit_step(
@@ -220,9 +175,7 @@ def _fit_step(
     target: np.ndarray | None,
     stream: Stream | None,
 ) -> fitted_steps.FittedStep | None:
-    """Fit a step on the rows that the previous steps returned.
-
-    Return None if the step has no columns to process.
+    """Fit a step on the rows that the previous steps returned. Return None if the step has no columns to process.
 
     Args:
         step: the step.
@@ -231,36 +184,26 @@ def _fit_step(
         target: the label of each row of `frame`.
         stream: all rows that the previous steps returned. None if `frame` has all rows.
     """
-    short = step.name.rpartition(":")[2]
+    kind = None
     if ":" in step.name:
         try:
             kind = references.resolve(step.name)
         except references.RefError as e:
             raise InputError(PREPROCESSOR_KEY, str(e)) from e
-    elif step.name == "Categorizer":
-        kind = portable_steps.Categorize
-    else:
-        kind = ray_steps.ray_class(short)
     inputs = select_columns(frame, step.columns, _default_columns(step), step.name, label)
+    if kind is None:
+        inputs = _suitable_columns(step, frame, inputs)
     if not inputs:
         return None
-    if kind is portable_steps.Categorize:
-        inputs = _suitable_columns(step, frame, inputs)
-        return _with_step_errors(step, lambda: _fit_categories(frame, inputs, stream))
-    if isinstance(kind, type) and _is_ray_preprocessor(kind):
-        if step.name in ray_steps.NUMERIC:
-            texts = [n for n in inputs if not is_number(frame[n])]
-            if texts and not (step.name == "Concatenator" and step.params.get("flatten")):
-                raise InputError(
-                    PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers"
-                )
-        inputs = _suitable_columns(step, frame, inputs)
-        return (
-            _with_step_errors(
-                step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params, stream)
-            )
-            if inputs
-            else None
+    if kind is None:
+        if stream is not None and step.name == "RobustScaler":
+            raise InputError(PREPROCESSOR_KEY, "RobustScaler needs all rows in memory")
+
+        def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
+            return [function(frame)] if stream is None else stream.results(function)
+
+        return _with_step_errors(
+            step, lambda: fit_builtin(step.name, frame, inputs, step.params, collect)
         )
     if isinstance(kind, type) and hasattr(kind, "transform"):
         return _with_step_errors(
@@ -274,29 +217,6 @@ def _fit_step(
     )
 
 
-def _fit_categories(
-    frame: pd.DataFrame, inputs: tuple[str, ...], stream: Stream | None
-) -> portable_steps.Categorize:
-    """Return a step with the distinct values of the columns `inputs` of a frame, or of a stream."""
-    distinct = functools.partial(_distinct_values, columns=inputs)
-    parts = [distinct(frame)] if stream is None else stream.frames(distinct)
-    found: dict[str, set[Any]] = {name: set() for name in inputs}
-    for part in parts:
-        for name, values in found.items():
-            values.update(map(json_scalar, part[name].iloc[0]))
-    return portable_steps.Categorize({name: sorted(values) for name, values in found.items()})
-
-
-def _distinct_values(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Return one row with a list for each column: its distinct values without the missing ones."""
-    present = {name: frame[name].dropna().drop_duplicates() for name in columns}
-    return pd.DataFrame({n: [portable_steps.to_cells(v.array)] for n, v in present.items()})
-
-
-def _is_ray_preprocessor(kind: type) -> bool:
-    return any(base.__module__ == "ray.data.preprocessor" for base in kind.__mro__)
-
-
 def _default_columns(step: StepConfig) -> str:
     """Return the keyword for the columns of a step without `columns`: "numeric", "categorical" or "all"."""
     if ":" in step.name and not step.name.startswith("sklearn."):
@@ -306,7 +226,7 @@ def _default_columns(step: StepConfig) -> str:
         return "numeric" if step.params.get("strategy", "mean") == "mean" else "all"
     return (
         "categorical"
-        if short.endswith(("Encoder", "Categorizer", "Vectorizer", "Tokenizer", "LabelBinarizer"))
+        if short.endswith(("Encoder", "Categorizer", "Vectorizer", "LabelBinarizer"))
         else "numeric"
     )
 
@@ -314,44 +234,29 @@ def _default_columns(step: StepConfig) -> str:
 def _suitable_columns(
     step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the selected columns that the step can process. Other selected columns are left out.
+    """Return the selected columns that a built-in step can process. Other selected columns are left out.
 
     Raises:
         InputError: a column that is named in the `columns` of the step cannot be processed.
     """
-    value = step.params.get("fill_value")
-    what = strategy = str(step.params.get("strategy", "mean"))
+    number = step.name != "HashingVectorizer"
+    text = step.name.endswith(("Encoder", "Categorizer", "Vectorizer"))
     if step.name == "SimpleImputer":
-        number = strategy in ("mean", "most_frequent") or (
-            strategy == "constant" and not isinstance(value, str)
-        )
-        text = strategy != "mean" and (strategy != "constant" or isinstance(value, str))
-        suitable = [
-            n
-            for n in inputs
-            if (number and is_number(frame[n])) or (text and is_categorical(frame[n]))
-        ]
-        what = f"fill_value {value!r}" if strategy == "constant" else f"strategy {strategy}"
-    elif step.name == "UniformKBinsDiscretizer":
-        suitable = [n for n in inputs if frame[n].notna().any()]
-        what = "binning"
-    elif step.name == "Categorizer":
-        suitable = [n for n in inputs if is_number(frame[n]) or is_categorical(frame[n])]
-        what = "categories"
-    else:
-        return inputs
+        strategy = step.params.get("strategy", "mean")
+        constant_text = isinstance(step.params.get("fill_value"), str)
+        number = strategy != "constant" or not constant_text
+        text = strategy == "most_frequent" or (strategy == "constant" and constant_text)
+    binned = step.name == "UniformKBinsDiscretizer"
+    suitable = []
+    for name in inputs:
+        fits = (number and is_number(frame[name])) or (text and is_categorical(frame[name]))
+        if fits and not (binned and frame[name].isna().all()):
+            suitable.append(name)
     named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
-    wrong = [n for n in inputs if n not in suitable and n in named]
-    if wrong:
-        has = (
-            f"has the type {frame[wrong[0]].dtype}"
-            if frame[wrong[0]].notna().any()
-            else "has no value"
-        )
-        raise InputError(
-            PREPROCESSOR_KEY,
-            f"{step.name}: {what} cannot be used for column `{wrong[0]}`, which {has}",
-        )
+    if wrong := [n for n in inputs if n not in suitable and n in named]:
+        has = f"the type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "no value"
+        problem = f"{step.name} cannot be used for column `{wrong[0]}`, which has {has}"
+        raise InputError(PREPROCESSOR_KEY, problem)
     return tuple(suitable)
 
 

@@ -72,7 +72,10 @@ class FittedChain:
         known = {str(name): kind.categories for name, kind in kinds if kind == "category"}
         for step in self.fitted_steps:
             if isinstance(step, portable_steps.Encode):
-                known |= {name: how["keys"] for name, how in step.columns.items()}
+                known |= {
+                    name: [key for key in how["keys"] if key is not None]
+                    for name, how in step.columns.items()
+                }
         return {name: known[name] for name in self.columns_in if name in known}
 
     def transform(self, df: pd.DataFrame, copy: bool = True) -> pd.DataFrame:

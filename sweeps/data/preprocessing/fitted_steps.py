@@ -1,6 +1,6 @@
 """Fit and apply steps that are estimators or functions.
 
-`ray_steps` has the steps that use Ray's preprocessors.
+`builtin_steps` has the other steps.
 
 Each fitted step has a method `apply(frame) -> frame`. This method keeps the number and the order of
 the rows, and its result for a row does not depend on other rows.
@@ -145,10 +145,10 @@ def fit_estimator(
         if not hasattr(estimator, "partial_fit"):
             text = f"`{kind.__name__}` has no `partial_fit`, so it cannot be fitted on a stream"
             raise ValueError(
-                f"{text}; use a preprocessor of Ray or an estimator with `partial_fit`, or write "
+                f"{text}; use a built-in step or an estimator with `partial_fit`, or write "
                 "`data.ingest: memory`"
             )
-        for more in stream.frames(functools.partial(_columns_of, columns=list(inputs))):
+        for more in stream.results(functools.partial(_columns_of, columns=list(inputs))):
             estimator.partial_fit(text_to_objects(more))
     elif hasattr(estimator, "fit"):
         takes = list(inspect.signature(estimator.fit).parameters.values())

@@ -1,9 +1,7 @@
 """Portable steps are fitted steps that consist of plain numbers and names.
 
-Most fitted steps of Ray and scikit-learn can be converted to portable steps. A step is converted
-right after it is fitted, but only if the portable step gives identical results for rows of the
-train split. Training and bundles then run the same code. For a portable step, a bundle needs
-neither Ray, nor scikit-learn, nor a pickle.
+The built-in steps are portable; see `builtin_steps`. For a portable step, a bundle needs neither
+scikit-learn nor a pickle.
 
 `Columns` maps the name of each column to its values: an array of floats for numbers, a
 `Categorical` of pandas for categories, and any iterable for text.
@@ -11,6 +9,7 @@ neither Ray, nor scikit-learn, nor a pickle.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -19,11 +18,6 @@ import numpy as np
 import pandas as pd
 
 from sweeps.data.columns import is_number
-
-# Ray's encoders raise an error for missing values. Therefore, missing values are a separate
-# category, in training and in prediction.
-MISSING_TEXT = "__missing__"
-MISSING_NUMBER = float(np.finfo(np.float64).max)
 
 Columns = dict[str, Any]
 
@@ -72,6 +66,11 @@ def to_cells(values: Any) -> list[Any]:
     return to_floats(values).tolist() if is_number(values) else to_objects(values)
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a value of a column is missing."""
+    return value is None or value is pd.NA or value is pd.NaT or value != value
+
+
 def column_array(series: pd.Series) -> Any:
     """Return the values of a frame's column: a NumPy array for numbers and booleans, otherwise the pandas array."""
     return (
@@ -102,99 +101,98 @@ class PortableStep:
 
 @dataclass(frozen=True)
 class Scale(PortableStep):
-    """A scaler. It computes `(x - minus) / by` or `x * times + plus` for each column.
+    """A scaler. It computes `(x - minus) / by` for each column.
 
     Attributes:
-        columns: maps each column to a dict, such as {"dtype": "float64", "minus": 2.0, "by": 0.5}.
-            `dtype` is the dtype of the computation. The dtype of the result is `output`, or `dtype`
-            if there is no `output`. A number that has no effect may be missing. If the result is
-            the same for all rows, the dict has `constant` in place of the numbers. A constant is
-            text, because JSON has no NaN.
-        low: lower bound of the result; None if the result has no bounds.
-        high: upper bound of the result; None if the result has no bounds.
+        columns: maps each column to a dict such as {"minus": 2.0, "by": 0.5}. If `minus` is None,
+            the result is NaN for all rows.
     """
 
     kind = "scale"
     columns: dict[str, dict[str, Any]]
-    low: float | None = None
-    high: float | None = None
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns after scaling."""
-        return columns | {
-            name: self._scaled(to_floats(columns[name]), how) for name, how in self.columns.items()
-        }
+        out = dict(columns)
+        for name, how in self.columns.items():
+            x = to_floats(columns[name])
+            minus = np.nan if how["minus"] is None else how["minus"]
+            scaled = (x.astype(np.float64, copy=False) - minus) / how["by"]
+            out[name] = scaled.astype(x.dtype, copy=False)
+        return out
 
-    def _scaled(self, x: np.ndarray, how: Mapping[str, Any]) -> np.ndarray:
-        output = how.get("output", how["dtype"])
-        x = x.astype(how["dtype"], copy=False)
-        if how.get("constant") is not None:
-            return np.full(len(x), float(how["constant"]), output)
-        for key, operation in (
-            ("minus", np.subtract),
-            ("by", np.divide),
-            ("times", np.multiply),
-            ("plus", np.add),
-        ):
-            if how.get(key) is not None:
-                x = operation(x, how[key])
-        x = x if self.low is None else np.clip(x, self.low, self.high)
-        return x.astype(output, copy=False)
+
+@dataclass(frozen=True)
+class Power(PortableStep):
+    """A power transformation, as scikit-learn's `PowerTransformer` defines it, with a given power.
+
+    Attributes:
+        columns: names of the columns.
+        power: the power, often named lambda.
+        method: "yeo-johnson" or "box-cox".
+    """
+
+    kind = "power"
+    columns: list[str]
+    power: float
+    method: str
+
+    def transform(self, columns: Columns) -> Columns:
+        """Return the columns after the transformation."""
+        return columns | {name: self._raised(to_floats(columns[name])) for name in self.columns}
+
+    def _raised(self, x: np.ndarray) -> np.ndarray:
+        if self.method == "box-cox":
+            return _box_cox(x, self.power)
+        above = _box_cox(np.maximum(x, 0) + 1, self.power)
+        below = -_box_cox(1 - np.minimum(x, 0), 2 - self.power)
+        return np.where(x < 0, below, above)
+
+
+def _box_cox(x: np.ndarray, power: float) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.log(x) if power == 0 else (x**power - 1) / power
 
 
 @dataclass(frozen=True)
 class Fill(PortableStep):
-    """An imputer. It replaces each missing value by a constant.
+    """An imputer. It replaces each missing value of a column by a constant.
 
     Attributes:
-        columns: maps each column to a dict with the `value` that replaces missing values, and the
-            `dtype` of the result. The dtypes "str" and "object" mean text.
+        columns: maps each column to its constant: a number for numbers, or a text for texts.
     """
 
     kind = "fill"
-    columns: dict[str, dict[str, Any]]
+    columns: dict[str, Any]
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns without missing values."""
-        return columns | {
-            name: self._filled(columns[name], **how) for name, how in self.columns.items()
-        }
+        return columns | {name: _filled(columns[name], by) for name, by in self.columns.items()}
 
-    @staticmethod
-    def _filled(values: Any, value: Any, dtype: str) -> Any:
-        if dtype in ("str", "object"):
-            filled = [value if v is None or v is pd.NA or v != v else v for v in to_objects(values)]
-            return (
-                pd.array(filled, dtype="str")
-                if dtype == "str"
-                else np.array([*filled, None], dtype=object)[:-1]
-            )
-        x = to_floats(values).astype(dtype, copy=False)
-        return np.where(np.isnan(x), np.asarray(value, dtype), x)
+
+def _filled(values: Any, value: Any) -> Any:
+    if isinstance(value, str):
+        cells = to_objects(values)
+        return pd.array([value if is_missing(cell) else cell for cell in cells], dtype="str")
+    x = to_floats(values)
+    return np.where(np.isnan(x), np.asarray(value, x.dtype), x)
 
 
 @dataclass(frozen=True)
 class Encode(PortableStep):
-    """An encoder.
-
-    It replaces categories by codes, or by one column of ones and zeros for each category.
+    """An encoder. It replaces categories by codes, or by one column of ones and zeros for each category.
 
     Attributes:
-        columns: maps each column to a dict with `keys`, `missing` and `names`. `keys` are the
-            categories in the order of their codes. `missing` is the code of a missing value. If it
-            is -1, a missing value is treated as an unseen category. `names` are the names of the
+        columns: maps each column to a dict with `keys` and `names`. `keys` are the categories in
+            the order of their codes. The key None is a missing value. `names` are the names of the
             new columns: one name for the codes, or one for each key.
-        hot: True to create a column for each key. All of these are 0 for an unseen category. False
-            to create one column of codes. The code of an unseen category is NaN.
-        dtype: dtype of the new columns.
-        keeps: True to keep the input columns.
+        hot: True to create a column of uint8 for each key. All of these are 0 for an unseen
+            category. False to create one column of codes. The code of an unseen category is NaN.
     """
 
     kind = "encode"
     columns: dict[str, dict[str, Any]]
     hot: bool
-    dtype: str
-    keeps: bool = False
 
     def __post_init__(self) -> None:
         tables = {
@@ -207,17 +205,57 @@ class Encode(PortableStep):
         """Return the columns with codes in place of categories."""
         new: Columns = {}
         for name, how in self.columns.items():
-            table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]
+            table = self._tables[name]  # type: ignore[attr-defined]
             cells = to_cells(columns[name])
-            codes = np.array(
-                [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells],
-                dtype=np.int64,
-            )
+            codes = np.array([table.get(None if is_missing(v) else v, -1) for v in cells], np.int64)
             if self.hot:
-                new |= {n: (codes == i).astype(self.dtype) for i, n in enumerate(how["names"])}
+                new |= {n: (codes == i).astype(np.uint8) for i, n in enumerate(how["names"])}
             else:
-                new[how["names"][0]] = np.where(codes < 0, np.nan, codes).astype(self.dtype)
-        return replace_arrays(columns, () if self.keeps else self.columns, new)
+                new[name] = np.where(codes < 0, np.nan, codes)
+        return replace_arrays(columns, self.columns, new)
+
+
+@dataclass(frozen=True)
+class Bin(PortableStep):
+    """A step that replaces each number by the number of its bin, or by NaN outside of all bins.
+
+    Attributes:
+        columns: maps each column to the edges of its bins. A bin contains its right edge.
+    """
+
+    kind = "bin"
+    columns: dict[str, list[float]]
+
+    def transform(self, columns: Columns) -> Columns:
+        """Return the columns with bins in place of numbers."""
+        out = dict(columns)
+        for name, edges in self.columns.items():
+            bins = np.searchsorted(edges, to_floats(columns[name])).astype(np.float64)
+            out[name] = np.where((bins == 0) | (bins == len(edges)), np.nan, bins - 1)
+        return out
+
+
+@dataclass(frozen=True)
+class HashTokens(PortableStep):
+    """A step that counts the tokens of texts, by their hash.
+
+    Attributes:
+        columns: maps each column of texts to the names of the columns that replace it.
+    """
+
+    kind = "hash"
+    columns: dict[str, list[str]]
+
+    def transform(self, columns: Columns) -> Columns:
+        """Return the columns with counts in place of texts."""
+        new: Columns = {}
+        for name, names in self.columns.items():
+            counts = np.zeros((len(names), len(columns[name])), dtype=np.float32)
+            for row, text in enumerate(to_objects(columns[name])):
+                for token in [] if is_missing(text) else str(text).split():
+                    counts[zlib.crc32(token.encode()) % len(names), row] += 1
+            new |= dict(zip(names, counts, strict=True))
+        return replace_arrays(columns, self.columns, new)
 
 
 @dataclass(frozen=True)
@@ -249,7 +287,9 @@ def _categories(values: Any, dtype: pd.CategoricalDtype) -> Any:
     return pd.Categorical.from_codes(codes, dtype=dtype)
 
 
-KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode, Categorize)}
+KINDS: dict[str, Any] = {
+    c.kind: c for c in (Scale, Power, Fill, Encode, Bin, HashTokens, Categorize)
+}
 
 
 def from_json(stored: Mapping[str, Any]) -> PortableStep:
@@ -261,22 +301,3 @@ def from_json(stored: Mapping[str, Any]) -> PortableStep:
     fields = dict(stored)
     step: PortableStep = KINDS[fields.pop("kind")](**fields)
     return step
-
-
-def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:
-    """Return whether two frames have the same column names, dtypes and values.
-
-    Floats must be bit-identical, and NaN equals NaN.
-    """
-    if list(one.columns) != list(two.columns) or list(one.dtypes) != list(two.dtypes):
-        return False
-    for name in one.columns:
-        a, b = one[name], two[name]
-        if isinstance(a.dtype, np.dtype) and a.dtype.kind == "f":
-            x, y = a.to_numpy(), b.to_numpy()
-            bits = f"u{a.dtype.itemsize}"
-            if not ((x.view(bits) == y.view(bits)) | (np.isnan(x) & np.isnan(y))).all():
-                return False
-        elif not a.equals(b):
-            return False
-    return True

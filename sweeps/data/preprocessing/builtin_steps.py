@@ -1,0 +1,233 @@
+"""Fit the built-in steps of a chain. Each fitted step is a portable step.
+
+A step learns from facts about columns. Rows in memory have one set of facts. A stream has one set for each block, and these are merged.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeps.data.columns import is_number, unique_names
+from sweeps.data.preprocessing.portable_steps import (
+    Bin,
+    Categorize,
+    Encode,
+    Fill,
+    HashTokens,
+    PortableStep,
+    Power,
+    Scale,
+    to_cells,
+)
+
+MISSING_TEXT = "__missing__"
+# A column whose scale is below this value is not divided by it.
+TINY = 1e-8
+# Function that returns what a function returns for all rows, or for each block of a stream.
+Collect = Callable[[Callable[[pd.DataFrame], Any]], Iterable[Any]]
+Counts = Mapping[str, Mapping[Any, int]]
+
+
+def fit_builtin(
+    name: str,
+    frame: pd.DataFrame,
+    inputs: Sequence[str],
+    params: Mapping[str, Any],
+    collect: Collect,
+) -> PortableStep:
+    """Fit a built-in step.
+
+    Args:
+        name: name of the step.
+        frame: all rows, or the first rows of a stream.
+        inputs: columns that the step changes.
+        params: parameters of the step.
+        collect: see `Collect`.
+
+    Raises:
+        ValueError: there is no such step, or a parameter is missing.
+    """
+    columns = list(inputs)
+    if name == "PowerTransformer":
+        return Power(columns, params["power"], params.get("method", "yeo-johnson"))
+    if name == "SimpleImputer":
+        return _imputer(frame, columns, params, collect)
+    if name == "RobustScaler":
+        low, high = params.get("quantile_range", (0.25, 0.75))
+        ends = frame[columns].astype("float64").quantile([low, 0.5, high])
+        return _scale(ends.loc[0.5], ends.loc[high] - ends.loc[low])
+    if name in ("OneHotEncoder", "OrdinalEncoder"):
+        limits = _for_each(params.get("max_categories"), columns)
+        return _encoder(
+            _counts(columns, collect), limits, list(frame.columns), name == "OneHotEncoder"
+        )
+    if name == "Categorizer":
+        return Categorize({n: _sorted(known) for n, known in _counts(columns, collect).items()})
+    if name == "HashingVectorizer":
+        taken = [n for n in frame.columns if n not in columns]
+        names = {}
+        for column in columns:
+            wanted = (f"{column}_{i}" for i in range(params["num_features"]))
+            names[column] = unique_names(wanted, taken)
+            taken += names[column]
+        return HashTokens(names)
+    moments = merge_moments(collect(functools.partial(_moments, columns=columns)))
+    low, high = moments["low"], moments["high"]
+    if name == "UniformKBinsDiscretizer":
+        bins = _for_each(params["bins"], columns)
+        return Bin({n: _edges(low[n], high[n], bins[n]) for n in columns})
+    if name == "StandardScaler":
+        return _scale(moments["mean"], np.sqrt(moments["squares"] / moments["count"]))
+    if name == "MinMaxScaler":
+        return _scale(low, high - low)
+    if name == "MaxAbsScaler":
+        return _scale(low * 0.0, np.maximum(high, -low))
+    raise ValueError(f"there is no built-in step `{name}`")
+
+
+def _for_each(value: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return a parameter by column. The parameter is one value for all columns, or a mapping."""
+    given = value if isinstance(value, Mapping) else dict.fromkeys(columns, value)
+    return {name: given.get(name) for name in columns}
+
+
+def _scale(center: pd.Series, width: pd.Series) -> Scale:
+    columns = {}
+    for name in center.index:
+        by = float(width[name]) if width[name] >= TINY else 1.0
+        minus = None if np.isnan(center[name]) else float(center[name])
+        columns[str(name)] = {"minus": minus, "by": by}
+    return Scale(columns)
+
+
+def _moments(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Return the count, the mean, the sum of squared deviations, and the ends of columns of numbers."""
+    numbers = frame[columns].astype("float64")
+    mean = numbers.mean()
+    return pd.DataFrame(
+        {
+            "count": numbers.count(),
+            "mean": mean,
+            "squares": ((numbers - mean) ** 2).sum(),
+            "low": numbers.min(),
+            "high": numbers.max(),
+        }
+    )
+
+
+def merge_moments(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the moments of all rows from the moments of blocks."""
+    blocks = list(parts)
+    if len(blocks) == 1:
+        return blocks[0]
+    every = pd.concat(blocks)
+
+    def by_column(values: pd.Series) -> Any:
+        return values.groupby(level=0, sort=False)
+
+    count = by_column(every["count"]).sum()
+    mean = by_column(every["count"] * every["mean"]).sum(min_count=1) / count
+    gaps = every["mean"] - mean.reindex(every.index)
+    return pd.DataFrame(
+        {
+            "count": count,
+            "mean": mean,
+            "squares": by_column(every["squares"] + every["count"] * gaps**2).sum(),
+            "low": by_column(every["low"]).min(),
+            "high": by_column(every["high"]).max(),
+        }
+    )
+
+
+def _counts(columns: list[str], collect: Collect) -> dict[str, Counter[Any]]:
+    """Return the number of rows of each value of columns. Missing values have the key None."""
+    found = {name: Counter[Any]() for name in columns}
+    for part in collect(functools.partial(_count_values, columns=columns)):
+        for name, counts in part.items():
+            found[name] += counts
+    return found
+
+
+def _count_values(frame: pd.DataFrame, columns: list[str]) -> dict[str, Counter[Any]]:
+    found = {}
+    for name in columns:
+        counted = frame[name].value_counts()
+        found[name] = Counter(
+            dict(zip(to_cells(counted.index.array), counted.tolist(), strict=True))
+        )
+        found[name][None] = int(frame[name].isna().sum())
+    return {name: +counts for name, counts in found.items()}
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    """Return values in sorted order, numbers before texts, without the missing value."""
+    present = (value for value in values if value is not None)
+    return sorted(present, key=lambda value: (isinstance(value, str), value))
+
+
+def _encoder(
+    counts: Counts, limits: Mapping[str, int | None], names: Sequence[str], hot: bool
+) -> Encode:
+    """Return an encoder. A missing value is a category of its own, the last one.
+
+    Args:
+        counts: the number of rows of each value by column.
+        limits: the largest number of categories by column; None for no limit.
+        names: names of all columns of the frame.
+        hot: see `Encode.hot`.
+    """
+    taken = [name for name in names if name not in counts or not hot]
+    columns = {}
+    for column, counted in counts.items():
+        ordered = _sorted(counted)
+        keys = [*ordered, None] if None in counted else ordered
+        kept = sorted(keys, key=lambda key: -counted[key])[: limits[column]]
+        keys = [key for key in keys if key in kept]
+        new = [column]
+        if hot:
+            new = unique_names((f"{column}_{_category_name(key)}" for key in keys), taken)
+            taken += new
+        columns[column] = {"keys": keys, "names": new}
+    return Encode(columns, hot)
+
+
+def _category_name(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _imputer(
+    frame: pd.DataFrame, columns: list[str], params: Mapping[str, Any], collect: Collect
+) -> Fill:
+    """Return an imputer. A column without a value gets 0 or `MISSING_TEXT`."""
+    strategy = params.get("strategy", "mean")
+    if strategy == "constant":
+        if params.get("fill_value") is None:
+            raise ValueError("`strategy: constant` needs `fill_value`")
+        return Fill(dict.fromkeys(columns, params["fill_value"]))
+    if strategy == "mean":
+        means = merge_moments(collect(functools.partial(_moments, columns=columns)))["mean"]
+        return Fill({name: float(means.fillna(0.0)[name]) for name in columns})
+    values = {}
+    for name, counted in _counts(columns, collect).items():
+        present = _sorted(counted)
+        empty = 0.0 if is_number(frame[name]) else MISSING_TEXT
+        values[name] = max(present, key=counted.__getitem__, default=empty)
+    return Fill(values)
+
+
+def _edges(low: float, high: float, bins: int) -> list[float]:
+    """Return the edges of bins of equal width, as `pandas.cut` chooses them. The first bin contains `low`."""
+    if low == high:
+        pad = 0.001 * abs(low) or 0.001
+        return [*map(float, np.linspace(low - pad, high + pad, bins + 1))]
+    edges = np.linspace(low, high, bins + 1)
+    edges[0] -= 0.001 * (high - low)
+    return [*map(float, edges)]
