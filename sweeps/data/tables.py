@@ -209,62 +209,16 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
     Returns:
         The SHA-256 in hex.
     """
+    from sweeps.data.streaming.hashing import row_hashes
+
     digest = hashlib.sha256()
     for text in extra:
         digest.update(f"{text}\0".encode())
     for part, table in parts.items():
-        digest.update(f"{part}\0{table.num_rows}\0".encode())
-        for field, column in zip(table.schema, table.columns, strict=True):
-            digest.update(f"{field.name}\0{field.type}\0".encode())
-            joined = column.combine_chunks()
-            _hash_array(
-                digest, joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
-            )
+        fields = [f"{field.name} {field.type}" for field in table.schema]
+        digest.update(f"{part}\0{table.num_rows}\0{fields}\0".encode())
+        digest.update(row_hashes(table, table.column_names).tobytes())
     return digest.hexdigest()
-
-
-def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
-    """Hash an array's values.
-
-    The bytes that Arrow stores for nulls, or outside of a sliced array, are not hashed.
-    """
-    kind = array.type
-    if isinstance(array, pa.ExtensionArray):
-        return _hash_array(digest, array.storage)
-    digest.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
-    if types.is_null(kind):
-        return None
-    if types.is_boolean(kind):
-        digest.update(np.packbits(array.fill_null(False).to_numpy(zero_copy_only=False)).tobytes())
-    elif types.is_integer(kind) or types.is_floating(kind):
-        digest.update(
-            np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False)).tobytes()
-        )
-    elif types.is_temporal(kind):
-        width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        _hash_array(digest, pa.concat_arrays([array]).view(width))
-    elif kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-        filled = array.fill_null("" if is_text(kind) else b"")
-        digest.update(
-            pc.cast(pc.binary_length(filled), pa.int64()).to_numpy(zero_copy_only=False).tobytes()
-        )
-        wide = kind in (pa.large_string(), pa.large_binary())
-        _, offsets, data = filled.buffers()
-        if data is not None and len(filled):
-            ends = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)[
-                filled.offset : filled.offset + len(filled) + 1
-            ]
-            digest.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
-    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        lengths = pc.cast(pc.list_value_length(array), pa.int64()).fill_null(0)
-        digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
-        _hash_array(digest, array.flatten())
-    elif types.is_struct(kind):
-        for child in array.flatten():
-            _hash_array(digest, child)
-    else:
-        digest.update(repr(array.to_pylist()).encode())
-    return None
 
 
 def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:

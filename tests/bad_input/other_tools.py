@@ -103,7 +103,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a parameter of scikit-learn's encoder",
             "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
             "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of "
-            "OrdinalEncoder; Ray Data's encoder turns an "
+            "OrdinalEncoder; this encoder turns an "
             "unseen category into a missing value; scikit-learn's encoder has this parameter: "
             '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: '
             "use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}",

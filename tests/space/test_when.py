@@ -163,7 +163,7 @@ def test_a_branch_carries_its_own_dimensions(space) -> None:
         """
 preprocessor:
   choice:
-    - [SimpleImputer, UniformKBinsDiscretizer: {bins: {randint: [2, 6]}, right: {choice: [true, false]}}]
+    - [SimpleImputer, UniformKBinsDiscretizer: {columns: {choice: [all, numeric]}, bins: {randint: [2, 6]}}]
     - StandardScaler
 params:
   fine: {choice: [1], when: {preprocessor.choice.0.1.UniformKBinsDiscretizer.bins: ">= 4"}}
@@ -174,7 +174,7 @@ params:
             "data": {},
             "preprocessor": (
                 Step("SimpleImputer"),
-                Step("UniformKBinsDiscretizer", None, {"bins": 5, "right": True}),
+                Step("UniformKBinsDiscretizer", "all", {"bins": 5}),
             ),
             "scaling": {},
             "params": {"fine": 1},

@@ -1,4 +1,4 @@
-"""Assign rows to splits by a hash of their values. The functions are pure.
+"""Hash the values of rows with pandas, and assign rows to splits by their hash. The functions are pure.
 
 The split of a row depends only on the row and the seed, not on other rows. So a stream can be split
 without a pass over the data. Copies of a row are always in the same split.
@@ -6,13 +6,14 @@ without a pass over the data. Copies of a row are always in the same split.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+
+from sweeps.data.tables import is_text
 
 VALID, SHARE = "valid", "rows"
 
@@ -29,72 +30,46 @@ def below(
         purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
         seed: seed of the sweep.
     """
-    return np.asarray(
-        (row_hashes(table, columns, f"{purpose} {int(seed)}") >> np.uint64(11)) * 2.0**-53 < share
-    )
+    start = pd.util.hash_array(np.array([f"{purpose} {int(seed)}"], dtype=object))
+    hashes = pd.util.hash_array(row_hashes(table, columns) ^ start)
+    return np.asarray((hashes >> np.uint64(11)) * 2.0**-53 < share)
 
 
-def row_hashes(table: pa.Table, columns: Sequence[str], start: str = "") -> np.ndarray:
+def row_hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """Return a hash of the values of each row in some columns, uint64 of shape (n,).
 
-    With another `start`, the hashes are others.
+    The hash does not depend on the block in which a row is.
     """
-    digest = hashlib.blake2b(start.encode(), digest_size=8).digest()
-    state = np.full(table.num_rows, int.from_bytes(digest, "little"), dtype=np.uint64)
-    for name in columns:
-        state = _mixed(state ^ _hashes(table.column(name)))
-    return state
+    values = {i: _hashable(table.column(name)) for i, name in enumerate(columns)}
+    frame = pd.DataFrame(values, index=pd.RangeIndex(table.num_rows))
+    return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
-def _mixed(state: np.ndarray) -> np.ndarray:
-    """Mix the bits of 64-bit integers, as the generator SplitMix64 does."""
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(state ^ (state >> np.uint64(31)))
-
-
-def _hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """Return a hash of each value, uint64 of shape (n,).
-
-    It does not depend on the block in which the value is.
-    """
+def _hashable(column: pa.ChunkedArray) -> Any:
+    """Return values that pandas hashes in the same way, whatever the other values of the block are."""
     kind = column.type
-    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
-        return np.asarray(
-            pd.util.hash_array(
-                column.fill_null("\0missing").to_numpy(zero_copy_only=False).astype(object),
-                categorize=True,
-            )
-        )
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-    elif pa.types.is_boolean(kind):
+    if is_text(kind):
+        return column.dictionary_encode().to_pandas()
+    if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        values = np.empty(len(column), dtype=object)
-        values[:] = [
-            _to_bytes(value)
-            for chunk in column.chunks
-            for value in getattr(chunk, "storage", chunk).to_numpy(zero_copy_only=False)
-        ]
-        return np.asarray(pd.util.hash_array(values, categorize=False))
-    numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(pd.util.hash_array(np.where(np.isnan(numbers), np.nan, numbers + 0.0)))
+        kind = column.type
+    if pa.types.is_integer(kind):  # pandas would make floats of integers with missing values
+        lowest = np.iinfo(kind.to_pandas_dtype()).min
+        return column.fill_null(lowest).to_numpy()
+    if pa.types.is_floating(kind):
+        return column.to_numpy() + 0.0  # 0.0 and -0.0 are equal
+    if pa.types.is_timestamp(kind):
+        return column.to_pandas()
+    cells = [chunk.storage if hasattr(chunk, "storage") else chunk for chunk in column.chunks]
+    values = np.empty(len(column), dtype=object)
+    values[:] = [_to_bytes(v) for chunk in cells for v in chunk.to_numpy(zero_copy_only=False)]
+    return values
 
 
 def _to_bytes(value: Any) -> bytes:
-    """Return the bytes of a value that is neither a number nor text, such as an encoded image, a list or a struct."""
+    """Return the bytes of a value such as an encoded image, an array, a list or a struct."""
     if isinstance(value, bytes):
         return value
-    if isinstance(value, np.ndarray):
-        return (
-            value.tobytes()
-            if value.dtype != object
-            else b"".join(b"[" + _to_bytes(part) for part in value)
-        )
-    if isinstance(value, dict):
-        return b"".join(
-            b"{" + name.encode() + b":" + _to_bytes(part) for name, part in sorted(value.items())
-        )
-    return repr(value).encode()
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.tobytes()
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value).encode()
