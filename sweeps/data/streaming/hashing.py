@@ -42,7 +42,7 @@ def row_hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """
     values = {i: _hashable(table.column(name)) for i, name in enumerate(columns)}
     frame = pd.DataFrame(values, index=pd.RangeIndex(table.num_rows))
-    return pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False))
 
 
 def _hashable(column: pa.ChunkedArray) -> Any:
