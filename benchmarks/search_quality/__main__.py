@@ -33,7 +33,6 @@ BOUND = RESULTS.with_name("search_quality_bound.jsonl")
 
 NONE = f"{{name: none, max_t: {STEPS}}}"
 PROMOTION = f"{{name: asha, max_t: {STEPS}, type: promotion}}"
-PASHA = f"{{name: pasha, max_t: {STEPS}}}"
 
 METHODS: dict[str, Callable[[Any, int], Any]] = {
     "random": Random,
@@ -61,9 +60,6 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "sweeps random, promotion": lambda t, s: Ours(t, s, "random", PROMOTION),
     "sweeps tpe, promotion": lambda t, s: Ours(t, s, "tpe", PROMOTION),
     "sweeps gp, promotion": lambda t, s: Ours(t, s, "gp", PROMOTION),
-    "sweeps random, pasha": lambda t, s: Ours(t, s, "random", PASHA),
-    "sweeps tpe, pasha": lambda t, s: Ours(t, s, "tpe", PASHA),
-    "sweeps gp, pasha": lambda t, s: Ours(t, s, "gp", PASHA),
     "sweeps qmc": lambda t, s: Ours(t, s, "qmc"),
 }
 

@@ -2,8 +2,8 @@
 benchmarks.search_quality.pausing --help`.
 
 `promotion` is ASHA that pauses a trial at a rung and continues it when it is among the best of the
-rung. `pasha` does the same, and raises the highest rung only while the ranking of the trials
-changes. All replays of a seed start with the same configurations.
+rung.
+All replays of a seed start with the same configurations.
 
 `... run` adds replays to reports/search_quality_pausing.jsonl; it may be interrupted at any time.
 `... report` writes the tables.
@@ -26,7 +26,7 @@ from benchmarks.search_quality.tasks import names
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_pausing.jsonl"
 BUDGETS = (10.0, 25.0, 50.0)
 ALGORITHMS = ("random", "gp")
-SCHEDULERS = {"stopping": "", "promotion": ", promotion", "pasha": ", pasha"}
+SCHEDULERS = {"stopping": "", "promotion": ", promotion"}
 
 
 def regrets(rows: Sequence[dict], algorithm: str) -> tuple[np.ndarray, list[tuple[str, int]]]:

@@ -36,7 +36,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "none": "sweeps.search.schedulers.none:NoScheduler",
         "asha": "sweeps.search.schedulers.asha:Asha",
         "hyperband": "sweeps.search.schedulers.hyperband:Hyperband",
-        "pasha": "sweeps.search.schedulers.pasha:Pasha",
         "median": "sweeps.search.schedulers.median:Median",
         "pbt": "sweeps.search.schedulers.pbt:Pbt",
     },

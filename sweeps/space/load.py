@@ -179,7 +179,6 @@ class _Loader:
             if self.trainer is not None:
                 shapes = enumeration.all_shapes(sections, self.trainer.backend)
                 self._check_workers(shapes, self.trainer.backend)
-                self._check_cost(shapes)
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
@@ -473,19 +472,6 @@ class _Loader:
                 "space.scaling",
                 f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
             )
-
-    def _check_cost(self, shapes: Sequence[Shape]) -> None:
-        """Add a problem if the search saves GPU time, but no trial uses a GPU."""
-        search = self.search.search
-        if search is None or search.algorithm != "gp":
-            return
-        cost = (search.options or {}).get("cost")
-        if cost == "gpu_seconds" and not any("GPU" in shape.total for shape in shapes):
-            text = (
-                "`gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or "
-                "seconds, or give each worker a GPU"
-            )
-            self.file.wrong("search.options.cost", f"{text} with `scaling: {{use_gpu: true}}`")
 
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""

@@ -148,8 +148,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "scheduler.name": {
         "asha": "ASHAScheduler AsyncHyperBandScheduler async_hyperband successive_halving "
-        "SuccessiveHalvingPruner",
-        "pasha": "progressive_asha",
+        "SuccessiveHalvingPruner pasha progressive_asha",
         "hyperband": "HyperbandPruner HyperBandScheduler bohb",
         "median": "MedianPruner MedianStoppingRule median_stopping",
         "pbt": "PopulationBasedTraining pb2",

@@ -95,18 +95,6 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:54: search.options.n_startup_trials: must be an integer of at least 0, got few",
         ),
         line(
-            "a cost that is not measured",
-            "search: {algorithm: gp, options: {cost: gpu_hours}}",
-            "6:41: search.options.cost: must be seconds, cpu_seconds or gpu_seconds, got gpu_hours",
-        ),
-        line(
-            "a cost that no trial has",
-            "search: {algorithm: gp, options: {cost: gpu_seconds}}",
-            "6:41: search.options.cost: `gpu_seconds` is always 0, because no trial uses a GPU; "
-            "write cpu_seconds or seconds, or give each "
-            "worker a GPU with `scaling: {use_gpu: true}`",
-        ),
-        line(
             "an initial point with an unknown dimension",
             "search: {initial_points: [{params.etta: 0.1}]}",
             "6:28: search.initial_points.0: the space has no dimension `params.etta`; did you "

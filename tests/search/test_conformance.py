@@ -13,7 +13,6 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
-from sweeps.search.schedulers.pasha import Pasha
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests
@@ -38,11 +37,6 @@ class TestHyperband(SchedulerTests):
 class TestHyperbandPromotion(SchedulerTests):
     def scheduler(self) -> Scheduler:
         return Hyperband(27, type="promotion")
-
-
-class TestPasha(SchedulerTests):
-    def scheduler(self) -> Scheduler:
-        return Pasha(27)
 
 
 class TestMedian(SchedulerTests):

@@ -128,10 +128,9 @@ def outcome(loop: SearchLoop) -> list[Any]:
 
 
 PLAIN = {"max_trials": 8}
-PROMOTION = {"max_trials": 12, "scheduler": "{name: asha, max_t: 9, type: promotion}"}
-PASHA = {
-    "max_trials": 12,
-    "scheduler": "{name: pasha, max_t: 9, reduction_factor: 2}",
+PROMOTION = {
+    "max_trials": 10,
+    "scheduler": "{name: asha, max_t: 9, type: promotion}",
     "extra": "repeats: {count: 2}",
 }
 ASKED = {"max_trials": 5, "points": POINTS, "extra": "repeats: {count: 2}"}
@@ -151,8 +150,8 @@ def undisturbed(make_space, tmp_path, request):
 )
 @pytest.mark.parametrize(
     "undisturbed",
-    [PLAIN, ASKED, PROMOTION, PASHA],
-    ids=["sampled", "initial points and repeats", "promotion", "pasha"],
+    [PLAIN, ASKED, PROMOTION],
+    ids=["sampled", "initial points and repeats", "promotion"],
     indirect=True,
 )
 @given(data=st.data())

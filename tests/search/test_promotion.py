@@ -1,5 +1,5 @@
 """Schedulers that pause trials and promote the best ones: ASHA with `type: promotion`, Hyperband
-with it, and PASHA.
+with it.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ import math
 import random
 from collections.abc import Callable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import StudyView, TrialView
-from sweeps.search.schedulers.asha import Asha, SuccessiveHalving
+from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
-from sweeps.search.schedulers.pasha import Pasha, chance_difference, noise_of, ranks_differ
 from sweeps.search.schedulers.promotion import next_promoted
 
 PROMOTION = Asha(27, type="promotion")
-SCHEDULERS = [PROMOTION, Hyperband(27, type="promotion"), Pasha(27)]
+SCHEDULERS = [PROMOTION, Hyperband(27, type="promotion")]
 qualities = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 Passed = list[tuple[int, int]]  # (trial, rung) of each promotion
 
 
 def search(
-    scheduler: SuccessiveHalving,
+    scheduler: Asha,
     trials: int,
     workers: int,
     value: Callable[[int, int], float],
@@ -91,8 +89,7 @@ def test_one_in_factor_continues_and_one_trial_of_each_bracket_reaches_the_end(
             scheduler.rungs(bracket), (*scheduler.rungs(bracket)[1:], 27), strict=True
         ):
             reached, best = view.at_rung(rung, bracket), (min if minimize else max)
-            if not isinstance(scheduler, Pasha):
-                assert len(view.at_rung(above, bracket)) >= max(1, len(reached) // 3)
+            assert len(view.at_rung(above, bracket)) >= max(1, len(reached) // 3)
             assert best(t.values[rung] for t in reached) == best(
                 t.values[above] for t in view.at_rung(above, bracket)
             )
@@ -164,15 +161,14 @@ def test_the_best_trial_of_each_rung_continues_only_when_no_trial_runs_or_starts
     assert PROMOTION.next_paused(view) == 0
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS[::2], ids=["asha", "pasha"])
-def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung(scheduler):
+def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung():
     trials = [TrialView(n, values={1: math.nan}, running=False) for n in (0, 1)]
     view = StudyView(trials=[*trials, TrialView(2, values={1: 1.0})])
-    assert scheduler.decide(view, 2, 1).action is Action.CONTINUE, "one of three passes"
+    assert PROMOTION.decide(view, 2, 1).action is Action.CONTINUE, "one of three passes"
     view.trials[2].values[1] = math.nan
-    assert scheduler.decide(view, 2, 1).action is Action.STOP
+    assert PROMOTION.decide(view, 2, 1).action is Action.STOP
     del view.trials[2].values[1]
-    assert scheduler.decide(view, 2, 1).action is Action.STOP
+    assert PROMOTION.decide(view, 2, 1).action is Action.STOP
 
 
 @given(qualities, st.integers(1, 4), st.sampled_from(SCHEDULERS))
@@ -183,39 +179,6 @@ def test_decisions_depend_on_the_view_alone(values, workers, scheduler):
     assert view.curves == before.curves and view.paused == before.paused
 
 
-def curves(*values: list[float], paused: bool = False) -> StudyView:
-    return StudyView(
-        trials=[TrialView(n, values=dict(enumerate(curve, 1))) for n, curve in enumerate(values)]
-    )
-
-
-def test_pasha_keeps_its_cap_while_two_rungs_agree():
-    agree = curves([3, 2, 1], [4, 3, 2], [5, 4, 3])
-    assert Pasha(27).cap(agree) == 3
-    disagree = curves([3, 2, 3], [4, 3, 2], [5, 4, 1])
-    assert Pasha(27).cap(disagree) == 9, "nothing is known about the next rung"
-    assert Pasha(5, 4).cap(agree) == 5 and Pasha(4, 4).cap(agree) == 4, (
-        "without a second rung there is no cap"
-    )
-
-
-def test_pasha_never_lowers_its_cap_below_a_rung_that_two_trials_have_passed():
-    agree = [list(range(9, 0, -1)), list(range(19, 10, -1)), [5, 4, 3], [6, 5, 4]]
-    assert Pasha(27).cap(curves(*agree)) == 9
-    assert Pasha(27).cap(curves(*agree[1:])) == 3
-    agree[:2] = [list(range(27, 0, -1)), list(range(37, 10, -1))]
-    assert Pasha(27).cap(curves(*agree)) == 27
-
-
-def test_trials_that_ended_on_their_own_do_not_raise_the_cap_of_pasha():
-    view = curves([3, 2, 1], [4, 3, 2], [5], [6, 5])
-    for number in (2, 3):
-        view.trials[number].final_value = 5.0
-    assert Pasha(27).cap(view) == 3
-    view.trials[3].final_value = 0.5
-    assert Pasha(27).cap(view) == 9, "the best trial at the first rung is not the best at the next"
-
-
 def test_a_trial_that_ended_on_its_own_takes_a_place_among_the_best():
     view = StudyView(trials=[TrialView(n, values={1: n, 3: n}, paused_at=3) for n in range(1, 6)])
     assert PROMOTION.next_paused(view) == 1
@@ -223,46 +186,3 @@ def test_a_trial_that_ended_on_its_own_takes_a_place_among_the_best():
     assert PROMOTION.next_paused(view) == 1, "two of six continue"
     view.trials[9] = TrialView(9, values={1: 0.5}, running=False, final_value=0.5)
     assert PROMOTION.next_paused(view) is None
-
-
-def test_pasha_promotes_nothing_beyond_its_cap_until_all_trials_have_started():
-    view = StudyView(
-        trials=[TrialView(n, values={1: n, 2: n, 3: n}, paused_at=3) for n in range(9)]
-    )
-    assert Pasha(27).next_paused(view) is None and PROMOTION.next_paused(view) == 0
-    view.all_started = True
-    assert Pasha(27).next_paused(view) == 0
-
-
-def test_a_difference_by_chance_is_one_of_curves_that_cross_twice():
-    a, b = {1: 1.0, 2: 3.0, 3: 1.0}, {1: 2.0, 2: 2.0, 3: 1.5}
-    assert chance_difference(a, b, 1, 3) == 0.5
-    assert (
-        chance_difference(a, b, 1, 2) is None
-        and chance_difference(a, {1: 0.5, 2: 0.5, 3: 0.5}, 1, 3) is None
-    )
-    assert chance_difference(a, b, 3, 9) is None, "neither has gone beyond the lower rung"
-    assert chance_difference({}, b, 1, 3) is None
-    assert noise_of(StudyView(trials=[TrialView(0, values=a), TrialView(1, values=b)]), 1, 3) == 0.5
-    assert noise_of(StudyView(trials=[TrialView(0, values=a)]), 1, 3) is None
-
-
-def test_trials_within_the_noise_may_change_places():
-    trials = [
-        TrialView(0, values={1: 1.0, 3: 0.6}),
-        TrialView(1, values={1: 1.1, 3: 0.5}),
-        TrialView(2, values={1: 2.0, 3: 0.9}),
-    ]
-    assert ranks_differ(trials, 1, 3, 0.0) and not ranks_differ(trials, 1, 3, 0.2)
-    trials[2].values[3] = 0.1
-    assert ranks_differ(trials, 1, 3, 0.2)
-
-
-@given(
-    st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=12),
-    st.booleans(),
-)
-def test_pasha_mirrors_minimizing_and_maximizing(values, minimize):
-    low, high = curves(*values), curves(*[[-v for v in curve] for curve in values])
-    high.minimize = False
-    assert Pasha(27).cap(low) == Pasha(27).cap(high)

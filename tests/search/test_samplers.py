@@ -21,7 +21,7 @@ from sweeps.core import registry
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Action, State
 from sweeps.search import plugins
-from sweeps.search.samplers import acquisition, gp_model, gp_observations, tpe_model
+from sweeps.search.samplers import acquisition, gp_observations, tpe_model
 from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.history import FULL, History
@@ -505,7 +505,7 @@ def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm
     history = History()
     history.refresh(study)
     history.number = number
-    model = tpe_model.TpeModel() if algorithm == "tpe" else gp_model.GpModel(space=space)
+    model = registry.built_in("sampler", algorithm)().build(SamplerContext(1, space, frozenset()))
     found = [model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(20)]
     assert all(f.get("i", 10) >= 10 for f in found) and any(found)
     assert all(f.get("i") != running.params["i"] for f in found)

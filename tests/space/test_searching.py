@@ -15,7 +15,6 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
-from sweeps.search.schedulers.pasha import Pasha
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.space import Constraint, InitialPoint, Objective, Repeats, load
 from sweeps.space.initial_points import InitialPointsParser
@@ -126,7 +125,6 @@ class TestWhatIsTaken:
             ("{name: pbt, perturbation_interval: 4, population: 20}", Pbt(4, population=20)),
             ("{name: asha, max_t: 9}", Asha(9)),
             ("{name: asha, max_t: 9, type: promotion}", Asha(9, type="promotion")),
-            ("{name: pasha, max_t: 9, reduction_factor: 2}", Pasha(9, reduction_factor=2)),
             ("{name: none, max_t: 9}", NoScheduler(9)),
         ],
     )
@@ -354,7 +352,7 @@ INVALID = [
     (
         {"scheduler": "{name: none, grace_period: 3}"},
         (
-            "scheduler.grace_period: is a key of asha, hyperband, pasha and median, not of none; "
+            "scheduler.grace_period: is a key of asha, hyperband and median, not of none; "
             "keys "
             "of none: max_t"
         ),

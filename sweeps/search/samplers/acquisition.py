@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from sweeps.search.samplers.gaussian_process import Process
-from sweeps.search.samplers.trial_cost import TrialCost
 
 # Largest number of points of a front, by the number of objectives. With more points, `undominated`
 # would return thousands of boxes.
@@ -48,13 +47,11 @@ class Surrogate:
         bounds: Models of the quantities that decide whether a configuration is feasible.
         at_full: Function that converts places, an array of shape (n, dimensions), to inputs of the
             processes at full fidelity.
-        cost: Model of the cost of a trial; None if costs do not count.
     """
 
     objectives: Sequence[Process]
     bounds: Sequence[Bound]
     at_full: Callable[[np.ndarray], np.ndarray]
-    cost: TrialCost | None = None
 
     def predict(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior means and standard deviations of n places at full fidelity, two arrays of shape (n, objectives)."""
@@ -82,10 +79,7 @@ def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> 
     """Return the score of each candidate. The candidate with the largest score is suggested.
 
     The score is the expected improvement, multiplied by the probability that the candidate is
-    feasible (Gardner et al., 2014: Bayesian Optimization with Inequality Constraints). If costs
-    count, the score is divided by a power of the expected cost of the trial (Snoek et al., 2012:
-    Practical Bayesian Optimization of Machine Learning Algorithms; Lee et al., 2020: Cost-aware
-    Bayesian Optimization).
+    feasible (Gardner et al., 2014: Bayesian Optimization with Inequality Constraints).
 
     Args:
         surrogate: The model.
@@ -99,8 +93,6 @@ def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> 
     score = surrogate.feasibility(places)
     if len(boxes):
         score *= expected_improvement(*surrogate.predict(places), boxes)
-    if surrogate.cost is not None:
-        score /= surrogate.cost.weights(surrogate.at_full(places))
     return score
 
 

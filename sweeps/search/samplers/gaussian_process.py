@@ -178,11 +178,6 @@ class Process:
             self._shares = np.concatenate([self._shares, np.ones(len(x))])
             self._solve(self._kernel(self.x, self.x))
 
-    def mean(self, x: np.ndarray) -> np.ndarray:
-        """Return the (m,) posterior means at (m, d) inputs. This is faster than `predict`."""
-        mean: np.ndarray = self._kernel(x, self.x) @ self._alpha
-        return mean
-
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Predict the values at given inputs.
 

@@ -17,14 +17,13 @@ candidates, `acquisition` scores them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.activity import Activity, is_ordered
+from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gp_kernels import FittedKernels
@@ -37,13 +36,12 @@ from sweeps.search.samplers.gp_observations import (
     share_of_noise,
 )
 from sweeps.search.samplers.history import FULL, History, point_of
-from sweeps.space import Dimension, Repeats
-from sweeps.space.conditions import Term
+from sweeps.study.distributions import distribution_of
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
     from sweeps.search.samplers.earlier_sweeps import EarlierProcess
-    from sweeps.search.samplers.trial_cost import TrialCost
+    from sweeps.search.samplers.gp import Gp
 
 
 class GpModel:
@@ -55,62 +53,36 @@ class GpModel:
     Algorithm).
 
     Args:
-        n_startup_trials: Number of trials that must have a value before the model is used. Until
-            then, suggestions are random, except the first one.
-        deterministic_objective: True if equal configurations have equal values.
-        space: Distributions of all dimensions, by name.
-        max_t: Step at which a trial ends. This step is full fidelity. If None, the highest recorded
-            step is full fidelity.
-        dimensions: All dimensions by name, in the order of the file; {} if none is conditional and
-            no choice is ordered.
-        conditions: Terms of each conditional dimension, by name.
-        repeats: How many trials a configuration has, and how their values are aggregated.
-        cost: Name of the cost that the search saves; None if costs do not count.
+        options: The options of the space file.
+        context: Facts about the sweep. `max_t` is full fidelity; if it is None, the highest
+            recorded step is.
     """
 
-    def __init__(
-        self,
-        n_startup_trials: int = 10,
-        deterministic_objective: bool = False,
-        space: Mapping[str, BaseDistribution] | None = None,
-        max_t: int | None = None,
-        dimensions: Mapping[str, Dimension] | None = None,
-        conditions: Mapping[str, Sequence[Term]] | None = None,
-        repeats: Repeats = Repeats(),  # noqa: B008 - frozen
-        cost: str | None = None,
-    ):
-        self.enough, self.deterministic, self.max_t, self.repeats = (
-            n_startup_trials,
-            deterministic_objective,
-            max_t,
-            repeats,
-        )
-        self.cost = cost
+    def __init__(self, options: Gp, context: SamplerContext):
+        self.options = options
+        self.context = context
+        space = {name: distribution_of(d) for name, d in context.dimensions.items()}
         self.names = {
             name: distribution
-            for name, distribution in sorted((space or {}).items())
+            for name, distribution in sorted((space or context.always).items())
             if not distribution.single()
         }
         self.axes = Axes(
             self.names,
-            [name for name, dimension in (dimensions or {}).items() if is_ordered(dimension)],
+            [name for name, dimension in context.dimensions.items() if is_ordered(dimension)],
         )
-        self.always = {name for name in self.names if name not in (conditions or {})}
-        self.activity = (
-            Activity(dimensions, conditions, self.axes.names) if dimensions and conditions else None
-        )
+        self.always = {name for name in self.names if name not in context.conditions}
+        self.activity: Activity | None = None
+        if context.conditions:
+            self.activity = Activity(context.dimensions, context.conditions, self.axes.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
         self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
+        if context.earlier:
+            from sweeps.search.samplers.earlier_sweeps import earlier_processes
 
-    def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]]) -> None:
-        """Use the processes of earlier sweeps as the prior mean while they predict the values of this sweep.
-
-        Args:
-            earlier: The processes of each objective.
-        """
-        self._earlier = earlier
+            self._earlier = earlier_processes(context.earlier, self.axes, context.minimize)
 
     def suggest(
         self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
@@ -126,7 +98,7 @@ class GpModel:
             place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(
                 self.axes.middle(rng)
             )[0]
-        elif len(history.known) < self.enough:
+        elif len(history.known) < self.options.n_startup_trials:
             return {}
         else:
             place = self._best_place(history, cell, rng)
@@ -164,8 +136,6 @@ class GpModel:
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0
         region = improvement_region(means[feasibility >= 0.5])
         centers = earlier[best_first(means, feasibility)[:BEST]]
-        if self.cost:
-            surrogate = replace(surrogate, cost=self._trial_cost(history, self.cost))
         self._kernels.record(history.study, history.number)
         return candidates.best(lambda places: acquisition(surrogate, region, places), centers, rng)
 
@@ -177,19 +147,19 @@ class GpModel:
         from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
 
         count = sum(history.count(level) for level in history.levels) + len(history.failed)
-        full = self.max_t or history.last_step
+        full = self.context.max_t or history.last_step
         lowest = min([*observed.levels, full])
         inputs = self._inputs(
             self._places(observed.trials), fidelity(observed.levels, lowest, full)
         )
-        shares = np.where(observed.levels == FULL, share_of_noise(self.repeats), 1.0)
+        shares = np.where(observed.levels == FULL, share_of_noise(self.context.repeats), 1.0)
         freedom, variances = history.noise()
         objectives = []
         for i, variance in enumerate(variances):
             values, factor = scaled(observed.values[:, i])
-            noise = (
-                NONE if self.deterministic else VAGUE.with_estimate(variance * factor**2, freedom)
-            )
+            noise = VAGUE.with_estimate(variance * factor**2, freedom)
+            if self.options.deterministic_objective:
+                noise = NONE
             arguments = (inputs, values, self._categorical, shares, noise)
             process = self._kernels.condition(
                 Process(*arguments), f"objective {i}", history.study, count
@@ -216,26 +186,6 @@ class GpModel:
                 )
             )
         return Surrogate(objectives, bounds, self._at_full)
-
-    def _trial_cost(self, history: History, name: str) -> TrialCost | None:
-        """Condition a process on the costs of the ended trials.
-
-        Return None if no trial has cost anything, or if all cost the same.
-        """
-        from sweeps.search.samplers.gaussian_process import Process
-        from sweeps.search.samplers.trial_cost import TrialCost, cost_observations
-
-        if (observed := cost_observations(history, name)) is None:
-            return None
-        full = self.max_t or max(history.last_step, int(observed.steps.max()))
-        logs, factor = scaled(observed.logs)
-        if not factor:
-            return None
-        inputs = self._inputs(self._places(observed.trials), fidelity(observed.steps, 1, full))
-        process = self._kernels.condition(
-            Process(inputs, logs, self._categorical), "cost", history.study, len(history.spent)
-        )
-        return TrialCost(process, factor)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions).

@@ -12,7 +12,6 @@ import math
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from optuna import Study
@@ -23,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import costs_of, paused_at, repeat_of, steps_of
+from sweeps.study.record import paused_at, repeat_of, steps_of
 
 # The level for the final values of complete trials.
 FULL = math.inf
@@ -33,21 +32,6 @@ Point = frozenset[tuple[str, float]]
 Ranked = tuple[
     float, tuple[float, ...], int
 ]  # (violation of the constraints, values where smaller is better, trial number)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Costs of an ended trial.
-
-    Attributes:
-        trial: The trial.
-        steps: Number of its steps, at least 1.
-        costs: Its costs, by name; see `sweeps.core.resources.costs`.
-    """
-
-    trial: FrozenTrial
-    steps: int
-    costs: Mapping[str, float]
 
 
 class History:
@@ -76,7 +60,6 @@ class History:
             highest level that they reached and by cell.
         known: Trials that have reached at least one level, by number.
         failed: Trials that failed, by number.
-        spent: Costs of the ended trials that made at least one step and did not fail, by number.
         signs: One number for each objective: 1 if smaller values are better, else -1. The values in
             `levels` are multiplied by it.
         tried: Configurations of all trials that have a value or have ended; see `point_of`.
@@ -108,7 +91,6 @@ class History:
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
         self.failed: dict[int, FrozenTrial] = {}
-        self.spent: dict[int, Spent] = {}
         self.signs: list[float] = [1.0]
         self._deviations: dict[
             int, tuple[int, list[float]]
@@ -181,8 +163,6 @@ class History:
                     )
                 if trial.state is TrialState.FAIL:
                     self.failed[number] = trial
-                elif steps := steps_of(trial):
-                    self.spent[number] = Spent(trial, steps, costs_of(trial))
                 if len(repeats) > 1:
                     self._deviations[number] = _deviations(
                         [t.values for t in repeats if t.state is TrialState.COMPLETE]

@@ -8,21 +8,21 @@ Syne Tune has both variants, with the names `stopping` and `promotion`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from sweeps.search.schedulers.base import CONTINUE, PAUSE, STOP, Decision, Scheduler, all_rungs
-from sweeps.search.schedulers.promotion import Rung, is_closing, next_promoted
+from sweeps.search.schedulers.promotion import is_closing, next_promoted
 from sweeps.search.schedulers.view import StudyView
 from sweeps.space.section_models import AtLeast1, AtLeast2, Resource
 
 
 @dataclass(frozen=True)
-class SuccessiveHalving(Scheduler):
-    """Base class of schedulers with rungs that grow geometrically, where about 1/`reduction_factor` of the trials pass each rung."""
+class Asha(Scheduler):
+    """Compare trials at rungs that grow geometrically, and stop or pause the trials that are not among the best at a rung."""
 
     stops: ClassVar[bool] = True
 
@@ -42,6 +42,26 @@ class SuccessiveHalving(Scheduler):
             "of the trials passes it",
         ),
     ] = 3
+
+    resource: Annotated[
+        Resource,
+        Field(
+            examples=["data.rows"],
+            description="what `max_t` and `grace_period` count: `step` counts steps of the loop, "
+            "`data.rows` counts parts of the train "
+            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, "
+            "each time on more rows",
+        ),
+    ] = field(default="step", kw_only=True)
+    type: Annotated[
+        Literal["stopping", "promotion"],
+        Field(
+            examples=["promotion"],
+            description="what happens to a trial that is not among the best at a rung: it stops for good, "
+            "or it pauses and may continue"
+            " from its checkpoint after other trials have reached the rung",
+        ),
+    ] = field(default="stopping", kw_only=True)
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return the rungs below `max_t`.
@@ -85,41 +105,12 @@ class SuccessiveHalving(Scheduler):
         number = next_promoted(
             view,
             waiting,
-            self.open_rungs(view, rungs),
+            rungs,
             lambda reached: reached // self.reduction_factor,
         )
         if number is None and is_closing(view, waiting):
             number = next_promoted(view, waiting, rungs, lambda reached: 1)
         return number
-
-    def open_rungs(self, view: StudyView, rungs: Sequence[Rung]) -> Sequence[Rung]:
-        """Return the rungs from which trials may be promoted while trials can still start."""
-        return rungs
-
-
-@dataclass(frozen=True)
-class Asha(SuccessiveHalving):
-    """Compare trials at rungs that grow geometrically, and stop or pause the trials that are not among the best at a rung."""
-
-    resource: Annotated[
-        Resource,
-        Field(
-            examples=["data.rows"],
-            description="what `max_t` and `grace_period` count: `step` counts steps of the loop, "
-            "`data.rows` counts parts of the train "
-            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, "
-            "each time on more rows",
-        ),
-    ] = field(default="step", kw_only=True)
-    type: Annotated[
-        Literal["stopping", "promotion"],
-        Field(
-            examples=["promotion"],
-            description="what happens to a trial that is not among the best at a rung: it stops for good, "
-            "or it pauses and may continue"
-            " from its checkpoint after other trials have reached the rung",
-        ),
-    ] = field(default="stopping", kw_only=True)
 
     @property
     def pauses(self) -> bool:  # type: ignore[override]  # It depends on an option.
