@@ -57,35 +57,7 @@ class Translator:
     def __init__(self, earlier: Space, space: Space):
         self._earlier = {dimension.name: dimension for dimension in earlier.dimensions}
         self._space = space
-        self._outer = enclosing_options(space.sections)
-        self._names = self._earlier_names()
         self._chain = option_keys([earlier.sections.get("preprocessor", Chain(()))])[0]
-
-    def _earlier_names(self) -> dict[str, str]:
-        """Return the name that each dimension of the new space would have in the earlier space.
-
-        The name of a dimension inside an option contains the number of the option, such as
-        `params.model.choice.1.depth`. The same option may have another number in the earlier space.
-        """
-        dimensions = {dimension.name: dimension for dimension in self._space.dimensions}
-        names: dict[str, str] = {}
-        for name in dimensions:
-            names[name] = name
-            if (outer := self._outer[name]) is None:
-                continue
-            parent, before = dimensions[outer[0]], self._earlier.get(names[outer[0]])
-            number = next(
-                (
-                    i
-                    for i, option in enumerate(before.options if before else ())
-                    if equal_values(option.key, outer[1])
-                ),
-                None,
-            )
-            start = f"{parent.name}.{parent.kind}.{[option.key for option in parent.options].index(outer[1])}"
-            if before is not None and number is not None and name.startswith(start):
-                names[name] = f"{before.name}.{before.kind}.{number}{name.removeprefix(start)}"
-        return names
 
     def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
         """Return the key of each dimension of the new space for which the earlier configuration has a value.
@@ -102,14 +74,13 @@ class Translator:
         Raises:
             OutsideDomain: The new space does not allow a value of the configuration.
         """
-        return known_keys(
-            self._space, lambda dim: self._key(dim, self._names[dim.name], keys, constants)
-        )
+        return known_keys(self._space, lambda dimension: self._key(dimension, keys, constants))
 
     def _key(
-        self, dimension: Dimension, name: str, keys: Mapping[str, Any], constants: Mapping[str, Any]
+        self, dimension: Dimension, keys: Mapping[str, Any], constants: Mapping[str, Any]
     ) -> Any:
-        """Return the key of a new dimension that has the name `name` in the earlier space; ABSENT if the configuration lacks it."""
+        """Return the key of a new dimension; ABSENT if the configuration lacks it."""
+        name = dimension.name
         if name in keys and name in self._earlier:
             earlier = self._earlier[name]
             return key_in(
