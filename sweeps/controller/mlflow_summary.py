@@ -57,7 +57,6 @@ def send_again(
     fingerprint: str,
     result: SweepResult,
     best: Trial | None,
-    others: Collection[int] = (),
 ) -> SweepResult:
     """Send MLflow all events of an ended sweep that MLflow may have missed, and update the result's note about missed events.
 
@@ -68,8 +67,6 @@ def send_again(
         fingerprint: Hash of the data.
         result: The sweep's result, as `add_mlflow` wrote it after MLflow had missed events.
         best: The best trial; None if there is none.
-        others: Numbers of the trials that MLflow may still show on the Pareto front, because these
-            trials were on the front when an earlier driver ended.
 
     Returns:
         The updated result, as `add_mlflow` returns it.
@@ -92,7 +89,7 @@ def send_again(
     texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.is_file()}
     for name, text in {**texts, RESULT: result.as_text()}.items():
         tracker.handle(ArtifactSaved(ended, name, text))
-    tracker.handle(SweepEnded(ended, result, best, texts.get("report.md", ""), frozenset(others)))
+    tracker.handle(SweepEnded(ended, result, best, texts.get("report.md", "")))
     return add_mlflow(tracker, tracker.close(), result, ended)
 
 

@@ -105,9 +105,6 @@ class SweepRun:
         self._search_loop: SearchLoop | None = (
             None  # None until `resume` has run, or in a new sweep until the data is loaded
         )
-        self._earlier_front: frozenset[int] = (
-            frozenset()
-        )  # numbers of the trials on the Pareto front of an earlier process
         # When the sweep would have started if it had run without breaks, by the monotonic clock.
         self._began = time.monotonic()
 
@@ -139,9 +136,6 @@ class SweepRun:
             limit = self._spent_limit(search, earlier)
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)
-            self._earlier_front = frozenset(
-                int(trial["trial"]) for trial in earlier.get("front") or ()
-            )
         self._refuse_unsigned_checkpoints(search)
         if ended:
             log.warning(
@@ -186,9 +180,6 @@ class SweepRun:
         result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
         if result.mlflow.get("ended"):  # MLflow missed events
             best = store.trial(int(result.best["trial"])) if result.best else None
-            others = (
-                store.results() if result.front else ()
-            )  # An earlier process may have put other trials on the front.
             with (
                 logging_setup.redirect_to_file(self.folder / "sweep.log"),
                 self._interrupt.listening(),
@@ -200,7 +191,6 @@ class SweepRun:
                     store.data or "",
                     result,
                     best,
-                    others,
                 )
         return result.with_note(conclusion.nothing_left_note(reason))
 
@@ -291,7 +281,7 @@ class SweepRun:
                 timeout = CLOSE_SOON
             ended = time.time() if concluded is None else concluded.ended
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
-            trackers.publish(SweepEnded(ended, result, best, report, self._earlier_front))
+            trackers.publish(SweepEnded(ended, result, best, report))
             timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
             until = math.inf
             if self.ends is not None:  # A resume sends what MLflow misses.

@@ -164,11 +164,8 @@ class SweepEnded(Event):
         result: The result of the sweep; None if the driver failed before there was one.
         best: The best trial. None if no trial has a value, and always None with several objectives.
         report: The report in Markdown; "" if it was not written.
-        earlier_front: Numbers of the trials on the Pareto front in the result of an earlier driver.
-            Empty if there was no such result.
     """
 
     result: SweepResult | None
     best: Trial | None = None
     report: str = ""
-    earlier_front: frozenset[int] = frozenset()

@@ -118,43 +118,21 @@ class TensorBoardTracker:
         """
         if event.number not in self._trials:
             return
-        result, writer = event.result, self._writer(event.number)
+        result = event.result
+        writer = self._writer(event.number)
         if result.state is not State.RUNNING:
-            names = (
-                [f"objective.{name}" for name in self._objectives]
-                if len(self._objectives) > 1
-                else ["objective"]
-            )
-            values = dict(zip(names, result.values or (result.value,), strict=False)) | {
-                f"final/{k}": v for k, v in result.final.items()
-            }
+            names = [f"objective.{name}" for name in self._objectives]
+            if len(names) == 1:
+                names = ["objective"]
+            values = dict(zip(names, result.values or (result.value,), strict=False))
+            values |= {f"final/{name}": value for name, value in result.final.items()}
             metrics = {encodable(k): float(v) for k, v in values.items() if v is not None}
-            self._add_hparams(
-                writer, self._trials.pop(event.number), metrics, result.state, event.time
-            )
+            trial = self._trials.pop(event.number)
+            writer.add_hparams(hparams_of(trial), metrics, run_name=".")
         folder = Path(writer.get_logdir())
         self._writers.pop(event.number).close()
         if result.state is not State.RUNNING:
             (folder / COMPLETE).touch()
-
-    def _add_hparams(
-        self, writer: Any, trial: Trial, metrics: dict[str, float], state: State, time: float
-    ) -> None:
-        """Write hyperparameters like `SummaryWriter.add_hparams`, but into the trial's own run, and with the trial's status."""
-        from tensorboard.plugins.hparams.api_pb2 import Status
-        from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-        from torch.utils.tensorboard import summary
-
-        hparams: Any = summary.hparams
-        experiment, start, end = hparams(hparams_of(trial), metrics)
-        if state is State.FAIL:
-            content = HParamsPluginData.FromString(end.value[0].metadata.plugin_data.content)
-            content.session_end_info.status = Status.Value("STATUS_FAILURE")
-            end.value[0].metadata.plugin_data.content = content.SerializeToString()
-        for part in (experiment, start, end):
-            writer.file_writer.add_summary(part, walltime=time)
-        for name, value in metrics.items():
-            writer.add_scalar(name, value, 0, walltime=time)
 
 
 def encodable(name: str) -> str:

@@ -92,7 +92,7 @@ async function showTrial(trial, isNew = true) {
 }
 
 async function send(name, command) {
-  const {text} = await Server.command(view.sweep, command);
+  const {text} = await Server.command(view.sweep, JSON.parse(command));
   say(text ? `${name}: ${text}.` : `Sent: ${name}. The sweep follows when it can.`);
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import errors
@@ -12,25 +11,6 @@ from sweeps.core.secrets import masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-
-class Client:
-    """Wraps `MlflowClient`, and passes the arguments of each call through `encodable`.
-
-    Args:
-        uri: Tracking URI.
-    """
-
-    def __init__(self, uri: str):
-        from mlflow.tracking import MlflowClient
-
-        self._client = MlflowClient(uri)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        call: Callable[..., Any] = getattr(self._client, name)
-        if name == "log_artifact":  # The path must not change, because a file has this name.
-            return call
-        return lambda *args, **kwargs: call(*encodable(list(args)), **encodable(kwargs))
 
 
 def impatient_client(uri: str) -> MlflowClient:

@@ -14,7 +14,6 @@ from urllib.parse import unquote, urlsplit
 from sweeps.core.errors import SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import is_sweep
-from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.client import first_line, impatient_client
 
 if TYPE_CHECKING:
@@ -162,13 +161,9 @@ def delete_runs(found: SweepRuns) -> str | None:
         SweepsError: MLflow does not answer.
     """
     with _errors(found.uri):
-        from mlflow.exceptions import MlflowException
-
         client = impatient_client(found.uri)
         for run in found.runs:
             client.delete_run(run)
-        with contextlib.suppress(MlflowException):  # the sweep was killed before it saved its view
-            client.delete_experiment_tag(found.experiment, views.VIEW_TAG + found.sweep)
         if sqlite_file(found.uri) is None:
             return (
                 "the MLflow server keeps deleted runs and their artifacts until somebody runs "

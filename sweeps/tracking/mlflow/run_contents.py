@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from sweeps.core import registry
 from sweeps.core.errors import make_encodable
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, outcome_of
+from sweeps.core.safe_names import safe_name
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial, flat
 from sweeps.space import Space
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 # The part of a nested dimension's name that says in which option the dimension is.
 OPTION = re.compile(r"\.(?:choice|grid)\.\d+(?=\.|$)")
 NAME_LENGTH, DIGEST_LENGTH = 500, 36  # MLflow's limits for a data set
+# MLflow's limit for the name of a metric or a parameter, and the parts of a name that MLflow
+# refuses: illegal characters, and parts such as `..` or `//` of a path.
+LONGEST_NAME = 250
+ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
+# URL parameter without which the UI shows its pages for language models.
+MODE = {"workflowType": "machine_learning"}
 # The tag in which MLflow keeps a run's description, and the longest value of that tag.
 NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 
@@ -47,28 +53,6 @@ def trial_params(trial: Trial) -> dict[str, str]:
         name: str(value)
         for name, value in {"preprocessor": chain, **trial.labels, **params}.items()
     }
-
-
-def log_params(trial: Trial, names: Collection[str]) -> dict[str, str]:
-    """Return the decimal logarithms of some dimensions, as parameters that are the axes of a chart.
-
-    MLflow's parallel coordinates have only linear axes.
-
-    Args:
-        trial: The trial.
-        names: Names of the dimensions. A dimension without a positive number is left out.
-    """
-    values = {name: trial.labels.get(name) for name in names}
-    return {
-        log_name(name): f"{math.log10(v):.6g}"
-        for name, v in values.items()
-        if isinstance(v, (int, float)) and v > 0
-    }
-
-
-def log_name(name: str) -> str:
-    """Return the name of the parameter with the decimal logarithm of a dimension."""
-    return f"log10 {name}"
 
 
 def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
@@ -186,13 +170,11 @@ def sweep_metrics(result: SweepResult) -> dict[str, float]:
 
 
 def description(markdown: str, links: dict[str, str]) -> str:
-    """Return a run's description: links, followed by the first lines of a report, up to MLflow's limit.
+    """Return a run's description: links, followed by the first lines of a report.
 
-    MLflow's page first shows about five lines. From the third line on, the lines are faded and
-    links cannot be clicked, so the links come first. The report's title is left out, because the
-    page shows the title already. The space file is left out, because a link leads to the file, and
-    the long lines of the file would squeeze the page. The page shows table columns without a gap,
-    so a gap is added.
+    MLflow's page first shows about five lines, so the links come first. The report's title is left
+    out, because the page shows the title already. The space file is left out, because a link leads
+    to it.
 
     Args:
         markdown: The report.
@@ -206,14 +188,32 @@ def renewed_description(before: str, markdown: str) -> str:
     return _description(before.partition("\n\n")[0], markdown)
 
 
-def _description(links: str, markdown: str) -> str:
-    head = f"{links}\n\n"
-    rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
-    rest = re.sub(
-        r"^\| (?!---|\s).*", lambda row: row[0].replace(" | ", "&emsp;| "), rest, flags=re.M
-    )
-    if len(head + rest) <= NOTE_LENGTH:
-        return head + rest
+def _description(shown: str, markdown: str) -> str:
+    report = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
+    whole = f"{shown}\n\n{report}"
+    if len(whole) <= NOTE_LENGTH:
+        return whole
     tail = "\n\nThe rest is in the artifact `report.md`.\n"
-    cut = rest[: rest.rfind("\n", 0, NOTE_LENGTH - len(head) - len(tail) - 4)]
-    return head + cut + ("\n```" if f"\n{cut}".count("\n```") % 2 else "") + tail
+    return whole[: whole.rfind("\n", 0, NOTE_LENGTH - len(tail))] + tail
+
+
+def trials_link(experiment: str, sweep: str, ascending: bool) -> str:
+    """Return a link, for pages within MLflow, to a sweep's trials in the order of the objective."""
+    query = {
+        "searchFilter": f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'trial'",
+        "orderByKey": "metrics.`objective`",
+        "orderByAsc": str(ascending).lower(),
+        **MODE,
+    }
+    return f"#/experiments/{experiment}/runs?{urlencode(query, quote_via=quote)}"
+
+
+def run_link(experiment: str, run: str, artifact: str = "") -> str:
+    """Return a link, for pages within MLflow, to a run or to an artifact of the run."""
+    place = f"/artifacts/{artifact}" if artifact else ""
+    return f"#/experiments/{experiment}/runs/{run}{place}?{urlencode(MODE)}"
+
+
+def legal_name(name: str) -> str:
+    """Return the name of a metric or a parameter that MLflow accepts; see `safe_name`."""
+    return safe_name(name, ILLEGAL, LONGEST_NAME)

@@ -17,20 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import shorten
+from sweeps.core.errors import make_encodable, shorten
 from sweeps.core.origin import valid_origin_keys
 from sweeps.core.regular_files import FILE, kind_of
 from sweeps.core.resources import COSTS
 from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
 from sweeps.core.trial import Result, State, Trial, format_trial_id
-from sweeps.space import Space
 from sweeps.tracking import events
-from sweeps.tracking.mlflow import run_contents, sqlite_tables, views
-from sweeps.tracking.mlflow.client import Client
-from sweeps.tracking.mlflow.views import legal_name
+from sweeps.tracking.mlflow import run_contents, sqlite_tables
+from sweeps.tracking.mlflow.run_contents import legal_name
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
 log = logging.getLogger(__name__)
@@ -51,8 +50,6 @@ KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
 PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 ENDED = [state.value for state in State if state is not State.RUNNING]
-# The tag of a trial's run with the last step that MLflow has.
-LOGGED = "sweeps.logged_step"
 
 
 def is_kept(step: int) -> bool:
@@ -67,14 +64,13 @@ def is_kept(step: int) -> bool:
 def is_refusal(error: Exception) -> bool:
     """Return whether MLflow would refuse the same request again, for example because a text in the request cannot be encoded.
 
-    MLflow's own store reports an encoding error as an internal error of the server. A deleted run
-    or experiment can be restored. All other errors may be temporary.
+    MLflow's own store reports an encoding error as an internal error of the server. All other
+    errors may be temporary.
     """
     from mlflow.exceptions import MlflowException
 
     if isinstance(error, MlflowException):
-        refused = error.error_code in REFUSALS and "'active' state" not in str(error)
-        return refused or isinstance(error.__cause__, UnicodeError)
+        return error.error_code in REFUSALS or isinstance(error.__cause__, UnicodeError)
     return isinstance(error, UnicodeError)
 
 
@@ -110,8 +106,7 @@ class Batch:
         tags: Tags to set, by run ID.
         statuses: Status and end time in milliseconds of each run to terminate, by run ID.
         started: Trials that started in this group of events.
-        ended: Numbers of the trials whose artifact files are logged: trials that ended, and at the
-            end of the sweep all trials once more.
+        ended: Numbers of the trials that ended, whose files are logged.
     """
 
     metrics: dict[str, list[Metric]] = field(default_factory=lambda: defaultdict(list))
@@ -157,7 +152,7 @@ class RunWriter:
         left: Number of runs whose values of the current batch are not written yet.
     """
 
-    _client: Client
+    _client: MlflowClient
 
     def __init__(
         self,
@@ -171,79 +166,67 @@ class RunWriter:
         self.runs: dict[int, str] = {}
         self.left = 0
         self._sweep = destination.sweep
-        self._on_refusal, self._on_answer = on_refusal, on_answer
-        self._logged: dict[int, int] = {}  # last step in MLflow of each trial of earlier drivers
-        self._complete: set[int] = (
-            set()
-        )  # numbers of the trials of earlier drivers whose runs are complete
-        self._logged_files: dict[
-            int, dict[Path, tuple[int, int]]
-        ] = {}  # size and time of each logged file, by trial number
+        self._on_refusal = on_refusal
+        self._on_answer = on_answer
+        # Numbers of the trials of earlier drivers whose runs are complete, and of the trials that
+        # have the tag of the Pareto front.
+        self._complete: set[int] = set()
+        self._front: set[int] = set()
         self._objectives: list[str] = []
+        self._minimizes = True
         self._constrained = False
-        self._log_dimensions: list[str] = []
 
     # Runs
 
     def open(self) -> None:
         """Find or create the experiment and the parent run, and find the trials' runs.
 
-        Restore what was deleted.
-
         After an error, call this method again: MLflow may have created a run although its answer
         was lost.
         """
-        from mlflow.entities import ViewType
+        from mlflow.tracking import MlflowClient
 
-        uri, sweep = self.destination.uri, self._sweep
-        sqlite_tables.create(uri)
-        self._client = Client(uri)
+        sqlite_tables.create(self.destination.uri)
+        self._client = MlflowClient(self.destination.uri)
         self.experiment_id = self._find_experiment()
-        started = round(
-            self.destination.started * 1000
-        )  # On another machine, a sweep of this name may have started in the same second.
+        # On another machine, a sweep of this name may have started in the same second.
+        started = round(self.destination.started * 1000)
         where = (
-            f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and "
-            f"attributes.start_time = {started}"
+            f"tags.`sweeps.sweep` = '{self._sweep}' and tags.`sweeps.kind` = 'sweep' "
+            f"and attributes.start_time = {started}"
         )
-        found = self._client.search_runs([self.experiment_id], where, ViewType.ALL, max_results=1)
+        found = self._client.search_runs([self.experiment_id], where, max_results=1)
         if found:
             self.parent = str(found[0].info.run_id)
-            if found[0].info.lifecycle_stage == "deleted":
-                self._client.restore_run(self.parent)
             self._client.update_run(self.parent, status="RUNNING")
             self._find_trials()
         else:
-            tags = {"sweeps.kind": "sweep", "sweeps.sweep": sweep}
-            self.parent = self._client.create_run(
-                self.experiment_id, started, tags, run_name=sweep
-            ).info.run_id
+            tags = {"sweeps.kind": "sweep", "sweeps.sweep": self._sweep}
+            created = self._client.create_run(
+                self.experiment_id, started, tags, run_name=self._sweep
+            )
+            self.parent = str(created.info.run_id)
 
     def _find_experiment(self) -> str:
         """Find or create the experiment, and return the experiment's ID."""
         to = self.destination
         existing = self._client.get_experiment_by_name(to.experiment)
-        if existing is None:
-            location = None
-            if to.uri.startswith("sqlite"):
-                location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
-            tags = {KIND: MACHINE_LEARNING}
-            return str(self._client.create_experiment(to.experiment, location, tags))
-        if existing.lifecycle_stage == "deleted":
-            self._client.restore_experiment(existing.experiment_id)
-        if KIND not in existing.tags:
-            self._client.set_experiment_tag(existing.experiment_id, KIND, MACHINE_LEARNING)
-        return str(existing.experiment_id)
+        if existing is not None:
+            return str(existing.experiment_id)
+        location = None
+        if to.uri.startswith("sqlite"):
+            location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
+        tags = {KIND: MACHINE_LEARNING}
+        return str(self._client.create_experiment(to.experiment, location, tags))
 
     def _find_trials(self) -> None:
         """Find the runs of the trials of a resumed sweep."""
-        self.runs.clear()
-        for run in self._client.search_runs(
-            [self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000
-        ):
+        where = f"tags.`mlflow.parentRunId` = '{self.parent}'"
+        for run in self._client.search_runs([self.experiment_id], where, max_results=50_000):
             number = int(run.data.tags.get("sweeps.trial", -1))
             self.runs[number] = run.info.run_id
-            self._logged[number] = int(run.data.tags.get(LOGGED, 0))
+            if run.data.tags.get("sweeps.front") == "true":
+                self._front.add(number)
             # MLflow gets the status first and the tags last.
             ended = run.data.tags.get("sweeps.state") in ENDED
             if ended and run.info.status in ("FINISHED", "FAILED"):
@@ -276,22 +259,11 @@ class RunWriter:
         """Write events. After an error, call `open` before you write the same events again."""
         batch = Batch()
         for event in group:
-            self._add_known(event, batch)
+            self._add(event, batch)
             if isinstance(event, events.SweepStarted) and event.history is not None:
                 for earlier in self._read_history(event.history):
-                    self._add_known(earlier, batch)
+                    self._add(earlier, batch)
         self._send(batch)
-
-    def _add_known(self, event: events.Event, batch: Batch) -> None:
-        """Add the requests for one event to a batch.
-
-        A trial whose run has vanished from MLflow is reported as missed.
-        """
-        starts = isinstance(event, events.TrialStarted)
-        if isinstance(event, events.TrialEvent) and not starts and event.number not in self.runs:
-            self._on_refusal(LookupError(f"the run of trial {event.trial_id} was deleted"))
-        else:
-            self._add(event, batch)
 
     def _read_history(self, history: events.History) -> Sequence[events.Event]:
         """Return the events of the trials of earlier drivers that MLflow may have missed."""
@@ -311,8 +283,8 @@ class RunWriter:
     def _(self, event: events.SweepStarted, batch: Batch) -> None:
         space, parent = event.space, self.parent
         self._objectives = [objective.metric for objective in space.objectives]
+        self._minimizes = space.objective.goal == "minimize"
         self._constrained = bool(space.constraints)
-        self._log_dimensions = [d.name for d in space.dimensions if d.is_log]
         tags = {
             "sweeps.data_fingerprint": event.fingerprint,
             "sweeps.space": space.public(space.text),
@@ -326,14 +298,14 @@ class RunWriter:
                 "sweeps.git_dirty": event.git_dirty,
             }
         batch.tags[parent] |= tags
-        self._permit(self._save_views, space)
         # MLflow refuses to change parameters that an earlier driver logged
         existing = self._client.get_run(parent).data.params
         params = run_contents.space_params(space)
         params = {legal_name(name): value for name, value in params.items()}
         for name in sorted(params.keys() - existing.keys()):
             batch.params[parent][name] = params[name]
-        self._permit(self._client.log_text, parent, space.public(space.text), "space.yaml")
+        text = make_encodable(space.public(space.text))
+        self._permit(self._client.log_text, parent, text, "space.yaml")
         if inputs := run_contents.datasets(space, event.fingerprint):
             self._permit(self._client.log_inputs, parent, inputs)
 
@@ -346,20 +318,17 @@ class RunWriter:
             self._permit(self._client.update_run, run, "RUNNING")
             batch.tags[run]["sweeps.state"] = State.RUNNING.value
             batch.statuses.pop(run, None)  # a pause has ended
-        params = run_contents.trial_params(trial) | run_contents.log_params(
-            trial, self._log_dimensions
-        )
+        params = run_contents.trial_params(trial)
         batch.params[run] |= {legal_name(name): value for name, value in params.items()}
         batch.tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
         batch.started.append(trial)
 
     @_add.register
     def _(self, event: events.TrialReported, batch: Batch) -> None:
-        run, known = self.runs[event.number], self._logged.get(event.number, 0)
         for report in event.reports:
-            if report.step > known and is_kept(report.step):
+            if is_kept(report.step):
+                run = self.runs[event.number]
                 batch.add_metrics(run, report.metrics.items(), report.time, report.step)
-        batch.tags[run][LOGGED] = str(max(known, event.reports[-1].step))
 
     @_add.register
     def _(self, event: events.TrialChanged, batch: Batch) -> None:
@@ -407,59 +376,38 @@ class RunWriter:
 
     @_add.register
     def _(self, event: events.ArtifactSaved, batch: Batch) -> None:
-        self._permit(self._client.log_text, self.parent, event.text, event.name)
+        text = make_encodable(event.text)
+        self._permit(self._client.log_text, self.parent, text, event.name)
 
     @_add.register
     def _(self, event: events.SweepEnded, batch: Batch) -> None:
         parent, result = self.parent, event.result
         if result is not None:
             front = {int(best["trial"]) for best in result.front}
-            for number in sorted(self.runs.keys() & {*front, *event.earlier_front}):
+            for number in sorted(self.runs.keys() & (front | self._front)):
                 batch.tags[self.runs[number]]["sweeps.front"] = str(number in front).lower()
             batch.tags[parent] |= run_contents.sweep_tags(result)
             batch.add_metrics(parent, run_contents.sweep_metrics(result).items(), event.time)
         if event.report:
             batch.tags[parent] |= self._report_tags(event.report, event.best)
         batch.statuses[parent] = (run_contents.sweep_status(result), int(event.time * 1000))
-        batch.ended += (
-            self._logged_files
-        )  # A trial may have written more files after the scheduler stopped it.
 
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
-        """Return the parent run's description and the tags that name the best trial.
-
-        Delete the tags that name an earlier best trial.
-        """
-        parent = self.parent
+        """Return the parent run's description, and the tag with the run of the best trial."""
+        experiment = self.experiment_id
         links = {
-            "All trials, best first": views.runs_link("", self.experiment_id, self._sweep),
-            "Charts": views.runs_link("", self.experiment_id, self._sweep, chart=True),
-            "Report with figures": views.run_link("", self.experiment_id, parent, "report.html"),
-            "Space file": views.run_link("", self.experiment_id, parent, "space.yaml"),
+            "All trials, best first": run_contents.trials_link(
+                experiment, self._sweep, ascending=self._minimizes
+            ),
+            "Report with figures": run_contents.run_link(experiment, self.parent, "report.html"),
+            "Space file": run_contents.run_link(experiment, self.parent, "space.yaml"),
         }
-        tags: dict[str, str] = {}
+        tags = {}
         if best is not None and best.number in self.runs:
             run = self.runs[best.number]
-            links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
-            tuned = {"preprocessor", "scaling.num_workers", *best.labels}
-            tags = {
-                legal_name(f"best.{name}"): value
-                for name, value in run_contents.trial_params(best).items()
-                if name in tuned
-            }
+            links = {f"Trial {best.id}": run_contents.run_link(experiment, run), **links}
             tags["sweeps.best_run"] = run
-            for name in self._client.get_run(parent).data.tags:
-                if name.startswith("best.") and name not in tags:
-                    self._client.delete_tag(parent, name)
         return {**tags, run_contents.NOTE: run_contents.description(markdown, links)}
-
-    def _save_views(self, space: Space) -> None:
-        started = self.destination.started
-        view = views.trials_view(self._sweep, space)
-        trials = views.saved_view(f"{self._sweep}: trials", started, view)
-        sweeps = views.saved_view("all sweeps", started, views.sweeps_view(space))
-        for name, value in {self._sweep: trials, views.ALL_SWEEPS: sweeps}.items():
-            self._client.set_experiment_tag(self.experiment_id, views.VIEW_TAG + name, value)
 
     # Requests
 
@@ -490,20 +438,17 @@ class RunWriter:
     ) -> None:
         """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits.
 
-        The tags come with the last metrics. Until then, a tag names the step before which all
-        metrics are logged.
+        The tags come with the last metrics.
         """
-        from mlflow.entities import RunTag
-
         while metrics or params or tags:
-            part = tags[:BATCH_PARAMS]
-            if left := metrics[BATCH_METRICS:]:
-                tags = [RunTag(LOGGED, str(left[0].step - 1)), *tags]
-                part = tags[:1]
+            left = metrics[BATCH_METRICS:]
+            part = [] if left else tags[:BATCH_PARAMS]
             self._permit(
                 self._client.log_batch, run, metrics[:BATCH_METRICS], params[:BATCH_PARAMS], part
             )
-            metrics, params, tags = left, params[BATCH_PARAMS:], tags[len(part) :]
+            metrics = left
+            params = params[BATCH_PARAMS:]
+            tags = tags[len(part) :]
 
     def _write_run_file(self, trial: Trial) -> None:
         """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
@@ -517,21 +462,15 @@ class RunWriter:
             write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
 
     def _log_files(self, number: int) -> None:
-        """Log the files that a trial's loop wrote, if they changed since they were last logged.
-
-        Links are left out.
-        """
-        logged, top = self._logged_files.setdefault(number, {}), self._folder(number) / FILES
+        """Log the files that a trial's loop wrote. Links are left out."""
+        top = self._folder(number) / FILES
         for path in sorted(top.rglob("*")):
             try:
-                if kind_of(path) != FILE:
-                    continue
-                now = (path.stat().st_size, path.stat().st_mtime_ns)
-                if logged.get(path) != now:
+                if kind_of(path) == FILE:
                     target = Path(FILES, path.relative_to(top)).parent
-                    to = (self.runs[number], str(path), str(target))
-                    self._permit(self._client.log_artifact, *to)
-                    logged[path] = now
+                    self._permit(
+                        self._client.log_artifact, self.runs[number], str(path), str(target)
+                    )
             # The file cannot be read; the server is not the cause
             except (FileNotFoundError, PermissionError, shutil.Error) as e:
                 log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))

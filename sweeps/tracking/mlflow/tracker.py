@@ -143,7 +143,8 @@ class MlflowTracker:
                 return self._changed(1)  # the sweep never started, so there is nothing to write
             self._until_written(self._open)
             self._changed()
-            self._write_all(first)
+            if self.writer.parent:  # MLflow has not refused the run of the sweep
+                self._write_all(first)
         except Exception as e:
             self.error = first_line(e)
             self._changed()
@@ -180,7 +181,7 @@ class MlflowTracker:
         """
         while True:
             try:
-                if self.waiting:  # Somebody may have deleted the experiment or a run.
+                if self.waiting:  # The answer to a request that created a run may be lost.
                     self.writer.open()
                 action()
                 self.parent = self.writer.parent
