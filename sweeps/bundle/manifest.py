@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
-import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +23,6 @@ CHECK_OUTPUT = "check.npy"
 # torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after
 # the point
 GPU_TOLERANCE = 1e-3
-GZIP_MAGIC = b"\x1f\x8b"
 
 Scalar = bool | int | float | str | None
 
@@ -105,8 +99,8 @@ class Manifest(BaseModel):
         python: version of Python that wrote the bundle, such as "3.12.1".
         requirements: pinned requirements of the packages that the bundle needs, such as
             `numpy==2.1.0`.
-        pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle
-            can run code.
+        pickled: description of each pickle of a preprocessor, by the file's path in the bundle.
+            Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's
             path in the bundle.
         members: the models of an ensemble, in the order in which the average adds them up. Empty
@@ -214,41 +208,3 @@ def require_bundle(folder: Path) -> None:
 def hash_files(bundle: Path) -> dict[str, str]:
     """Return the SHA-256 of every file of a bundle by its path, except the manifest and its hash."""
     return {name: integrity.sha256(bundle / name) for name in integrity.files_of(bundle)}
-
-
-def is_pickle(file: Path) -> bool:
-    """Return whether a file is a pickle or contains one.
-
-    PyTorch's ZIP files contain a pickle. NumPy's files contain one if they hold objects.
-    """
-    if file.suffix.lower() in (
-        ".pkl",
-        ".pickle",
-        ".joblib",
-    ):  # the contents may be compressed, or may be a pickle of a text protocol
-        return True
-    with open(file, "rb") as f:
-        head = f.read(4096)
-    if head.startswith(GZIP_MAGIC):  # joblib compresses this way
-        with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as f:
-            head = f.read(4096)
-    if _starts_pickle(head):
-        return True
-    if head[:4] != b"PK\x03\x04" or not zipfile.is_zipfile(file):
-        return False
-    with zipfile.ZipFile(file) as packed:
-        for name in packed.namelist():
-            with (
-                contextlib.suppress(NotImplementedError, RuntimeError, zipfile.BadZipFile),
-                packed.open(name) as f,
-            ):
-                if name.endswith("data.pkl") or _starts_pickle(f.read(4096)):
-                    return True
-    return False
-
-
-def _starts_pickle(head: bytes) -> bool:
-    """Return whether a file with these first bytes is a pickle of protocol 2 or later, or a NumPy array of objects."""
-    if head.startswith(b"\x93NUMPY"):
-        return re.search(rb"'\|?O\d*'", head[:4096]) is not None
-    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,13 +26,11 @@ from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError, SweepsError
 from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import is_sweep
-from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
 from sweeps.data.parse import is_lenient, parse_values
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 
-T = TypeVar("T")
 # Dtypes of checked values, by the type of the column in the manifest. Other values are objects.
 _DTYPES = {"integer": "float64", "double": "float64", "string": "str"}
 
@@ -163,7 +160,7 @@ class Bundle:
                 "`bundle.members[0].transform`",
             )
         raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
-        return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
+        return self._prepare(raw).set_axis(rows.index, axis=0)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
         """Preprocess raw rows and return the output of the model, without a translation to the original classes.
@@ -186,7 +183,7 @@ class Bundle:
             several = label_columns(self.manifest.label) if self.manifest.task in SEVERAL else ()
             k = len(self.manifest.classes or several)
             return np.zeros((0, k) if k else 0)
-        return np.asarray(self._call_on_rows(raw, self._model_predict))
+        return np.asarray(self._model_predict(raw))
 
     def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
         with _as_input_errors("the preprocessor cannot prepare"):
@@ -213,60 +210,6 @@ class Bundle:
         ]
         return average(numbers, [member.weight for member in manifest.members])
 
-    def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
-        """Call a function on rows.
-
-        If it raises an InputError, find the value that causes the error.
-
-        Raises:
-            InputError: the function raised an InputError. The message names the value if a single
-                value is the cause.
-        """
-        try:
-            return function(raw)
-        except InputError as e:
-            if (located := self._find_refused_value(raw, function, e)) is not None:
-                raise located from e
-            raise
-
-    def _find_refused_value(
-        self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError
-    ) -> InputError | None:
-        """Find the value that makes `function` raise the error `refused`.
-
-        The search takes the first row that makes the function fail. In this row, it replaces the
-        value of one column after the other with a missing value, until the function succeeds.
-
-        Returns:
-            An error that names the value, or None if no single value is the cause.
-        """
-        if raw.empty or isinstance(refused.problems[0], InvalidValue):
-            return None
-
-        def error_of(rows: pd.DataFrame) -> InputError | None:
-            try:
-                function(rows)
-            except InputError as e:
-                return e
-            except Exception:  # these rows are artificial, so any error means that they fail
-                return refused
-            return None
-
-        row = bisect.bisect_left(
-            range(1, len(raw)), True, key=lambda n: error_of(raw.iloc[:n]) is not None
-        )
-        one = raw.iloc[row : row + 1]
-        if (error := error_of(one)) is None:
-            return None
-        rule = error.problems[0].text.replace(" these rows: ", " it: ", 1)
-        for name in (column.name for column in self.manifest.columns):
-            if error_of(one.assign(**{name: one[name].where([False])})) is None:
-                value = one[name].iloc[0]
-                if isinstance(value, (float, np.floating)) and np.isinf(value):
-                    rule = "must hold finite numbers"
-                return InputError(InvalidValue.create(name, rule, row, value))
-        return None
-
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
         """Predict rows whose values were already checked against their columns.
 
@@ -283,11 +226,8 @@ class Bundle:
         Raises:
             InputError: the preprocessor or the model refused the values.
         """
-        with contextlib.suppress(
-            InputError
-        ):  # if the values are refused, `predict` below names the refused value
-            if (output := self._output_of_values(values, count)) is not None:
-                return label_output(self.manifest, output, pd.RangeIndex(count))
+        if (output := self._output_of_values(values, count)) is not None:
+            return label_output(self.manifest, output, pd.RangeIndex(count))
         frame = {
             c.name: pd.Series(values[c.name], dtype=_DTYPES.get(c.type, "object"))
             for c in self.manifest.columns

@@ -237,10 +237,7 @@ def _build(
         (bundle / integrity.NO_BYTECODE).touch()
         (bundle / README).write_text(model_card(facts), encoding="utf-8")
         files = manifest.hash_files(bundle)
-        pickled = {
-            name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)
-        } | pickled
-        facts = facts.model_copy(update={"files": files, "pickled": pickled})
+        facts = facts.model_copy(update={"files": files})
         facts.write(bundle)
         speed = _check_in_fresh_process(bundle, target)
         facts.model_copy(update={"rows_per_second": speed}).write(bundle)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -19,7 +17,7 @@ import pandas as pd
 import pytest
 
 from sweeps.bundle import check_process, write
-from sweeps.bundle.manifest import Manifest, is_pickle
+from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import load_bundle
 from sweeps.bundle.predict import predict_file
 from sweeps.bundle.write import copy_checkpoint, write_bundle
@@ -226,8 +224,7 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
         message = (
             r"not written, because its check in a new process failed: the bundle's predictions "
             r"differ from the "
-            r"predictions in training: 1 of 6 rows differ, by at most 1\.\d+e-16.*row 3, "
-            r"`probability_yes`"
+            r"predictions in training: DataFrame.*probability_"
         )
     elif what == "no load":
         kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
@@ -291,28 +288,6 @@ def test_a_checkpoint_is_copied_whole(tmp_path):
     assert os.listdir(target.parent) == ["checkpoint"]
     with pytest.raises(BundleError, match="the checkpoint does not exist"):
         copy_checkpoint(tmp_path / "none", target)
-
-
-def test_pickles_are_recognized_by_their_content(tmp_path):
-    odd, plain_array = np.array([{"a": 1}], dtype=object), np.arange(3.0)
-    fields = np.zeros(2, dtype=[("a", "O"), ("b", "<i8")])
-    packed = pickle.dumps([1])
-    (tmp_path / "by_name.joblib").write_bytes(b"x")
-    (tmp_path / "bytes").write_bytes(packed)
-    (tmp_path / "packed.gz").write_bytes(gzip.compress(packed))
-    np.save(tmp_path / "objects.npy", odd)
-    np.save(tmp_path / "fields.npy", fields)
-    np.savez(tmp_path / "some.npz", plain_array, odd)
-    for name in os.listdir(tmp_path):
-        assert is_pickle(tmp_path / name), name
-    (tmp_path / "text").mkdir()
-    np.save(tmp_path / "text" / "plain.npy", plain_array)
-    np.savez_compressed(tmp_path / "text" / "plain.npz", plain_array, fields["b"])
-    (tmp_path / "text" / "rows.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
-    (tmp_path / "text" / "broken.gz").write_bytes(b"\x1f\x8b\x08broken")
-    (tmp_path / "text" / "model.json").write_text("{}")
-    for name in os.listdir(tmp_path / "text"):
-        assert not is_pickle(tmp_path / "text" / name), name
 
 
 IMAGES = """
