@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from sweeps.core.stores import ArrowStore
+from sweeps.core.stores import Store
 
 KEY, SECRET = "AKIATESTS0000000000", "the-secret-of-the-tests-7Qz"
 
@@ -137,11 +137,9 @@ def folder_as_bucket(
     """
     folder.mkdir()
 
-    def opened(address: str, within: float | None = None) -> ArrowStore:
+    def opened(address: str, patient: bool = True) -> Store:
         name = address.removeprefix("s3://bucket").strip("/")
-        return ArrowStore(
-            fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0
-        )
+        return Store(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address)
 
     for module in modules:
         monkeypatch.setattr(module, "open_store", opened)

@@ -182,7 +182,6 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
 def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     tmp_path, monkeypatch, bucket
 ):
-    monkeypatch.setenv("SWEEPS_STORE_TIMEOUT", "2")
     here = machine(tmp_path, "here", monkeypatch)
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", "s3://bucket/sweeps", "-q")
@@ -201,7 +200,7 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     assert process.returncode == 1 and bucket.refused
     line = err.strip().splitlines()[-1]
     assert line.startswith(
-        f"{address}/trials/0000/checkpoint_000003 cannot be written after 2 s of tries: AWS Error"
+        f"{address}/trials/0000/checkpoint_000003 cannot be written: AWS Error"
     ), err
     assert "everything that the study has recorded is safe; to continue the sweep: " in line, err
     assert line.endswith(f"sweeps resume {address}"), err

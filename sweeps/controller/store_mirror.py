@@ -177,7 +177,7 @@ class StoreMirror:
         """Have the pool delete the checkpoints that are no longer needed, and do not call the pool again."""
         with self._lock:
             with contextlib.suppress(StoreError):
-                self._copy_all(open_store(self.address, within=0))
+                self._copy_all(open_store(self.address, patient=False))
             self.pool = None
 
     def close(self, patient: bool) -> None:
@@ -189,7 +189,7 @@ class StoreMirror:
         self._stopping.set()
         if self._copies.ident is not None:
             self._copies.join()
-        store = open_store(self.address, within=None if patient else 0)
+        store = open_store(self.address, patient=patient)
         self._list_at = 0.0
         try:
             self._copy_all(store)
@@ -208,7 +208,7 @@ class StoreMirror:
     def _run(self) -> None:
         while not self._stopping.wait(INTERVAL):
             try:
-                self._copy_all(open_store(self.address, within=0))
+                self._copy_all(open_store(self.address, patient=False))
                 if self._failing:
                     log.warning("%s answers again", self.address)
                 self._failing = False
@@ -226,7 +226,7 @@ class StoreMirror:
     def _renew_driver(self) -> None:
         while not self._ended.wait(INTERVAL):
             with contextlib.suppress(StoreError, OSError):  # The round of copies reports the error.
-                self._save_driver(open_store(self.address, within=0))
+                self._save_driver(open_store(self.address, patient=False))
 
     def _end_renewals(self) -> None:
         self._ended.set()

@@ -178,7 +178,7 @@ def new_store(address: str, folder: Path) -> str:
     """
     store = f"{address}/{folder.name}"
     try:
-        taken = open_store(store, within=5).files()
+        taken = open_store(store, patient=False).files()
     except StoreError as e:
         raise InputError("--dir", str(e)) from e
     if taken:
@@ -190,7 +190,7 @@ def new_store(address: str, folder: Path) -> str:
 def delete_store(store: str) -> None:
     """Delete all files of a sweep in the storage. If the storage does not answer, do nothing."""
     with contextlib.suppress(StoreError):
-        open_store(store, within=5).delete("")
+        open_store(store, patient=False).delete("")
 
 
 def save_exports(folder: Path, exports: Iterable[Path]) -> None:

@@ -1,7 +1,7 @@
 """Store files in S3-compatible storage: the data that a sweep reads, and the checkpoints, reports and bundles that it writes.
 
-`Store` is the port. `ArrowStore` is its only implementation; it uses `pyarrow.fs`, as Ray does. The
-other modules see names and local paths. The endpoint and the credentials come from the usual
+The files are reached through `pyarrow.fs`, as Ray does. The other modules see names and local
+paths. The endpoint and the credentials come from the usual
 environment variables (`ENVIRONMENT`) and are never written to a file.
 """
 
@@ -11,10 +11,9 @@ import contextlib
 import functools
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from sweeps.core.errors import InputError, StoreError
 from sweeps.core.secrets import is_secret_variable, remember_variables
@@ -26,15 +25,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEME = "s3://"
-# For this many seconds, a failed request is tried again.
-TIMEOUT = "SWEEPS_STORE_TIMEOUT"
-DEFAULT_TIMEOUT = 60.0
-# Time limit in seconds for the question whether the storage answers.
-ANSWERS_WITHIN = 5.0
+# How often a request is sent, if the storage does not answer. Arrow waits longer and longer between
+# two tries; all together take about a minute.
+ATTEMPTS = 8
 # The file in a sweep's store that says which process runs the sweep.
 DRIVER = "driver.json"
-# Longest pause between two tries, in seconds.
-LONGEST_PAUSE = 5.0
 # Environment variables that workers on other nodes need to reach the storage.
 ENVIRONMENT = (
     "AWS_ACCESS_KEY_ID",
@@ -45,16 +40,6 @@ ENVIRONMENT = (
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
     "AWS_CA_BUNDLE",
-    TIMEOUT,
-)
-# Parts of Arrow's messages about errors that another try does not remove.
-_FINAL = (
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "NO_SUCH_BUCKET",
-    "INVALID_CLIENT_TOKEN_ID",
-    "HTTP status 403",
 )
 _ADDRESS = re.compile(
     r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()=+ -]*)*/?"
@@ -80,61 +65,31 @@ class StoredFile(NamedTuple):
         return cls(info.size or 0, (info.mtime_ns or 0) / 1e9)
 
 
-class Store(Protocol):
+class Store:
     """Files below one address, such as `s3://bucket/sweeps/churn-20260102-120000`.
 
     Names are relative to the address, with slashes. A missing file is a `FileNotFoundError`. If the
-    storage does not answer for a minute, or refuses a request, methods raise a `StoreError`.
+    storage does not answer, or refuses a request, methods raise a `StoreError`.
 
-    Attributes:
-        address: The address, without a slash at the end.
+    Args:
+        system: The file system of Arrow.
+        root: Folder in the file system, such as `bucket/sweeps`.
+        address: The address.
     """
 
-    @property
-    def address(self) -> str: ...  # noqa: D102
+    def __init__(self, system: FileSystem, root: str, address: str):
+        self.system = system
+        self.root = root.rstrip("/")
+        self.address = address.rstrip("/")
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}" if name else self.root
 
     def put(self, source: Path, name: str) -> None:
         """Copy a local file, or all files of a local folder, to the store.
 
         A file appears only when it is complete.
         """
-
-    def get(self, name: str, target: Path) -> None:
-        """Copy a file of the store to a local file, or all files below a name to a local folder."""
-
-    def file(self, name: str) -> StoredFile | None:
-        """Return a file. Return None if there is no file of this name."""
-
-    def files(self, name: str = "") -> dict[str, StoredFile]:
-        """Return all files below a name, by their names relative to it. {} if there are none."""
-
-    def copy(self, source: str, target: str) -> None:
-        """Copy all files below a name to another name, inside the storage."""
-
-    def delete(self, name: str) -> None:
-        """Delete a file, or all files below a name. Do nothing if there are none."""
-
-
-class ArrowStore:
-    """A store in a file system of Arrow; see `Store`.
-
-    Args:
-        system: The file system.
-        root: Folder in the file system, such as `bucket/sweeps`.
-        address: The address for messages.
-        within: For this many seconds, a failed request is tried again. None for the number in
-            `SWEEPS_STORE_TIMEOUT`, or 60.
-    """
-
-    def __init__(self, system: FileSystem, root: str, address: str, within: float | None = None):
-        self.system, self.root, self.address = system, root.rstrip("/"), address.rstrip("/")
-        self.within = within
-
-    def _path(self, name: str) -> str:
-        return f"{self.root}/{name}" if name else self.root
-
-    def put(self, source: Path, name: str) -> None:
-        """See `Store`."""
         from pyarrow import fs
 
         local = fs.LocalFileSystem()
@@ -155,10 +110,10 @@ class ArrowStore:
                 destination_filesystem=self.system,
                 use_threads=False,
             )
-            self._retried("written", name, copy)
+            self._request("written", name, copy)
 
     def get(self, name: str, target: Path) -> None:
-        """See `Store`."""
+        """Copy a file to a local file, or all files below a name to a local folder."""
         from pyarrow import fs
 
         inside = [""] if self.file(name) else list(self.files(name))
@@ -181,37 +136,37 @@ class ArrowStore:
                 destination_filesystem=fs.LocalFileSystem(),
                 use_threads=False,
             )
-            self._retried("read", name, copy)
+            self._request("read", name, copy)
 
     def file(self, name: str) -> StoredFile | None:
-        """See `Store`."""
-        found = self._retried("read", name, lambda: self.system.get_file_info(self._path(name)))
+        """Return a file. Return None if there is no file of this name."""
+        found = self._request("read", name, lambda: self.system.get_file_info(self._path(name)))
         return StoredFile.of(found) if found.is_file else None
 
     def files(self, name: str = "") -> dict[str, StoredFile]:
-        """See `Store`."""
+        """Return all files below a name, by their names relative to it. {} if there are none."""
         from pyarrow import fs
 
         root = self._path(name)
         selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
         try:
-            found = self._retried("listed", name, lambda: self.system.get_file_info(selector))
+            found = self._request("listed", name, lambda: self.system.get_file_info(selector))
         except NotADirectoryError:
             return {}
         return {f.path.removeprefix(f"{root}/"): StoredFile.of(f) for f in found if f.is_file}
 
     def copy(self, source: str, target: str) -> None:
-        """See `Store`."""
+        """Copy all files below a name to another name, inside the storage."""
         files = self.files(source)
         if not files:
             raise FileNotFoundError(f"{self.address}/{source} does not exist")
         for relative in files:
             old, new = self._path(f"{source}/{relative}"), self._path(f"{target}/{relative}")
             self._make_parent(new)
-            self._retried("copied", source, functools.partial(self.system.copy_file, old, new))
+            self._request("copied", source, functools.partial(self.system.copy_file, old, new))
 
     def delete(self, name: str) -> None:
-        """See `Store`."""
+        """Delete a file, or all files below a name. Do nothing if there are none."""
         from pyarrow import fs
 
         def remove() -> None:
@@ -222,7 +177,7 @@ class ArrowStore:
                 self.system.delete_dir(info.path)
 
         with contextlib.suppress(FileNotFoundError):  # Another thread has deleted it meanwhile.
-            self._retried("deleted", name, remove)
+            self._request("deleted", name, remove)
 
     def _make_parent(self, path: str) -> None:
         """Make the folder of a file, if the file system has folders. Buckets have none."""
@@ -231,43 +186,19 @@ class ArrowStore:
         if not isinstance(self.system, fs.S3FileSystem):
             self.system.create_dir(str(PurePosixPath(path).parent))
 
-    def _retried(self, verb: str, name: str, request: Callable[[], T]) -> T:
+    def _request(self, verb: str, name: str, request: Callable[[], T]) -> T:
         """Call a function that sends a request.
 
-        Call the function again after errors that may go away.
-
         Raises:
-            StoreError: The storage does not answer within the time limit, or refuses the request.
+            StoreError: The storage does not answer, or refuses the request.
         """
-        limit, pause = timeout() if self.within is None else self.within, 0.25
-        until = time.monotonic() + limit
-        while True:
-            try:
-                return request()
-            except (FileNotFoundError, NotADirectoryError):
-                raise
-            except OSError as e:
-                if is_final(e) or time.monotonic() + pause > until:
-                    waited = "" if is_final(e) or not limit else f" after {limit:.0f} s of tries"
-                    raise StoreError(
-                        f"{self.address}{name and '/'}{name} cannot be {verb}{waited}: "
-                        f"{reason_of(e)}"
-                    ) from e
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def timeout() -> float:
-    """Return for how many seconds a failed request is tried again."""
-    try:
-        return max(0.0, float(os.environ.get(TIMEOUT, DEFAULT_TIMEOUT)))
-    except ValueError:
-        return DEFAULT_TIMEOUT
-
-
-def is_final(error: BaseException) -> bool:
-    """Return whether the storage refused a request, so that the same request would be refused again."""
-    return isinstance(error, PermissionError) or any(text in str(error) for text in _FINAL)
+        try:
+            return request()
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as e:
+            place = f"{self.address}/{name}".rstrip("/")
+            raise StoreError(f"{place} cannot be {verb}: {reason_of(e)}") from e
 
 
 def reason_of(error: BaseException) -> str:
@@ -300,7 +231,7 @@ def check_address(address: str, place: str) -> str:
     return address.rstrip("/")
 
 
-def filesystem(bucket: str) -> FileSystem:
+def filesystem(bucket: str, attempts: int = ATTEMPTS) -> FileSystem:
     """Return Arrow's file system for a bucket, with the endpoint and the credentials of this process's environment variables.
 
     The credentials are part of the object, so they are also known where Ray Data's tasks use a copy
@@ -309,7 +240,7 @@ def filesystem(bucket: str) -> FileSystem:
     options = s3_options(os.environ)
     if "region" not in options:
         options["region"] = _region(bucket)
-    return _filesystem(tuple(sorted(options.items())))
+    return _filesystem(tuple(sorted(options.items())), attempts)
 
 
 def s3_options(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -352,27 +283,29 @@ def _region(bucket: str) -> str:
 
 
 @functools.cache
-def _filesystem(options: tuple[tuple[str, Any], ...]) -> FileSystem:
+def _filesystem(options: tuple[tuple[str, Any], ...], attempts: int) -> FileSystem:
     from pyarrow import fs
 
-    return fs.S3FileSystem(**dict(options))
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=attempts)
+    return fs.S3FileSystem(**dict(options), retry_strategy=retries)
 
 
-def open_store(address: str, within: float | None = None) -> Store:
+def open_store(address: str, patient: bool = True) -> Store:
     """Return the store at an address.
 
     This function sends no request, unless the region of the bucket is unknown.
 
     Args:
         address: The address.
-        within: See `ArrowStore`.
+        patient: False to send a request only once, if the storage does not answer.
 
     Raises:
         StoreError: The region of the bucket is unknown, and AWS does not tell it.
     """
     root = address.removeprefix(SCHEME)
     try:
-        return ArrowStore(filesystem(root.partition("/")[0]), root, address, within)
+        attempts = ATTEMPTS if patient else 1
+        return Store(filesystem(root.partition("/")[0], attempts), root, address)
     except OSError as e:
         raise StoreError(
             f"{address} cannot be reached; set AWS_REGION or AWS_ENDPOINT_URL: {reason_of(e)}"
@@ -446,7 +379,7 @@ def check_store(folder: Path, error: str) -> None:
         return
     if found := re.search(r"s3://\S+ cannot be (?:written|read|listed|copied|deleted)\b.*", error):
         raise StoreError(found[0])
-    open_store(address, within=ANSWERS_WITHIN).files(DRIVER)
+    open_store(address, patient=False).files(DRIVER)
 
 
 def unreachable_from_here(address: str, secrets: Mapping[str, str]) -> str | None:
@@ -460,7 +393,7 @@ def unreachable_from_here(address: str, secrets: Mapping[str, str]) -> str | Non
     """
     os.environ.update(secrets)
     try:
-        open_store(address, within=ANSWERS_WITHIN).files(DRIVER)
+        open_store(address, patient=False).files(DRIVER)
     except StoreError as e:
         return str(e)
     return None

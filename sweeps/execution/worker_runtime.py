@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 # Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
 NEWS_EVERY = 0.5
-# For this many seconds, a worker tries to copy the log of a trial to the sweep's store.
-STORE_WITHIN = 5.0
 
 _runtime: WorkerRuntime | None = None
 
@@ -276,7 +274,7 @@ class WorkerRuntime:
             return
         folder, root = Path(assignment.folder), root_in(self.job.store, assignment.folder)
         try:
-            store = stores.open_store(root, within=STORE_WITHIN)
+            store = stores.open_store(root, patient=False)
             store.put(self._log, self._log.relative_to(folder).as_posix())
             if assignment.ranks.rank == 0 and (folder / FILES).is_dir():
                 store.put(folder / FILES, FILES)

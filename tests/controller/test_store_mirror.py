@@ -25,7 +25,7 @@ from sweeps.core import stores
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.file_format import FORMAT
 from sweeps.core.processes import start_time
-from sweeps.core.stores import ArrowStore
+from sweeps.core.stores import Store
 from tests.commands import space_of
 from tests.s3 import folder_as_bucket
 from tests.waiting import wait_until
@@ -143,7 +143,7 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
         def __getattr__(self, name):
             raise StoreError(f"{ADDRESS} cannot be written: no")
 
-    monkeypatch.setattr(store_mirror, "open_store", lambda address, within=None: Silent())
+    monkeypatch.setattr(store_mirror, "open_store", lambda address, patient=True: Silent())
     mirror = StoreMirror(folder, ADDRESS)
     with pytest.raises(StoreError):
         mirror.start()
@@ -260,7 +260,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monk
     mirror, driver = StoreMirror(folder, ADDRESS), bucket / NAME / "driver.json"
     mirror.start()
     (folder / "large").write_text("x")
-    put, renewed = ArrowStore.put, []
+    put, renewed = Store.put, []
 
     def seen() -> float:
         return driver.stat().st_mtime if driver.exists() else 0.0
@@ -271,7 +271,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monk
             renewed.append(wait_until(lambda: seen() > before, 10, "driver.json to be renewed"))
         put(store, source, name)
 
-    monkeypatch.setattr(ArrowStore, "put", waits)
+    monkeypatch.setattr(Store, "put", waits)
     wait_until(lambda: "large" in names_in(bucket), 20, "the file to be copied")
     mirror.close(patient=False)
     assert renewed and mirror.problem is None

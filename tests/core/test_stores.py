@@ -1,4 +1,4 @@
-"""The store on a local file system, its retries, and its addresses.
+"""The store on a local file system, and its addresses.
 
 `tests/test_stored_sweeps.py` uses an S3 server.
 """
@@ -13,13 +13,13 @@ from pyarrow import fs
 
 from sweeps.core import checkpoint_files, stores
 from sweeps.core.errors import InputError, StoreError
-from sweeps.core.stores import ArrowStore
+from sweeps.core.stores import Store
 from sweeps.core.sweep_folder import SweepFolder
 
 
 @pytest.fixture
 def store(tmp_path):
-    return ArrowStore(fs.LocalFileSystem(), str(tmp_path / "bucket"), "s3://bucket", within=0)
+    return Store(fs.LocalFileSystem(), str(tmp_path / "bucket"), "s3://bucket")
 
 
 def test_files_and_folders_go_to_the_store_and_back(store, tmp_path):
@@ -77,43 +77,12 @@ class Flaky:
         return []
 
 
-def test_a_request_is_tried_again_after_errors_that_may_go_away(monkeypatch):
-    pauses = []
-    monkeypatch.setattr(stores.time, "sleep", pauses.append)
-    system = Flaky(OSError("AWS Error NETWORK_CONNECTION"), OSError("AWS Error SLOW_DOWN"))
-    assert ArrowStore(system, "bucket", "s3://bucket", within=60).files() == {}
-    assert pauses == [0.25, 0.5]
-
-
-@pytest.mark.parametrize("reason", ["ACCESS_DENIED", "NO_SUCH_BUCKET", "SIGNATURE_DOES_NOT_MATCH"])
-def test_a_refused_request_is_not_tried_again(monkeypatch, reason):
-    monkeypatch.setattr(stores.time, "sleep", lambda seconds: pytest.fail("tried again"))
-    error = OSError(
-        f"When listing objects: AWS Error {reason} during ListObjectsV2 operation: no\nentry"
-    )
+def test_an_error_of_the_storage_has_one_line():
+    error = OSError("When listing objects: AWS Error ACCESS_DENIED during ListObjectsV2: no\nentry")
     with pytest.raises(StoreError) as caught:
-        ArrowStore(Flaky(error), "bucket", "s3://bucket", within=60).files("trials")
-    text = str(caught.value)
-    assert (
-        text == f"s3://bucket/trials cannot be listed: AWS Error {reason} during ListObjectsV2 "
-        "operation: no entry"
-    )
-    assert str(pickle.loads(pickle.dumps(caught.value))) == text
-
-
-def test_after_the_time_limit_the_error_has_one_line(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(stores.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(stores.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setenv(stores.TIMEOUT, "7")
-    with pytest.raises(
-        StoreError,
-        match="s3://bucket cannot be listed after 7 s of tries: AWS Error NETWORK_CONNECTION",
-    ):
-        ArrowStore(
-            Flaky(*[OSError("AWS Error NETWORK_CONNECTION")] * 99), "bucket", "s3://bucket"
-        ).files()
-    assert now[0] <= 7
+        Store(Flaky(error), "bucket", "s3://bucket").files("trials")
+    text = "s3://bucket/trials cannot be listed: AWS Error ACCESS_DENIED during ListObjectsV2: no entry"
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
 def test_the_options_come_from_the_usual_environment_variables():
@@ -195,7 +164,7 @@ def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
     stores.check_store(tmp_path, "sweeps.core.stores.StoreError: without a store")
     SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://bucket/churn"}))
     stores.allow("s3://bucket/churn")
-    monkeypatch.setattr(stores, "open_store", lambda address, within: store)
+    monkeypatch.setattr(stores, "open_store", lambda address, patient: store)
     stores.check_store(tmp_path, "ZeroDivisionError: the user's own mistake")
     with pytest.raises(StoreError, match=r"^s3://bucket/x cannot be written: no$"):
         stores.check_store(
@@ -205,7 +174,7 @@ def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
 
 
 def test_checkpoints_in_a_store(tmp_path, monkeypatch, store):
-    monkeypatch.setattr(stores, "open_store", lambda address, within=None: store)
+    monkeypatch.setattr(stores, "open_store", lambda address, patient=True: store)
     root = checkpoint_files.root_in("s3://bucket/churn", tmp_path / "churn" / "trials" / "0003")
     assert root == "s3://bucket/churn/trials/0003" and checkpoint_files.checkpoint_names(root) == []
     (tmp_path / "made").mkdir()
