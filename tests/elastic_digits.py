@@ -1,4 +1,4 @@
-"""Loops on the digits, for tests of elastic gangs: DDP, and XGBoost as Ray Train shows it.
+"""Loops on the digits, for tests of elastic gangs: DDP.
 
 One of three workers kills itself in step 6, once for each folder `config["latch"]`. A loop ends
 `config["more"]` steps after a start with `config["until"]` workers from a checkpoint, so after the
@@ -27,47 +27,6 @@ def maybe_die(config: dict, step: int, rank: int, world: int) -> None:
     if step == 6 and world == 3 and rank == 1 and not died.exists():
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def boost(config: dict) -> None:
-    """Boost trees on the rank's part of the digits, with a checkpoint in every second round."""
-    import ray.train
-    import xgboost
-    from ray.train.xgboost import RayTrainReportCallback
-
-    context = ray.train.get_context()
-    rank, world = context.get_world_rank(), context.get_world_size()
-
-    class Die(xgboost.callback.TrainingCallback):
-        def before_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
-            time.sleep(config["seconds"])
-            maybe_die(config, epoch + 1, rank, world)
-            return False
-
-    train, valid = (
-        ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid")
-    )
-    dtrain, dvalid = (
-        xgboost.DMatrix(frame.drop(columns="target"), label=frame["target"])
-        for frame in (train, valid)
-    )
-    checkpoint = ray.train.get_checkpoint()
-    model = RayTrainReportCallback.get_model(checkpoint) if checkpoint else None
-    start = model.num_boosted_rounds() if model else 0
-    xgboost.train(
-        {"objective": "reg:squarederror", "eta": config["lr"], "max_depth": 2, "nthread": 1},
-        dtrain,
-        evals=[(dvalid, "valid")],
-        num_boost_round=last_step(config, start, world) - start,
-        xgb_model=model,
-        callbacks=[
-            Die(),
-            RayTrainReportCallback(
-                metrics={"loss": "valid-rmse"}, frequency=2, checkpoint_at_end=False
-            ),
-        ],
-        verbose_eval=False,
-    )
 
 
 def train_func(config: dict) -> None:

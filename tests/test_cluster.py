@@ -16,7 +16,6 @@ import pytest
 
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.execution import cluster, local_ray, ray_authentication, shared_storage, shipped_code
-from sweeps.execution.ray_errors import in_a_line
 from sweeps.space import load
 from tests.commands import REPO, command
 from tests.ray_nodes import nodes
@@ -139,16 +138,6 @@ def test_a_node_without_the_folder_is_named(tmp_path):
     assert "10.0.0.3 did not answer" in problems[1].text
 
 
-def test_another_version_of_ray_is_reported_with_both_versions():
-    text = (
-        "Version mismatch: The cluster was started with:\n"
-        "    Ray: 2.49.2\nThis process was started with:\n"
-        "    Ray: 2.60.0\n"
-    )
-    said = in_a_line(RuntimeError(text))
-    assert "2.49.2" in said and "2.60.0" in said and "\n" not in said
-
-
 # ---- a Ray job
 
 
@@ -182,37 +171,7 @@ def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkey
 WAIT = "RAY_gcs_server_port_wait_time_s"
 
 
-class Starts:
-    """Return a fake of `ray.init` that first fails with the given errors and records the time limit
-    of each call.
-    """
-
-    def __init__(self, *errors: Exception):
-        self.errors, self.limits = list(errors), []
-
-    def __call__(self, **_) -> None:
-        self.limits.append(int(os.environ[WAIT]))
-        if self.errors:
-            raise self.errors.pop(0)
-
-
 LATE = "The current node timed out during startup."
-
-
-def test_a_ray_that_is_late_is_started_once_more_with_a_longer_limit(project, monkeypatch):
-    monkeypatch.setattr("ray.init", starts := Starts(Exception(LATE)))
-    monkeypatch.delenv(WAIT, raising=False)
-    late = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(60)"]
-    )  # of before, so it is left alone
-    try:
-        local_ray.start(project, 2)
-        assert late.poll() is None
-    finally:
-        late.kill()
-        late.wait()
-    assert starts.limits == list(local_ray.START_WITHIN) and starts.limits[0] < starts.limits[1]
-    assert WAIT not in os.environ
 
 
 @pytest.mark.parametrize("error", [Exception(LATE), Exception("the raylet died"), SystemExit(1)])
@@ -251,18 +210,20 @@ def test_the_processes_of_a_ray_that_did_not_start_are_ended(project, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "error, tries, named",
-    [
-        (LATE, 2, ["30 s", "120 s", "CPU or memory"]),
-        ("no space left on device", 1, ["no space left on device"]),
-    ],
+    "error, named",
+    [(LATE, "CPU or memory"), ("no space left on device", "no space left on device")],
 )
 def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
-    project, monkeypatch, error, tries, named
+    project, monkeypatch, error, named
 ):
-    starts = Starts(*[Exception(error)] * 3)
+    monkeypatch.delenv(WAIT, raising=False)
+
+    def init(**_):
+        assert os.environ[WAIT] == str(local_ray.START_WITHIN)
+        raise Exception(error)
+
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setattr("ray.init", starts)
+    monkeypatch.setattr("ray.init", init)
     space = load(project / "space.yaml")
     with (
         pytest.raises(SweepsError) as caught,
@@ -270,12 +231,9 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
     ):
         pass
     said = str(caught.value)
-    assert (
-        said.startswith("Ray did not start")
-        and said.endswith(f"sweeps resume {project}")
-        and "\n" not in said
-    )
-    assert len(starts.limits) == tries and all(part in said for part in named)
+    assert said.startswith("Ray did not start: ") and "\n" not in said
+    assert said.endswith(f"sweeps resume {project}") and named in said
+    assert WAIT not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -320,41 +278,6 @@ def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(
     assert os.environ.get("RAY_AUTH_MODE") == mode
     ray_authentication.forget_authentication()
     assert os.environ.get("RAY_AUTH_MODE") is None
-
-
-def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setattr(
-        ray_authentication, "_ask", lambda *which: pytest.fail("the cluster was asked")
-    )
-    ray_authentication.prepare_authentication("10.0.0.1:6379")
-    ray_authentication.forget_authentication()
-    assert os.environ["RAY_AUTH_MODE"] == "token"
-
-
-@pytest.mark.integration
-@pytest.mark.extended
-@pytest.mark.timeout(180)
-def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp_path, monkeypatch):
-    """An earlier sweep left `~/.ray/auth_token`, but the cluster has no token."""
-    with nodes(RAY_AUTH_MODE="disabled") as started:
-        started.head("--num-cpus=2", "--include-dashboard=false")
-        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(started.token))
-        one = ("--set", "limits.max_trials=1", "--set", "space.scaling.num_workers=1")
-        process = command(
-            "run",
-            project / "space.yaml",
-            "--dir",
-            tmp_path / "runs",
-            "--address",
-            started.address,
-            "--json",
-            *one,
-        )
-        out, err = process.communicate(timeout=150)
-        assert process.returncode == 0, err
-        assert json.loads(out)["trials"]["completed"] == 1
 
 
 FAILING = """
@@ -531,18 +454,3 @@ space: {{params: {{folder: {tmp_path}/here, x: {{uniform: [0, 1]}}}}}}
     assert result["trials"]["completed"] == 6 and result["best"]["value"] == 2, (
         "two trials at once, although four CPUs are there"
     )
-
-
-@pytest.mark.long
-@pytest.mark.timeout(120)
-def test_a_cluster_with_tokens_refuses_a_driver_without_one(
-    two_nodes, project, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    process = command(
-        "run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", two_nodes[0]
-    )
-    _, err = process.communicate(timeout=100)
-    assert process.returncode == 2 and err.startswith("--address: ") and "Traceback" not in err, err
-    assert not list((tmp_path / "runs").glob("shipped*"))

@@ -124,41 +124,6 @@ def test_a_submitted_sweep_uses_the_cluster_and_its_log_is_plain_text(cluster, p
     wait_until_ended(cluster)
 
 
-@pytest.mark.extended
-@pytest.mark.integration
-@pytest.mark.timeout(240)
-def test_a_refused_space_fails_the_job_with_the_exit_code_of_sweeps(cluster, project, tmp_path):
-    code, log = submit(
-        cluster,
-        "refused",
-        "run",
-        project / "space.yaml",
-        "--set",
-        "limits.max_trials=none",
-        "--dir",
-        tmp_path / "runs",
-    )
-    assert code == 1 and details(cluster, "refused") == ("FAILED", 2), log
-    assert "limits.max_trials" in log and "Traceback" not in log
-
-
-@pytest.mark.long
-@pytest.mark.timeout(240)
-def test_the_working_directory_of_a_job_may_hold_the_space_and_the_code(cluster, project, tmp_path):
-    """The job's working directory, its modules and the code that sweeps sends to the workers are
-    runtime environments of one driver.
-    """
-    (tmp_path / "go").touch()
-    extra = {"env_vars": {"FROM_THE_JOB": "yes"}, "py_modules": [str(project / "pack")]}
-    options = ("--working-dir", project, "--runtime-env-json", json.dumps(extra))
-    code, log = submit(
-        cluster, "directory", "run", "space.yaml", "--dir", tmp_path / "runs", options=options
-    )
-    assert code == 0 and "4 completed" in log, log
-    said = (sweep_of(log) / "trials/0000/logs/rank-0.log").read_text()
-    assert "FROM_THE_JOB=yes" in said and "cluster nodes: 1 with 4" in said, said
-
-
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(cluster, project, tmp_path):

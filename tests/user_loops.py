@@ -149,21 +149,6 @@ def heavy(config):
             )
 
 
-def very_heavy(config):
-    """Report two checkpoints of 300 MiB each."""
-    import ray.train
-
-    for step in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            with open(Path(folder, "weights"), "wb") as file:
-                for _ in range(300):
-                    file.write(bytes(1 << 20))
-            ray.train.report(
-                {"loss": config["x"] + 1 / step},
-                checkpoint=ray.train.Checkpoint.from_directory(folder),
-            )
-
-
 def grows(config):
     """If x is not 0, allocate a gibibyte of memory each second. Then report once."""
     import ray.train
@@ -323,7 +308,7 @@ def logs_to_mlflow(config):
     rank = ray.train.get_context().get_world_rank()
     Path(current().folder, "traces").mkdir(exist_ok=True)
     Path(current().folder, "traces", f"rank-{rank}.json").write_text(json.dumps(config["x"]))
-    mlflow.start_run(run_name="mine")
+    mlflow.start_run()
     mlflow.log_params({"batch": 32})
     for step in range(1, 6):
         mlflow.log_metric(f"rank-{rank}", config["x"], step=step)

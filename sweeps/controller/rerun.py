@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
-from sweeps.core.trial import GangSizePeriod, Report, Result, State
+from sweeps.core.trial import Report, Result, State
 from sweeps.data.passed_tables import check_recipes
 from sweeps.data.preflight import locate_problems
 from sweeps.search.plugins import scheduler_of
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
 # Seconds between two looks at whether the training of a single trial must stop.
 LOOK_EVERY = 0.2
-# Number of latest checkpoints to keep if an elastic trial may have to continue from any of them.
-ALL_CHECKPOINTS = 10**9
 # (step, metrics) of each report of a trial.
 Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
@@ -187,32 +184,24 @@ def rerun(
     origin = read_origin(folder)
     address = address or origin.get("address")
     prepare_ray(address)
-    sizes = sizes_to_replay(recorded.sizes)
-    space = dataclasses.replace(
-        space, shapes=(original.shape, *(original.shape.of_size(size.workers) for size in sizes))
-    )
-    job: dict[str, Any] = {"rungs": stop} | ({"keep_latest": ALL_CHECKPOINTS} if sizes else {})
+    if recorded.sizes:
+        shape = original.shape.of_size(recorded.sizes[0].workers)
+        original = dataclasses.replace(original, shape=shape)
+    space = dataclasses.replace(space, shapes=(original.shape,))
     with (
         reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
         scratch_folder(folder) as scratch,
         SweepSession(
-            space, scratch, roots, address, job=job, share=share, fingerprint=study.data
+            space,
+            scratch,
+            roots,
+            address,
+            job={"rungs": stop},
+            share=share,
+            fingerprint=study.data,
         ) as session,
     ):
-        return _compare(session, original, result, reports, metrics, study.data, sizes)
-
-
-def sizes_to_replay(sizes: Sequence[GangSizePeriod]) -> tuple[GangSizePeriod, ...]:
-    """Return the recorded numbers of workers of an elastic trial.
-
-    Leave out numbers with which the trial made no report and no checkpoint.
-    """
-    useful = (
-        size
-        for size, later in itertools.pairwise(sizes)
-        if (size.step, size.reported) != (later.step, later.reported)
-    )
-    return (*useful, *sizes[-1:])
+        return _compare(session, original, result, reports, metrics, study.data)
 
 
 def _refuse_unrepeatable(trial: TrialRecord) -> None:
@@ -301,7 +290,6 @@ def _compare(
     reports: tuple[Report, ...],
     metrics: tuple[str, ...],
     fingerprint: str | None,
-    sizes: tuple[GangSizePeriod, ...],
 ) -> Comparison:
     """Run a trial again, and compare the new reports with the reports of the first run.
 
@@ -312,12 +300,11 @@ def _compare(
         reports: Reports of the first run of the trial.
         metrics: Names of the metrics to compare; () compares all metrics.
         fingerprint: Fingerprint of the sweep's data.
-        sizes: Numbers of workers of an elastic trial; () for other trials.
     """
     steps = row_steps(scheduler_of(session.space.scheduler), session.space.search.seed, trial)
     session.load_data(fingerprint)
     folder = session.folder / "trial"
-    new_reports, end = train_once(session, trial, folder, sizes=sizes, trains_at=steps)
+    new_reports, end = train_once(session, trial, folder, trains_at=steps)
     error = end.error or _missing_value(
         Objectives.from_space(session.space), end.state, new_reports
     )
@@ -361,7 +348,6 @@ def train_once(
     session: SweepSession,
     trial: Trial,
     folder: Path,
-    sizes: tuple[GangSizePeriod, ...] = (),
     trains_at: tuple[int, ...] = (),
     why_stop: Callable[[], str | None] = lambda: None,
 ) -> tuple[list[Report], Progress]:
@@ -374,8 +360,6 @@ def train_once(
             loaded the data.
         trial: The trial.
         folder: Folder for the trial's files, which this function creates.
-        sizes: Recorded numbers of workers of an elastic trial. () to give an elastic trial as many
-            workers as there is room for, up to its upper limit.
         trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in
             `search.schedulers.base`. () to train once on all rows.
         why_stop: Function that is called again and again. It returns a text if the training must
@@ -394,7 +378,7 @@ def train_once(
     folder.mkdir()
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
-    pool.start.remote(trial, str(folder), None, sizes, trains_at)
+    pool.start.remote(trial, str(folder), None, trains_at)
     reports: list[Report] = []
     life = pool.life.remote()
     while True:

@@ -21,7 +21,7 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.resources import COSTS, Shape, auto_concurrency, fits_into
+from sweeps.core.resources import COSTS, Shape, auto_concurrency
 from sweeps.core.secrets import any_known, hide_known
 from sweeps.core.stores import is_address, needed_environment, store_of
 from sweeps.core.sweep_folder import SCRATCH
@@ -30,7 +30,7 @@ from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster, ray_authentication
 from sweeps.execution.trial_logs import hide_secrets_in
-from sweeps.plan import find_infeasible_shapes
+from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import all_row_steps, all_rungs
 from sweeps.space import Space, known_fits
@@ -223,24 +223,15 @@ class SweepSession:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
     def _check_shapes(self, connection: RayConnection) -> None:
-        """Raise InputError if a trial's workers fit neither on the existing nodes nor on the nodes that an autoscaler can add."""
-        from sweeps.execution.autoscaling import can_provide
+        """Raise InputError if a trial's workers do not fit, and no autoscaler can add nodes."""
+        from sweeps.execution.autoscaling import may_grow
 
-        def can_fit(shape: Shape) -> bool:
-            limited = {
-                name: amount
-                for name, amount in shape.total.items()
-                if name in (connection.limit or {})
-            }
-            return (
-                not connection.ours
-                and fits_into(limited, connection.limit or {})
-                and can_provide(shape)
-            )
-
-        if problems := find_infeasible_shapes(
-            self.space, connection.total, list(connection.nodes), can_fit
-        ):
+        problems = find_infeasible_shapes(self.space, connection.total, list(connection.nodes))
+        if problems and not connection.ours and may_grow():
+            names = {name for shape in self.space.shapes for name, _ in shape.per_worker}
+            limit = dict.fromkeys(names, PLENTY) | (connection.limit or {})
+            problems = find_infeasible_shapes(self.space, limit)
+        if problems:
             if connection.stream_cpus and not connection.ours:
                 left = (
                     f"; {connection.stream_cpus} of the cluster's CPUs are left to Ray Data "

@@ -77,7 +77,7 @@ class TrialLifecycle:
 
     def _start_in_pool(self, trial: Trial, resume_from: ResumeState | None) -> None:
         folder = str(self._folder.trial(trial.id))
-        self._pool.start.remote(trial, folder, resume_from, (), self._search.row_steps(trial))
+        self._pool.start.remote(trial, folder, resume_from, self._search.row_steps(trial))
 
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""

@@ -192,7 +192,7 @@ def served(queue: Sequence[Request], request: Request) -> list[Request]:
     )
 
 
-def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = False) -> Action:
+def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
     """Return the next action. The caller carries the action out and then calls this function again.
 
     The queue is served in order, with one exception: while the first request waits for running
@@ -214,18 +214,13 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     Args:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
-        reuse_larger: Whether a trial that cannot start otherwise may use workers with a larger
-            fraction of a GPU than its shape has, and waits for such workers instead of closing
-            them.
     """
     too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
     request = next((request for request in queue if request not in too_large), None)
     if request is None:
         return Wait(too_large)
     others = [other for other in queue if other is not request and other not in too_large]
-    if placed := _start(request, cluster, others) or (
-        reuse_larger and _start(request, cluster, others, larger=True)
-    ):
+    if placed := _start(request, cluster, others):
         return placed
     for other in others if not (request.overtaken or request.is_retry) else ():
         if other.shape is not None and (placed := _place(other, cluster)):
@@ -235,7 +230,7 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     if _place(request, later):
         return Wait(too_large)  # The workers that are closing free enough resources.
     need = dict(request.shape.per_worker) if request.shape else request.need
-    closable = _closable(request, need, later, reuse_larger)
+    closable = _closable(request, need, later)
     if at_last := _place(
         request, replace(cluster, workers=[w for w in without_closing if w not in closable])
     ):
@@ -261,15 +256,14 @@ def growth(
 
     Return None if the gang must not or cannot grow.
 
-    A gang does not grow while another trial may need the resources. Nodes on which the gang already
-    has workers are preferred.
+    A gang does not grow while another trial may need the resources.
 
     Args:
         cluster: State of the cluster. The workers of the gang are busy.
         queue: All requests.
         shape: Shape of the trial.
         size: Current number of workers of the gang.
-        nodes: Ids of the nodes on which the gang has workers.
+        nodes: Ids of the nodes on which the gang has workers. They are preferred.
         trials_pending: True if the sweep will start more trials, or if a started trial has not
             requested workers yet. The gang then does not grow.
     """
@@ -289,36 +283,15 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
     return max(shape.workers, len(placed.start) if placed else 0)
 
 
-def part_of_gang(request: Request, cluster: Cluster) -> Place | None:
-    """Return the largest part of a trial's gang that can be placed now; None if no worker can be placed."""
-    return None if request.shape is None else _place_most(request, cluster, request.shape.workers)
-
-
-def _closable(
-    request: Request, need: Resources, cluster: Cluster, reuse_larger: bool
-) -> list[WorkerState]:
-    """Return the idle workers that may be closed to make room for a request.
-
-    A worker that the request can use is not among them.
-
-    If a trial can use larger workers once enough of them are idle, it waits for them. To close an
-    idle one would only lead to more starts.
-    """
+def _closable(request: Request, need: Resources, cluster: Cluster) -> list[WorkerState]:
+    """Return the idle workers that the request cannot use, so that they may be closed for it."""
     idle = [worker for worker in cluster.workers if worker.phase is Phase.IDLE]
     if request.shape is None:
         return idle
-    at_rest = replace(
-        cluster,
-        workers=[replace(worker, phase=Phase.IDLE) for worker in cluster.workers],
-        grants=(),
-    )
-    larger = reuse_larger and _place(request, at_rest, larger=True) is not None
-    return [worker for worker in idle if not _serves(worker, need, larger)]
+    return [worker for worker in idle if not _serves(worker, need)]
 
 
-def _start(
-    request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False
-) -> Place | Grant | None:
+def _start(request: Request, cluster: Cluster, others: Sequence[Request]) -> Place | Grant | None:
     """Return the action that serves a request now; None if the request cannot be served.
 
     An elastic trial gets all workers that it may get.
@@ -328,30 +301,29 @@ def _start(
         cluster: State of the cluster.
         others: The other requests in the queue. An elastic trial leaves enough resources to serve
             these requests now.
-        larger: See `_serves`.
     """
-    placed = _place(request, cluster, larger)
+    placed = _place(request, cluster)
     if placed is None or request.shape is None or request.shape.most is None:
         return placed
     after = _carried_out(placed, cluster)
     for other in others:
-        if (action := _place(other, after, larger)) is None:
+        if (action := _place(other, after)) is None:
             break
         after = _carried_out(action, after)
-    more = _place_most(request, after, request.shape.most - request.shape.workers, larger)
+    more = _place_most(request, after, request.shape.most - request.shape.workers)
     size = request.shape.workers + (len(more.workers) + len(more.start) if more else 0)
-    return _place_most(request, cluster, size, larger)
+    return _place_most(request, cluster, size)
 
 
 def _place_most(
-    request: Request, cluster: Cluster, most: int, larger: bool = False, near: Collection[str] = ()
+    request: Request, cluster: Cluster, most: int, near: Collection[str] = ()
 ) -> Place | None:
     """Return the action that forms the largest possible gang for a request, with at most `most` workers.
 
     Return None if no worker can be placed.
     """
     for size in range(most, 0, -1):
-        if isinstance(placed := _place(request, cluster, larger, size, near), Place):
+        if isinstance(placed := _place(request, cluster, size, near), Place):
             return placed
     return None
 
@@ -491,21 +463,14 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     return _capped(free, _unused_limit(cluster, list(Phase), True))
 
 
-def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
-    """Return whether a worker holds exactly the resources `need`.
-
-    If `larger` is True, the worker may hold a larger fraction of a GPU.
-    """
-    has = dict(worker.resources)
-    if larger and 0 < need.get("GPU", 0.0) <= has.get("GPU", 0.0) <= 1:
-        return {**has, "GPU": 0.0} == {**need, "GPU": 0.0}
-    return has == dict(need)
+def _serves(worker: WorkerState, need: Resources) -> bool:
+    """Return whether a worker holds exactly the resources `need`."""
+    return dict(worker.resources) == dict(need)
 
 
 def _place(
     request: Request,
     cluster: Cluster,
-    larger: bool = False,
     size: int | None = None,
     near: Collection[str] = (),
 ) -> Place | Grant | None:
@@ -516,7 +481,6 @@ def _place(
     Args:
         request: The trial or the fit.
         cluster: State of the cluster.
-        larger: See `_serves`.
         size: Number of workers. None for the smallest number that the shape of the request allows.
         near: Ids of nodes that get workers first. If empty, all workers are placed on one node if
             possible.
@@ -524,7 +488,7 @@ def _place(
     if request.shape is None:
         return _grant(request, cluster)
     size = size or request.shape.workers
-    offers = _offers(request, request.shape, cluster, larger)
+    offers = _offers(request, request.shape, cluster)
 
     def cost(offer: _Offer) -> tuple[int, int, bool, int, int]:
         taken = offer.idle[:size]
@@ -581,7 +545,7 @@ def _count_within_limit(need: Resources, unused: Resources | None, most: int) ->
     )
 
 
-def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> list[_Offer]:
+def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
     need, size = dict(shape.per_worker), shape.sizes[-1]
     idle_members = Counter(worker.gang for worker in cluster.workers if worker.phase is Phase.IDLE)
 
@@ -600,7 +564,7 @@ def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> l
         idle = [
             w
             for w in cluster.workers
-            if w.node == node and w.phase is Phase.IDLE and _serves(w, need, larger)
+            if w.node == node and w.phase is Phase.IDLE and _serves(w, need)
         ]
         new = _count(need, _free_to_hold(cluster, node), size)
         offers.append(

@@ -1,4 +1,4 @@
-"""Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether the autoscaler can start enough nodes for a trial.
+"""Ask Ray's autoscaler for the nodes that waiting trials need.
 
 The autoscaler starts nodes for pending placement groups, so this module creates a group for each
 waiting request. Ray Tune does the same for its trials. Each group belongs to the sweep's Ray job,
@@ -7,23 +7,19 @@ so Ray removes the groups when the driver dies.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
-from sweeps.core.resources import Shape, fits_into, subtract
+from sweeps.core.resources import fits_into, subtract
 from sweeps.execution.allocation import Request
 
 # If Ray has placed the group of a request that still waits, the request gets a new group after this
 # many seconds.
 ASK_AGAIN_AFTER = 10.0
-# Time limit for the autoscaler's answer, in seconds. By default, the autoscaler runs every 5 s. It
-# may still be starting.
-ANSWER_WITHIN = 30.0
-LOOK_EVERY = 0.5
 
 
 def bundles_of(request: Request) -> list[dict[str, float]]:
@@ -115,49 +111,8 @@ class NodeRequests:
 def may_grow() -> bool:
     """Return whether Ray's autoscaler (version 2, the default) can manage the cluster.
 
-    The autoscaler recognizes a node by its instance id. KubeRay and `ray up` give each node such an
-    id, but `ray start` does not. The result is True if a node has an instance id.
+    The autoscaler recognizes a node by its instance id. KubeRay and `ray up` give each node such
+    an id, but `ray start` does not.
     """
-    return any(node.instance_id for node in _status().cluster_resource_state.node_states)
-
-
-def can_provide(shape: Shape) -> bool:
-    """Return whether Ray's autoscaler can start enough nodes for a trial that does not fit on the cluster now.
-
-    The function creates a placement group for such a trial, waits for the autoscaler's answer, and
-    removes the group. The result is False if the cluster has no autoscaler, or if the autoscaler
-    does not answer in time.
-
-    Args:
-        shape: Number of workers of the trial, and resources of each worker.
-    """
-    if not may_grow():
-        return False
-    group = placement_group([dict(shape.per_worker)] * shape.workers)
-    asked, until = None, time.monotonic() + ANSWER_WITHIN
-    try:
-        while time.monotonic() < until:
-            status = _status()
-            cluster, answer = status.cluster_resource_state, status.autoscaling_state
-            if asked is None and _has(cluster.pending_gang_resource_requests, group):
-                asked = cluster.cluster_resource_state_version
-            if asked is not None and answer.last_seen_cluster_resource_state_version >= asked:
-                return not _has(answer.infeasible_gang_resource_requests, group)
-            time.sleep(LOOK_EVERY)
-        return False
-    finally:
-        remove_placement_group(group)
-
-
-def _has(requests: Sequence[Any], group: Any) -> bool:
-    return any(group.id.hex() in request.details for request in requests)
-
-
-def _status() -> Any:
-    """Return the state of the cluster and of its autoscaler from Ray's global control store."""
-    from ray._raylet import GcsClient
-    from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
-
-    status = GetClusterStatusReply()
-    status.ParseFromString(GcsClient(ray.get_runtime_context().gcs_address).get_cluster_status())
-    return status
+    status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    return any(node.instance_id for node in (*status.active_nodes, *status.idle_nodes))

@@ -14,10 +14,10 @@ from ray.train._internal.base_worker_group import BaseWorkerGroup
 from ray.train.backend import BackendConfig
 
 from sweeps.core import references
-from sweeps.execution import isolation
+from sweeps.execution import torch_state
 from sweeps.execution.messages import Ranks
 
-# For a gang of one, these backends are not used. For torch, `isolation` creates a cheaper process
+# For a gang of one, these backends are not used. For torch, `torch_state` creates a cheaper process
 # group; XGBoost and JAX need no group.
 ALONE_WITHOUT = ("none", "torch", "xgboost", "jax")
 
@@ -191,7 +191,7 @@ class Membership:
         context = config.train_func_context()
         context.__enter__()
         self._context = context
-        self.groups = isolation.groups()
+        self.groups = torch_state.groups()
 
     def show_own_gpus(self) -> None:
         """Restore the value that `CUDA_VISIBLE_DEVICES` had before the backend changed it.
@@ -203,7 +203,7 @@ class Membership:
 
     def lost_its_group(self) -> bool:
         """Return whether the user's training loop has destroyed a process group of the gang."""
-        return not self.groups <= isolation.groups()
+        return not self.groups <= torch_state.groups()
 
     def exit_context(self) -> None:
         """Exit the context that `enter` has entered, if any.
@@ -222,7 +222,7 @@ class Membership:
         restore the environment variables.
         """
         self.exit_context()
-        isolation.destroy_groups(frozenset())
+        torch_state.destroy_groups(frozenset())
         if (lightgbm := sys.modules.get("lightgbm.basic")) is not None:
             lightgbm._LIB.LGBM_NetworkFree()
         if (lightgbm_config := sys.modules.get("ray.train.lightgbm.config")) is not None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from sweeps.execution.allocation import Phase
-from sweeps.execution.gates import STOP
 from sweeps.execution.messages import Ended
 from sweeps.execution.pool_worker import Gang, WorkerLost
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.worker_pool import WorkerPool
-
-# The ranks of an elastic gang that cannot grow now ask again after about this many seconds.
-ASK_EVERY = 0.25
 
 
 class ElasticGangs:
@@ -40,8 +36,6 @@ class ElasticGangs:
             running: The trial.
             size: Number of workers of the gang at the start of the attempt.
         """
-        if running.replay:
-            return len(running.replay) > 1
         return running.may_grow and size < self.workers.largest(running.trial.shape)
 
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
@@ -67,7 +61,6 @@ class ElasticGangs:
         resizes = lost or (bool(joining) and running.may_grow and running.yields)
         if (
             running.is_elastic
-            and not running.replay
             and resizes
             and len(remaining) + len(joining) >= running.trial.shape.workers
         ):
@@ -76,45 +69,40 @@ class ElasticGangs:
         self.workers.give_back(joining)
         return False
 
-    async def may_continue(self, running: RunningTrial, step: int) -> int:
-        """If a step is a gate of an elastic trial, wait until all ranks have reported it, and decide whether the gang changes its size.
-
-        A gate is a step at which all ranks wait; see `Gates`. If the step is no gate, return at
-        once.
+    async def may_continue(self, running: RunningTrial, step: int) -> bool:
+        """Wait until all ranks of an elastic trial have reported a step, if its gang may change.
 
         Returns:
-            The step of the next gate. `STOP` if the ranks must stop here, because the gang changes
-            its size.
+            Whether the ranks continue. If not, the gang changes its size.
         """
-        if not running.asks or step < running.gates.next_step:
-            return running.gates.next_step
-        answer = running.gates.answer(step)
-        self.update_gates(running)
+        if not running.asks:
+            return True
+        answer = running.answer(step)
+        self.answer_ranks(running)
         return await asyncio.shield(answer)
 
-    def update_gates(self, running: RunningTrial) -> None:
-        """If all ranks of an elastic trial have reached a gate, decide whether the gang changes its size, and answer the ranks."""
-        running.gates.update(lambda step: self._resize(running, step))
+    def answer_ranks(self, running: RunningTrial) -> None:
+        """At a step that all ranks of an elastic trial have reported, decide whether the gang grows.
 
-    def _resize(self, running: RunningTrial, step: int) -> int:
-        """Decide whether a gang changes its size at a step that all ranks have reported.
-
-        If it grows, reserve the additional workers.
-
-        Returns:
-            `STOP` if the gang changes its size. Otherwise the step of the next gate.
+        With a rank that has ended, the gang keeps its size.
         """
-        if running.replay:
-            running.yields = step >= running.replay[1].reported
-            return STOP if running.yields else running.replay[1].reported
+        progress = running.progress
+        for step, answer in sorted(running.answers.items()):
+            if answer.done() or not progress.all_have_reached(step):
+                continue
+            ended = any(progress.has_ended(rank) for rank in range(progress.workers))
+            answer.set_result(ended or not self._grows(running, step))
+            running.answers = {other: it for other, it in running.answers.items() if other >= step}
+
+    def _grows(self, running: RunningTrial, step: int) -> bool:
+        """Return whether a gang grows at this step. If so, reserve the additional workers."""
         checkpoint = running.progress.checkpoint
         if checkpoint is None:
-            return running.gates.later(step, ASK_EVERY)
+            return False
         trials_pending = not self.all_started or bool(self.without_workers)
         joining = self.workers.grow(
             running.trial.shape, running.workers, trials_pending, reserve=checkpoint.step == step
         )
-        if joining is None:
-            return running.gates.later(step, ASK_EVERY)
-        running.kept, running.yields = joining, bool(joining)
-        return STOP if joining else step + 1
+        running.kept = joining
+        running.yields = bool(joining)
+        return running.yields

@@ -9,7 +9,6 @@ a trial that continues does not train them again.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import tempfile
@@ -22,7 +21,7 @@ from sweeps.core import trial
 from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import BEST_FOLD_STEP, Current
 from sweeps.execution import ray_train_adapter
-from sweeps.execution.loop_run import LoopRun, best_step
+from sweeps.execution.loop_run import LoopRun, best_step, current_of_run
 from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import TrialSession
 
@@ -45,17 +44,7 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
     for number in range(len(results), session.job.folds):
         data = session.cache.folds[number]
         fold = LoopRun(session, data)
-        # The scheduler's steps are folds, so they do not limit the steps of the loop.
-        own = dataclasses.replace(
-            current,
-            max_t=None,
-            milestones=range(0),
-            required_steps=range(0),
-            check=data.check,
-            checkpoint_interval=math.inf,
-            final={},
-            _kept=data.kept,
-        )
+        own = current_of_run(current, data)
         trial.set_current(own)
         with (
             ray_train_adapter.in_place(fold),

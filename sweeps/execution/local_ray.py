@@ -21,33 +21,49 @@ from sweeps.execution.ray_errors import in_a_line
 
 log = logging.getLogger(__name__)
 
-# Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy
-# machine may need the second limit.
-START_WITHIN = (30, 120)
+# Time limit for the start of Ray's processes, in seconds. A busy machine needs a minute.
+START_WITHIN = 120
 LOOK_EVERY = 1.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
 
 @contextlib.contextmanager
-def only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
-    """Within the `with` block, `ray.init` starts a Ray instance that uses only these GPUs, or all GPUs for None."""
-    before = os.environ.get(GPU_IDS)
-    if gpu_ids is not None:
-        os.environ[GPU_IDS] = ",".join(gpu_ids)
+def _replaced(owner: Any, **values: Any) -> Iterator[None]:
+    """Within the `with` block, attributes of a module or a class have other values."""
+    before = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        if gpu_ids is not None:
-            os.environ.pop(GPU_IDS)
-            if before is not None:
-                os.environ[GPU_IDS] = before
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str | None) -> Iterator[None]:
+    """Within the `with` block, an environment variable has a value. With None, it stays as it is."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[name] = before
+        elif value is not None:
+            del os.environ[name]
+
+
+def only_gpus(gpu_ids: tuple[str, ...] | None) -> contextlib.AbstractContextManager[None]:
+    """Within the `with` block, `ray.init` starts a Ray that uses only these GPUs; all for None."""
+    return _variable(GPU_IDS, None if gpu_ids is None else ",".join(gpu_ids))
 
 
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
     """Start a Ray instance for this sweep.
 
-    If this takes too long, try once more with a longer time limit. A start that fails or is
-    interrupted leaves no process of Ray.
+    A start that fails or is interrupted leaves no process of Ray.
 
     Args:
         folder: The sweep's folder.
@@ -59,68 +75,62 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
         SweepsError: Ray did not start.
     """
     import ray
+    from ray._private import ray_constants
 
-    for limit in START_WITHIN:
-        try:
-            with (
-                crash_cleanup.cleaned_up_on_failure(),
-                _start_timeout(limit),
-                minimal_processes(),
-                _own_process_groups(),
-                _on_loopback(),
-            ):
-                # "local" ignores RAY_ADDRESS and `ray start`.
-                ray.init(
-                    address="local",
-                    num_cpus=cpus,
-                    include_dashboard=False,
-                    runtime_env=runtime_env or None,
-                    **QUIET,
-                )
-            return
-        except Exception as e:  # Ray raises exceptions of many classes here.
-            log.exception("Ray did not start within %g s", limit)
-            late, last = "timed out" in str(e).lower(), limit == START_WITHIN[-1]
-            why = in_a_line(e).rstrip(".")
-            if not late:
-                raise SweepsError(f"Ray did not start: {why}{_resume_hint(folder)}") from e
-            if last:
-                limits = ", ".join(f"{seconds:g} s" for seconds in START_WITHIN)
-                tried = f"Ray did not start in {len(START_WITHIN)} attempts (time limits: {limits})"
-                advice = "if the machine lacks CPU or memory, end other programs and try again"
-                raise SweepsError(f"{tried}: {why}; {advice}{_resume_hint(folder)}") from e
+    try:
+        with (
+            crash_cleanup.cleaned_up_on_failure(),
+            patient_and_separate(),
+            minimal_processes(),
+            # Ray listens only on the loopback address, which is the default on macOS and Windows.
+            _replaced(ray_constants, ENABLE_RAY_CLUSTER=False),
+        ):
+            # "local" ignores RAY_ADDRESS and `ray start`.
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                runtime_env=runtime_env or None,
+                **QUIET,
+            )
+    except Exception as e:  # Ray raises exceptions of many classes here.
+        log.exception("Ray did not start")
+        why = in_a_line(e).rstrip(".")
+        if "timed out" in str(e).lower():
+            why += "; if the machine lacks CPU or memory, end other programs and try again"
+        raise SweepsError(f"Ray did not start: {why}{_resume_hint(folder)}") from e
 
 
 @contextlib.contextmanager
-def _start_timeout(limit: float) -> Iterator[None]:
-    """Within the `with` block, `ray.init` waits up to `limit` seconds for Ray's processes.
+def patient_and_separate() -> Iterator[None]:
+    """Within the `with` block, `ray.init` waits long for Ray's processes, which get own groups.
 
-    Ray has no option for the time that the raylet may take to start. So a private function of Ray
-    is replaced.
+    Ray has no option for the time that the raylet may take to start, or for process groups. A
+    signal to the driver's process group, for example from `timeout`, must end only the driver,
+    so that the driver can stop the sweep cleanly.
     """
-    from ray._private import services
+    from ray._private import services as module
 
-    plain, deadline = services.get_node, time.monotonic() + limit
+    services: Any = module
+    plain_node, plain_popen = services.get_node, services.ConsolePopen
+    deadline = time.monotonic() + START_WITHIN
 
     def get_node(*what: Any) -> Any:
         while True:
             try:
-                return plain(*what)
+                return plain_node(*what)
             except RuntimeError:  # The raylet has not registered yet.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
+    def popen(*what: Any, **how: Any) -> Any:
+        return plain_popen(*what, **{"process_group": 0, **how})
+
     name = "RAY_gcs_server_port_wait_time_s"
-    given = os.environ.get(name)
-    os.environ[name] = given or str(limit)
-    services.get_node = get_node
-    try:
+    limit = None if name in os.environ else str(START_WITHIN)
+    with _variable(name, limit), _replaced(services, get_node=get_node, ConsolePopen=popen):
         yield
-    finally:
-        services.get_node = plain
-        if given is None:
-            del os.environ[name]
 
 
 @contextlib.contextmanager
@@ -135,55 +145,13 @@ def minimal_processes() -> Iterator[None]:
     from ray._private.node import Node
 
     names = ("start_monitor", "start_log_monitor", "start_api_server")
-    plain = {name: getattr(Node, name) for name in names if hasattr(Node, name)}
-    for name in plain:
-        setattr(Node, name, lambda self, **_: None)
-    dependency_error = utils.get_dashboard_dependency_error
-    utils.get_dashboard_dependency_error = lambda: ImportError("not needed")
-    try:
+    nothing = {name: lambda self, **_: None for name in names if hasattr(Node, name)}
+    not_needed = ImportError("not needed")
+    with (
+        _replaced(Node, **nothing),
+        _replaced(utils, get_dashboard_dependency_error=lambda: not_needed),
+    ):
         yield
-    finally:
-        utils.get_dashboard_dependency_error = dependency_error
-        for name, method in plain.items():
-            setattr(Node, name, method)
-
-
-@contextlib.contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Within the `with` block, `ray.init` starts a Ray instance that listens only on the loopback address.
-
-    On macOS and Windows, this is Ray's default.
-    """
-    from ray._private import ray_constants
-
-    plain = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = plain
-
-
-@contextlib.contextmanager
-def _own_process_groups() -> Iterator[None]:
-    """Within the `with` block, `ray.init` starts each process of Ray in a process group of its own.
-
-    A signal to the driver's process group, for example from `timeout`, then ends only the driver.
-    If the signal ended Ray too, the driver could not stop the sweep cleanly.
-    """
-    from ray._private import services as starting
-
-    services: Any = starting
-    plain = services.ConsolePopen
-
-    def popen(*what: Any, **how: Any) -> Any:
-        return plain(*what, **{"process_group": 0, **how})
-
-    services.ConsolePopen = popen
-    try:
-        yield
-    finally:
-        services.ConsolePopen = plain
 
 
 def _resume_hint(folder: Path) -> str:

@@ -8,13 +8,14 @@ trial sends one report.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import ray.train
 
 from sweeps.core.best_step import UNKNOWN, StepOrder
-from sweeps.core.trial import take_step
+from sweeps.core.trial import Current, take_step
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
 
@@ -33,12 +34,10 @@ class LoopRun:
     """
 
     def __init__(self, session: TrialSession, data: DatasetCache):
-        self.name, self.folder, self.ranks, self.job = (
-            session.name,
-            session.folder,
-            session.ranks,
-            session.job,
-        )
+        self.name = session.name
+        self.folder = session.folder
+        self.ranks = session.ranks
+        self.job = session.job
         self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
         self.metrics: dict[int, dict[str, float]] = {}
         self._session, self._data = session, data
@@ -64,6 +63,29 @@ class LoopRun:
     def exchange(self, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank."""
         return self._session.exchange(value)
+
+
+def current_of_run(current: Current, data: DatasetCache, **more: Any) -> Current:
+    """Return the description of a trial for one run of its loop.
+
+    The scheduler's steps are runs, so they do not limit the steps of the loop.
+
+    Args:
+        current: Description of the trial.
+        data: The data of the run.
+        more: Values of other attributes.
+    """
+    return dataclasses.replace(
+        current,
+        max_t=None,
+        milestones=range(0),
+        required_steps=range(0),
+        check=data.check,
+        checkpoint_interval=math.inf,
+        final={},
+        _kept=data.kept,
+        **more,
+    )
 
 
 def best_step(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> int:

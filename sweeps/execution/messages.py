@@ -269,8 +269,7 @@ class Assignment:
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
         asks: Whether the gang may change its size in this attempt. If so, each rank asks the pool
-            whether to continue: at its first report, and at the steps that the pool's answers name.
-        checkpoint_at: Steps at which the loop must store a checkpoint.
+            at each report whether to continue.
         row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more
             train rows. Otherwise ().
         job: The settings of the trial, which differ from those of earlier trials if the trial is
@@ -288,7 +287,6 @@ class Assignment:
     checkpoint: Checkpoint | None
     seconds: float = 0.0
     asks: bool = False
-    checkpoint_at: frozenset[int] = frozenset()
     row_steps: tuple[int, ...] = ()
     job: Job | None = None
 

@@ -23,10 +23,9 @@ from sweeps.core import exit_causes
 from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import remember_variables
-from sweeps.core.trial import GangSizePeriod, State, Trial
+from sweeps.core.trial import State, Trial
 from sweeps.execution.background import Background
 from sweeps.execution.data_requests import DataRequests
-from sweeps.execution.gates import STOP
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import (
     Job,
@@ -195,7 +194,6 @@ class _Pool:
         trial: Trial,
         folder: str,
         resume_from: ResumeState | None = None,
-        replay: Sequence[GangSizePeriod] = (),
         row_steps: tuple[int, ...] = (),
     ) -> None:
         """Start or continue a trial.
@@ -204,8 +202,6 @@ class _Pool:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
             resume_from: Recorded state of a trial that continues; None for a new trial.
-            replay: Recorded numbers of workers, if an elastic trial runs again with the same
-                numbers at the same steps; () to let the pool choose the numbers.
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on
                 more train rows. Otherwise ().
         """
@@ -216,7 +212,7 @@ class _Pool:
         before = self.trials.get(
             trial.id
         )  # A trial that was paused may continue while its ranks still stop.
-        running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay, row_steps)
+        running = self.trials[trial.id] = RunningTrial(trial, folder, progress, row_steps)
         if resume_from is not None:
             progress.restore(resume_from)
             running.seconds, running.worker_seconds = (
@@ -511,7 +507,7 @@ class _Pool:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
-    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> int:
+    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
         """Decide whether a loop continues after a report. All ranks get the same decision.
 
         At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under
@@ -524,20 +520,17 @@ class _Pool:
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
-            `STOP` if the loop must stop, for example because the trial has ended or another attempt
-            has started. Otherwise, the step at which the ranks of an elastic gang ask again; for
-            other gangs, any number above 0.
+            False if the loop must stop, for example because the trial has ended or another attempt
+            has started.
         """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):
-            return STOP
+            return False
         if update.step in self.job.rungs and not await self._decision(running, update):
-            return STOP
-        return (
-            await self.driver.elastic.may_continue(running, update.step)
-            if running.progress.attempt == attempt
-            else STOP
-        )
+            return False
+        if running.progress.attempt != attempt:
+            return False
+        return await self.driver.elastic.may_continue(running, update.step)
 
     async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""

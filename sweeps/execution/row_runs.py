@@ -10,9 +10,7 @@ A loop that can continue from a model of fewer rows finds its previous checkpoin
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -25,7 +23,7 @@ from sweeps.core import trial
 from sweeps.core.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
 from sweeps.execution import ray_train_adapter
-from sweeps.execution.loop_run import LoopRun, best_step
+from sweeps.execution.loop_run import LoopRun, best_step, current_of_run
 from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
@@ -114,7 +112,8 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
         for step in (step for step in steps if step > done):
             data = session.cache if step == steps[-1] else session.cache.parts[step]
             run = RowRun(session, data, Path(scratch, str(step)))
-            own = _on_part(current, data, step / steps[-1], previous)
+            share = step / steps[-1]
+            own = current_of_run(current, data, train_share=share, previous_run=previous)
             trial.set_current(own)
             with ray_train_adapter.in_place(run), seeded(assignment.trial.seed, current.threads):
                 train(run)
@@ -141,22 +140,3 @@ def _is_on_all_ranks(checkpoint: Path) -> bool:
     """Return whether every rank had reported files of a trial's checkpoint."""
     note = checkpoint / CHECKPOINT_NOTE
     return note.is_file() and json.loads(note.read_text()).get("on_all_ranks", False) is True
-
-
-def _on_part(current: Current, data: DatasetCache, share: float, previous: Path | None) -> Current:
-    """Return the description of a trial for a run on a part of the train rows.
-
-    The scheduler's steps are parts of the rows, so they do not limit the steps of the loop.
-    """
-    return dataclasses.replace(
-        current,
-        max_t=None,
-        milestones=range(0),
-        required_steps=range(0),
-        check=data.check,
-        checkpoint_interval=math.inf,
-        final={},
-        train_share=share,
-        previous_run=previous,
-        _kept=data.kept,
-    )

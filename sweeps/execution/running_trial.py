@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from typing import Any
 
-from sweeps.core.resources import Shape
-from sweeps.core.trial import GangSizePeriod, State, Trial
-from sweeps.execution.gates import Gates
+from sweeps.core.trial import State, Trial
 from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.trial_progress import TrialProgress
@@ -29,8 +26,6 @@ class RunningTrial:
         trial: The trial.
         folder: Folder for the trial's checkpoints and logs.
         progress: Progress of the trial.
-        replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at
-            the same steps; () for other trials.
         row_steps: See `Assignment.row_steps`.
 
     Attributes:
@@ -59,11 +54,9 @@ class RunningTrial:
             wait for workers.
         may_grow: Whether the gang of an elastic trial may grow. False after an attempt to grow, if
             workers could not join a larger gang.
-        asks: Whether the gang may change its size in this attempt. The ranks then ask at each gate
-            whether to continue.
-        gates: Steps at which the ranks ask whether to continue.
-        replay: The argument `replay` without the numbers of workers of earlier attempts. The first
-            entry belongs to this attempt.
+        asks: Whether the gang may change its size in this attempt. The ranks then ask at each
+            report whether to continue.
+        answers: For each step at which ranks ask whether to continue, the future of the answer.
         task: Background task that runs the trial; None before it starts.
         changed: Event that is set when there may be progress for the driver.
     """
@@ -73,7 +66,6 @@ class RunningTrial:
         trial: Trial,
         folder: str,
         progress: TrialProgress,
-        replay: Sequence[GangSizePeriod] = (),
         row_steps: tuple[int, ...] = (),
     ):
         self.trial, self.folder, self.progress, self.row_steps = trial, folder, progress, row_steps
@@ -91,9 +83,10 @@ class RunningTrial:
         self.changed = asyncio.Event()
         self.workers: list[Worker] = []
         self.kept: list[Worker] = []
-        self.asks, self.may_grow = False, True
-        self.replay = replay
-        self.gates = Gates(progress)
+        self.asks = False
+        self.may_grow = True
+        self.answers: dict[int, asyncio.Future[bool]] = {}
+        self._closed = False
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
 
     @property
@@ -101,15 +94,13 @@ class RunningTrial:
         """True if the number of workers may change during the trial."""
         return self.trial.shape.most is not None
 
-    @property
-    def shape(self) -> Shape:
-        """Shape with which the next attempt starts."""
-        return self.trial.shape.of_size(self.replay[0].workers) if self.replay else self.trial.shape
-
     def begin_attempt(self, workers: int) -> int:
         """Start a new attempt with this number of workers, and return the number of the attempt."""
-        self.gates.reset()
-        self.silent, self.last_update, self._exchanges = {}, {}, {}
+        self.answers = {}
+        self._closed = False
+        self.silent = {}
+        self.last_update = {}
+        self._exchanges = {}
         self.resumed = asyncio.get_running_loop().create_future()
         return self.progress.begin(workers if self.is_elastic else None)
 
@@ -141,42 +132,40 @@ class RunningTrial:
     def _spent_now(self) -> float:
         return time.monotonic() - self.began if self.began is not None else 0.0
 
-    def end_attempt(self) -> float:
-        """Add the time of an attempt that has ended to `seconds` and `worker_seconds`.
-
-        Return how many seconds the attempt took.
-        """
+    def end_attempt(self) -> None:
+        """Add the time of an attempt that has ended to `seconds` and `worker_seconds`."""
         seconds = self._spent_now()
-        self.seconds, self.worker_seconds = (
-            self.seconds + seconds,
-            self.worker_seconds + seconds * self.progress.workers,
-        )
-        self.workers, self.began = [], None
-        return seconds
+        self.seconds += seconds
+        self.worker_seconds += seconds * self.progress.workers
+        self.workers = []
+        self.began = None
 
-    def overdue(self, limit: float, workers: int, now: float) -> list[Silence]:
-        """Return a notice for each rank that has not reported for longer than `limit` seconds, in the order of ranks.
+    def overdue(self, limit: float) -> list[Silence]:
+        """Return the notices of ranks that have not reported for at least `limit` seconds.
 
         The result is empty while the trial waits for the driver's decision, because ranks do not
         report then.
-
-        Args:
-            limit: `limits.report_timeout`, in seconds.
-            workers: Number of ranks.
-            now: Current time by the monotonic clock.
         """
-        if self.began is None or any(not decision.done() for decision in self.decisions.values()):
+        if any(not decision.done() for decision in self.decisions.values()):
             return []
-        late = {rank: silence for rank, silence in self.silent.items() if silence.seconds >= limit}
-        for rank in set(range(workers)) - set(late):
-            quiet = now - max(self.last_update.get(rank, 0.0), self.began)
-            if (
-                not self.progress.has_ended(rank)
-                and not self.gates.holds(rank)
-                and quiet > limit + STACKS_WITHIN
-            ):
-                late[rank] = Silence(rank, quiet)
-        return [late[rank] for rank in sorted(late)]
+        return [
+            self.silent[rank] for rank in sorted(self.silent) if self.silent[rank].seconds >= limit
+        ]
+
+    def answer(self, step: int) -> asyncio.Future[bool]:
+        """Return the future of the answer to ranks that ask at a step whether to continue."""
+        if step not in self.answers:
+            self.answers[step] = asyncio.get_running_loop().create_future()
+            if self._closed:
+                self.answers[step].set_result(False)
+        return self.answers[step]
+
+    def close_answers(self) -> None:
+        """Stop ranks that ask whether to continue, because another rank has died or failed."""
+        self._closed = True
+        for answer in self.answers.values():
+            if not answer.done():
+                answer.set_result(False)
 
     def decision(self, step: int) -> asyncio.Future[bool]:
         """Return the future of the driver's decision at a rung.

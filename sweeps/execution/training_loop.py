@@ -47,25 +47,22 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         loop = references.resolve(job.loop)
 
         def train(running: TrialSession | LoopRun) -> None:
-            _report_result(
-                running,
-                loop(copy.deepcopy(assignment.trial.params)) if takes_config(loop) else loop(),
-            )
+            arguments = [copy.deepcopy(assignment.trial.params)] if takes_config(loop) else []
+            mlflow_run = loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
+            with loop_mlflow.logged(mlflow_run):
+                _report_result(running, loop(*arguments))
 
         with ray_train_adapter.in_place(session):
             # The first call in a process draws from `random`, so it must come before the seeds are
             # set.
             ray.train.get_context()
-            with loop_mlflow.logged(
-                loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
-            ):
-                if job.folds:
-                    run_folds(session, current, train)
-                elif assignment.row_steps:
-                    run_on_rows(session, current, train)
-                else:
-                    with seeded(assignment.trial.seed, current.threads):
-                        train(session)
+            if job.folds:
+                run_folds(session, current, train)
+            elif assignment.row_steps:
+                run_on_rows(session, current, train)
+            else:
+                with seeded(assignment.trial.seed, current.threads):
+                    train(session)
     except Stopped:
         pass
     except (

@@ -88,13 +88,13 @@ class TrialDriver:
         files: ThreadPoolExecutor,
         kills_for_memory: Callable[[], int],
     ):
-        self.job, self.max_failures, self.workers, self.data_requests = (
-            job,
-            max_failures,
-            workers,
-            data_requests,
-        )
-        self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
+        self.job = job
+        self.max_failures = max_failures
+        self.workers = workers
+        self.data_requests = data_requests
+        self.spawn = spawn
+        self.files = files
+        self._kills_for_memory = kills_for_memory
         self.labels = Labels()
         self.unneeded: dict[str, None] = {}
         self._deletions: dict[
@@ -121,9 +121,6 @@ class TrialDriver:
                 prepared = await asyncio.shield(fit)
                 outcome = await self._attempt(running, prepared)
                 yields, running.yields = running.yields, False
-                if yields and running.replay:
-                    running.replay = running.replay[1:]
-                    running.progress.return_to(running.replay[0].step)
                 if isinstance(outcome, WorkerLost):
                     self._count_loss(running, outcome)
                     self._note_retry(running, str(outcome))
@@ -171,9 +168,6 @@ class TrialDriver:
         running.silent.pop(update.rank, None)
         running.last_update[update.rank] = time.monotonic()
         self.delete_unneeded(running)
-        for rank, step in running.progress.behind().items() if update.checkpoints else ():
-            if rank < len(running.workers):
-                running.workers[rank].send("hurry", running.trial.id, step)
         if ended is None:
             running.changed.set()
         # The trial often ends right after this rank. After a short delay, one message to the driver
@@ -284,10 +278,10 @@ class TrialDriver:
         try:
             workers, running.kept = running.kept, []
             workers = workers or await self.workers.reserve(
-                running.shape, prepared["key"], started_before
+                running.trial.shape, prepared["key"], started_before
             )
             running.stage = Stage.STARTING
-            gang = await self.workers.form(workers, running.shape)
+            gang = await self.workers.form(workers, running.trial.shape)
         except WorkerLost as e:
             return WorkerLost(str(e), blameless=True)  # The attempt has not started.
         except CannotStart as e:
@@ -299,11 +293,12 @@ class TrialDriver:
         except BaseException:
             for worker in gang.workers:
                 self.workers.lose(worker, WorkerLost("killed"))
-            self.workers.release(gang, running.end_attempt())
+            running.end_attempt()
+            self.workers.release(gang)
             raise
-        seconds = running.end_attempt()
+        running.end_attempt()
         if not self.elastic.keep_workers(gang, running, outcome):
-            self.workers.release(gang, seconds)
+            self.workers.release(gang)
         if isinstance(outcome, Ended) and is_data_loss(outcome.error):
             return self._lose_data(gang, prepared)
         return outcome
@@ -378,7 +373,7 @@ class TrialDriver:
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
-        running.gates.close()
+        running.close_answers()
         while (
             pending := [rank for rank in ranks if not rank.done()]
         ) and time.monotonic() < give_up:
@@ -406,7 +401,6 @@ class TrialDriver:
         whole = running.is_elastic and size > 1
         data = None if cached else data_of(prepared, 1 if whole else size, whole)
         room = room_of(self.workers.total, running.trial.shape.of_size(size))
-        at = frozenset(size.step for size in running.replay)
         assignments = []
         for worker, key, ranks in zip(gang.workers, keys, gang.ranks, strict=True):
             worker.cached = keep(worker.cached, key, prepared["bytes"], room)
@@ -425,7 +419,6 @@ class TrialDriver:
                     checkpoint=checkpoint,
                     seconds=spent,
                     asks=running.asks,
-                    checkpoint_at=at,
                     row_steps=running.row_steps,
                     job=self.job,
                 )
@@ -463,7 +456,7 @@ class TrialDriver:
             running, assignment.attempt, ended.update, ended
         ):
             running.update_rungs(together=bool(self.job.milestones))
-            self.elastic.update_gates(running)
+            self.elastic.answer_ranks(running)
         return ended
 
     def _outcome(
@@ -532,92 +525,65 @@ class TrialDriver:
                 "all ranks must report the same number of times, but the numbers of reports are "
                 f"{counts}",
             )
-        return (
-            with_peers(failed, [e for e in ended if e.state is State.COMPLETE])
-            if failed
-            else min(ended, key=lambda e: e.rank)
-        )
+        if failed and len(results) > 1:
+            first = failed[0]
+            return replace(first, error=f"rank {first.rank}: {first.error}")
+        return failed[0] if failed else min(ended, key=lambda e: e.rank)
 
     async def _await_ranks(
         self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
     ) -> str | None:
         """Wait until all ranks have ended or one rank has failed.
 
-        If a rank has returned, and no other rank has sent anything for `RETURNED_LEAVE_AFTER`
-        seconds, the rank is made to leave the gang. If a peer waits for this rank in a collective
-        operation, the operation then raises an exception in the peer. With some backends, a peer
-        that still works would also fail, so this is done only for the backends in
-        `gangs.LEFT_SAFELY`.
-
         Returns:
             A message about the time limit if `limits.trial_timeout` or `limits.report_timeout` is
             exceeded first; else None.
         """
-        limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
-        returned: float | None = (
-            None  # Time of the latest sign of life after a rank returned, until this rank leaves.
-        )
         while pending:
-            left = None
-            if returned is not None:
-                returned = max(
-                    returned,
-                    *(
-                        running.last_update.get(n, 0.0)
-                        for n, rank in enumerate(ranks)
-                        if not rank.done()
-                    ),
-                )
-                left = returned + RETURNED_LEAVE_AFTER - time.monotonic()
-                if left <= 0:
-                    returned, left, gang.broken = None, None, True
-                    for worker, rank in zip(gang.workers, ranks, strict=True):
-                        if rank.done():
-                            self.spawn(self.workers.ask_to_leave(worker))
-            if (
-                limit is not None and running.began is not None
-            ):  # The time limit includes earlier attempts.
-                until_limit = limit + STACKS_WITHIN - running.spent()
-                left = until_limit if left is None else min(left, until_limit)
-                if until_limit <= 0:
-                    logs = "the log of each rank has the stack of every thread"
-                    return (
-                        f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
-                    )
-            if silence is not None:
-                left = min(left or LOOK_EVERY, LOOK_EVERY)
-                if running.overdue(silence, len(ranks), time.monotonic()):
-                    await asyncio.sleep(
-                        STACKS_WITHIN
-                    )  # Other ranks may wait for the late rank, and exceed the limit too.
-                    if late := running.overdue(silence, len(ranks), time.monotonic()):
-                        return "\n".join(
-                            [
-                                *map(str, late),
-                                (
-                                    "a rank must report within `limits.report_timeout` "
-                                    f"({silence:g} "
-                                    "s)"
-                                ),
-                            ]
-                        )
             done, pending = await asyncio.wait(
-                pending, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                pending, timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED
             )
             results = [rank.result() for rank in done]
-            if any(isinstance(result, WorkerLost) for result in results):
+            if any(isinstance(result, WorkerLost) or result.error for result in results):
                 return None
-            if any(isinstance(result, Ended) and result.error for result in results):
-                return None
-            if (
-                done
-                and returned is None
-                and not gang.broken
-                and self.job.backend in gangs.LEFT_SAFELY
-            ):
-                returned = time.monotonic()
+            if pending and (late := await self._exceeded_limit(running)) is not None:
+                return late
+            self._part_from_returned(gang, running, ranks)
         return None
+
+    async def _exceeded_limit(self, running: RunningTrial) -> str | None:
+        """Return a message about a time limit that a trial has exceeded; None if there is none."""
+        limit = self.job.trial_timeout
+        silence = self.job.report_timeout
+        if limit is not None and running.spent() > limit + STACKS_WITHIN:
+            logs = "the log of each rank has the stack of every thread"
+            return f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
+        if silence is not None and running.overdue(silence):
+            # Other ranks may wait for the late rank, and exceed the limit too.
+            await asyncio.sleep(STACKS_WITHIN)
+            if late := running.overdue(silence):
+                rule = f"a rank must report within `limits.report_timeout` ({silence:g} s)"
+                return "\n".join([*map(str, late), rule])
+        return None
+
+    def _part_from_returned(
+        self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
+    ) -> None:
+        """Make ranks that have returned leave the gang if the others have been silent for long.
+
+        If a peer waits for such a rank in a collective operation, the operation then raises an
+        exception in the peer. With some backends, a peer that still works would also fail.
+        """
+        returned = [w for w, rank in zip(gang.workers, ranks, strict=True) if rank.done()]
+        now = time.monotonic()
+        quiet = now - max(running.last_update.values(), default=now)
+        if not returned or gang.broken or quiet < RETURNED_LEAVE_AFTER:
+            return
+        if self.job.backend in gangs.LEFT_SAFELY:
+            gang.broken = True
+            for worker in returned:
+                self.spawn(self.workers.ask_to_leave(worker))
 
 
 def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
@@ -632,43 +598,16 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
     parts = {
         step: data_of(part, workers, whole) for step, part in prepared.get("parts", {}).items()
     }
-    stream, about = prepared.get("stream", False), (parts, prepared.get("rows", 0))
+    stream = prepared.get("stream", False)
     return Data(
-        prepared["shards"][workers],
-        prepared["check"],
-        whole and not stream,
-        folds,
-        prepared["weight"],
-        stream,
-        *about,
-    )
-
-
-def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:
-    """Return the first failure of a gang, with a line above its error for each rank that returned or ended with another error.
-
-    Two ranks can fail within milliseconds. The first one to arrive may be a consequence of the
-    other, so the user sees both.
-
-    Args:
-        failed: Results of the ranks that failed. There is at least one.
-        returned: Results of the ranks whose loop has returned. The failure may be a consequence of
-            this, too.
-    """
-    first, *others = failed
-    last = [str(e.error).rstrip().rpartition("\n")[2] for e in failed]
-    lines = [
-        f"rank {e.rank} returned after {e.reports} report{'s' * (e.reports != 1)}" for e in returned
-    ]
-    lines += [
-        f"rank {e.rank} failed too: {line}"
-        for e, line in zip(others, last[1:], strict=True)
-        if line != last[0]
-    ]
-    return (
-        replace(first, error="\n".join([*lines, f"rank {first.rank}: {first.error}"]))
-        if lines
-        else first
+        shards=prepared["shards"][workers],
+        check=prepared["check"],
+        whole=whole and not stream,
+        folds=folds,
+        weight=prepared["weight"],
+        stream=stream,
+        parts=parts,
+        rows=prepared.get("rows", 0),
     )
 
 

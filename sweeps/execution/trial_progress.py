@@ -77,7 +77,6 @@ class TrialProgress:
         default_factory=dict
     )  # Latest step of each rank that has raised an exception.
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
-    _complete: list[Checkpoint] = field(default_factory=list)  # Also those that were deleted.
     _undelivered: list[Report] = field(default_factory=list)
     _fresh: bool = False
     _delivered_rung: int | None = None
@@ -183,14 +182,6 @@ class TrialProgress:
             self._keep(parts[min(parts)])
         return True
 
-    def behind(self) -> dict[int, int]:
-        """Return the ranks that delay the latest incomplete checkpoint, because they have not reported its step.
-
-        The dict maps each of these ranks to this step.
-        """
-        step = max(self._parts, default=0)
-        return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
-
     def _keep(self, new: Checkpoint) -> None:
         """Make `new` the trial's latest checkpoint.
 
@@ -199,20 +190,10 @@ class TrialProgress:
         if self.best is None or self._key(new) <= self._key(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
-        self._complete.append(new)
         self._stored.pop(
             new.path, None
         )  # A loop that started from scratch writes the same step again.
         self._stored[new.path] = None
-
-    def return_to(self, step: int) -> None:
-        """Make the next attempt continue from the latest complete checkpoint whose step is at most `step`.
-
-        The files of this checkpoint must still exist.
-        """
-        self.checkpoint = max(
-            (c for c in self._complete if c.step <= step), key=lambda c: c.step, default=None
-        )
 
     @property
     def kept(self) -> set[str]:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from sweeps.core.errors import shorten
 from sweeps.core.secrets import hide_known
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report, take_step
 from sweeps.data import tables
-from sweeps.execution import leaked_threads, ray_train_adapter
-from sweeps.execution.gates import STOP
+from sweeps.execution import ray_train_adapter, user_code
 from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
 
@@ -159,8 +158,6 @@ class TrialSession:
         job: Settings that all trials of the sweep share.
         assignment: The attempt.
         cache: The worker's cache of the trial's data.
-        leaked: Threads that earlier trials have left running. Reports of these threads are
-            rejected.
 
     Attributes:
         name: Name of the sweep, a hyphen and the id of the trial.
@@ -182,22 +179,21 @@ class TrialSession:
         job: Job,
         assignment: Assignment,
         cache: DatasetCache,
-        leaked: Collection[threading.Thread] = (),
     ):
-        self.pool, self.ranks, self.job, self.assignment = pool, ranks, job, assignment
+        self.pool = pool
+        self.ranks = ranks
+        self.job = job
+        self.assignment = assignment
+        self.cache = cache
         self.name = f"{job.sweep}-{assignment.trial.id}"
         self.folder = assignment.folder
         self.step = 0
         self.stopped = False
         self.stops = False
         self.reports = 0
-        self.cache, self._leaked = cache, leaked
         self.train_stream: Any = None
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
-        self._wanted: int | None = (
-            None  # The pool waits for the report of this step, so this report is sent at once.
-        )
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if assignment.checkpoint else False
@@ -205,7 +201,6 @@ class TrialSession:
         self._closing = contextlib.ExitStack()
         self._local: Path | None = None  # Local copy of the checkpoint to continue from.
         self._exchanges = 0
-        self._next_gate = 1  # Step at which an elastic gang asks whether it changes its size.
         self._thread = threading.get_ident()  # The thread that runs the loop.
         self._last_report = time.monotonic()  # Infinite while the loop waits for a decision.
         self._admitted = False  # Whether `admit` was called since the last call of `send_if_new`.
@@ -237,7 +232,6 @@ class TrialSession:
                 number, the value of an objective is infinitely good, the step is wrong (see
                 `take_step`), or the loop does not continue from its checkpoint, although the
                 scheduler needs this.
-            RuntimeError: The calling thread belongs to an earlier trial.
         """
         self._refuse(metrics)
         self._resolve_resumption()
@@ -252,12 +246,9 @@ class TrialSession:
                 self._checkpoints.append(saved)
             if self.rank == 0:
                 self._reports.append(Report(self.step, numbers, time.time()))
-            due = saved is not None or (self._wanted is not None and self._wanted <= self.step)
-        if due:
+        if saved is not None:
             self._send()
-        asks = self.step in self.job.rungs or (
-            self.assignment.asks and self.step >= self._next_gate
-        )
+        asks = self.step in self.job.rungs or self.assignment.asks
         if self.finished or self.stops or (asks and not self._may_continue()):
             self.stopped = True
             raise Stopped(self.finished)
@@ -272,7 +263,7 @@ class TrialSession:
             step: Step of the report in the run.
 
         Raises:
-            Stopped, TypeError, ValueError, RuntimeError: See `report`.
+            Stopped, TypeError, ValueError: See `report`.
         """
         self._refuse(metrics)
         self._last_report, self._silent_for = time.monotonic(), 0.0
@@ -283,16 +274,11 @@ class TrialSession:
         return self._checked(metrics, step)
 
     def _refuse(self, metrics: Any) -> None:
-        """Raise an error if a report is not a dict, if it comes from a thread of an earlier trial, or if the trial has ended."""
+        """Raise an error if a report is not a dict, or if the trial has ended."""
         if not isinstance(metrics, Mapping):
             raise TypeError(
                 f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got "
                 f"{type(metrics).__name__}: {quote(metrics)}"
-            )
-        if threading.current_thread() in self._leaked:
-            raise RuntimeError(
-                "this thread was started by a trial that has ended, so its reports belong to no "
-                "trial"
             )
         if self.stopped:  # The loop has caught the first `Stopped`.
             raise Stopped
@@ -352,13 +338,12 @@ class TrialSession:
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
-            self._next_gate = ray.get(
-                self.pool.may_continue.remote(
-                    self.assignment.trial.id, self.assignment.attempt, update
-                )
+            answer = self.pool.may_continue.remote(
+                self.assignment.trial.id, self.assignment.attempt, update
             )
+            continues: bool = ray.get(answer)
             self._acknowledge(update)
-            return self._next_gate != STOP
+            return continues
         finally:
             self._last_report = time.monotonic()
 
@@ -392,18 +377,6 @@ class TrialSession:
             self._acknowledged_step = max(self._acknowledged_step, update.step)
             self._reports = [r for r in self._reports if r.step > update.step]
             self._checkpoints = [c for c in self._checkpoints if c.step > update.step]
-
-    def hurry(self, step: int) -> None:
-        """Send the reports and checkpoints to the pool as soon as the loop has reported this step: at once if it has already done so.
-
-        The pool calls this because another rank has stored a checkpoint at this step. The
-        checkpoint is complete only when the pool knows that this rank has reported the step.
-        """
-        with self._lock:
-            self._wanted = step
-            due = self._recorded >= step
-        if due:
-            self._send()
 
     def send_if_new(self) -> None:
         """Send the unacknowledged reports and checkpoints, if there are any.
@@ -512,11 +485,7 @@ def stack_of(thread: int) -> str:
         return ""
     frames = list(reversed(list(traceback.walk_stack(frame))))
     first = next(
-        (
-            i
-            for i, (one, _) in enumerate(frames)
-            if leaked_threads.is_user_code(one.f_code.co_filename)
-        ),
+        (i for i, (one, _) in enumerate(frames) if user_code.is_user_code(one.f_code.co_filename)),
         0,
     )
     return shorten("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())

@@ -45,9 +45,6 @@ DISBAND_WITHIN = 10.0
 # resources. Ray may be unable to place a worker although its node has enough resources, for example
 # if the free fractions of a GPU are on two GPUs.
 PLACED_WITHIN = 60.0
-# Ray knows after this many seconds at the latest whether a process was lost alone or with its node.
-# Ray tests nodes every few seconds.
-FATE_WITHIN = 60.0
 # A trial that does not fit on the cluster waits this many seconds for new nodes, then fails.
 FITS_WITHIN = 600.0
 # After a worker could not start, no worker starts for the growth of an elastic gang for this many
@@ -55,9 +52,6 @@ FITS_WITHIN = 600.0
 START_AGAIN_AFTER = 60.0
 # On a cluster that may grow, a worker is closed after this many idle seconds.
 IDLE_WITHIN = 60.0
-# If trials take less than this on average, in seconds, a trial may use an idle worker with a larger
-# fraction of a GPU than necessary.
-SHORT_TRIAL = 60.0
 
 
 class WorkerPool:
@@ -116,10 +110,6 @@ class WorkerPool:
         self._failed_start = (
             -math.inf
         )  # Time of the latest failure of a worker to start, by the monotonic clock.
-        self._seconds = (
-            0,
-            0.0,
-        )  # Number of released gangs, and the sum of the seconds that their trials ran.
         self.update_nodes(ray.nodes())
 
     # ---- methods for trials
@@ -127,35 +117,23 @@ class WorkerPool:
     def warm(self, shapes: Sequence[Shape]) -> None:
         """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
-        Stop at the first shape for which the free resources are not enough, and start only a part
-        of its workers. Otherwise the trial would wait for a free worker first, and then for a new
-        one.
+        Stop at the first shape for which the free resources are not enough.
         """
-        waiting = [Request(-i, shape.total, shape) for i, shape in enumerate(shapes, 1)]
         taken: set[str] = set()
-        while waiting:
+        for number, shape in enumerate(shapes, 1):
             cluster = self._cluster()
             states = [
                 replace(state, phase=Phase.BUSY) if state.id in taken else state
                 for state in cluster.workers
             ]
-            cluster = replace(cluster, workers=states)
-            action = allocation.decide(cluster, waiting)
-            is_whole = isinstance(action, Place)
-            placed = (
-                action
-                if isinstance(action, Place)
-                else allocation.part_of_gang(waiting[0], cluster)
-            )
-            if placed is None or placed.request.shape is None:
+            request = Request(-number, shape.total, shape)
+            action = allocation.decide(replace(cluster, workers=states), [request])
+            if not isinstance(action, Place):
                 return
-            new = [self._start(placed.request.shape.per_worker, node) for node in placed.start]
+            new = [self._start(shape.per_worker, node) for node in action.start]
             for started in new:
                 started.phase = Phase.IDLE
-            if not is_whole:
-                return
-            taken |= {*placed.workers, *(started.id for started in new)}
-            waiting.remove(placed.request)
+            taken |= {*action.workers, *(started.id for started in new)}
 
     async def reserve(
         self, shape: Shape, key: str | None = None, is_retry: bool = False
@@ -222,7 +200,7 @@ class WorkerPool:
 
     def grow(
         self, shape: Shape, members: Sequence[Worker], trials_pending: bool, reserve: bool
-    ) -> list[Worker] | None:
+    ) -> list[Worker]:
         """Reserve additional workers for an elastic gang, if resources are free.
 
         If not enough workers are idle, start workers and reserve none. The gang can then grow at a
@@ -237,9 +215,8 @@ class WorkerPool:
                 call.
 
         Returns:
-            The reserved workers. [] if additional workers are still starting or `reserve` is False,
-            so that the gang can grow at a later step. None if the gang cannot grow now, because a
-            trial may need the resources or none are free.
+            The reserved workers. [] if the gang cannot grow now, because a trial may need the
+            resources, none are free, or additional workers are still starting.
         """
         nodes = {worker.node for worker in members}
         wanted = allocation.growth(
@@ -251,7 +228,7 @@ class WorkerPool:
             trials_pending,
         )
         if wanted is None:
-            return None
+            return []
         joining = [self.workers[name] for name in wanted.workers]
         if time.monotonic() - self._failed_start > START_AGAIN_AFTER:
             started = [self._start(shape.per_worker, node) for node in wanted.start]
@@ -291,16 +268,14 @@ class WorkerPool:
         """True if a trial or a fit is waiting in the queue."""
         return any(not granted.done() for _, granted, _ in self._queue)
 
-    def release(self, gang: Gang, seconds: float = 0.0) -> None:
+    def release(self, gang: Gang) -> None:
         """Release the workers of a gang after an attempt.
 
         If the gang is broken (see `Gang`), disband it; otherwise the workers stay connected.
 
         Args:
             gang: Gang whose workers ran the attempt.
-            seconds: Seconds that the attempt took.
         """
-        self._seconds = (self._seconds[0] + 1, self._seconds[1] + seconds)
         if gang.broken and len(gang.workers) > 1:
             self.spawn(self._disband_and_give_back(gang))
         else:
@@ -383,11 +358,7 @@ class WorkerPool:
         """Serve the queue: carry out the actions of `allocation.decide` until the action is to wait."""
         while True:
             self._queue = [entry for entry in self._queue if not entry[1].done()]
-            count, seconds = self._seconds
-            short = count > 0 and seconds / count < SHORT_TRIAL
-            action = allocation.decide(
-                self._cluster(), [request for request, _, _ in self._queue], reuse_larger=short
-            )
+            action = allocation.decide(self._cluster(), [request for request, _, _ in self._queue])
             match action:
                 case Place(request, ids, start):
                     assert request.shape is not None
@@ -619,27 +590,14 @@ class WorkerPool:
         """Return a `WorkerLost` that says why a call to this worker failed with an error of Ray.
 
         If the connection to a worker on another node has ended, Ray does not know at first whether
-        the process or its node was lost. This method then waits until Ray knows, for up to
-        `FATE_WITHIN` seconds.
+        the process or its node was lost. The trial is then not to blame.
         """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FATE_WITHIN):
-                while worker.node != self._here and isinstance(error, ActorUnavailableError):
-                    await asyncio.sleep(LOOK_EVERY)
-                    try:
-                        await self.until_lost(worker, worker.actor.execute.remote(os.getpid))
-                        break  # The process is alive. Only the connection had ended.
-                    except WorkerLost as lost:
-                        return lost
-                    except RayError as e:
-                        error = e
         self.update_nodes(await asyncio.get_running_loop().run_in_executor(None, ray.nodes))
         why = describe(error)
-        return WorkerLost(
-            why,
-            blameless=why == exit_causes.NODE_LOST
-            or (worker.info is not None and worker.info.node not in self.nodes),
-        )
+        lost_node = worker.info is not None and worker.info.node not in self.nodes
+        unknown = worker.node != self._here and isinstance(error, ActorUnavailableError)
+        blameless = lost_node or unknown or why == exit_causes.NODE_LOST
+        return WorkerLost(why, blameless)
 
     def lose(self, worker: Worker, reason: Exception) -> None:
         """Remove a worker from the pool, and kill its process if it is alive.

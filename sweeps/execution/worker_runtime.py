@@ -16,9 +16,8 @@ import sys
 import threading
 import time
 import traceback
-import weakref
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,14 @@ from sweeps.core.trial import Current
 from sweeps.execution import (
     backends,
     child_processes,
-    isolation,
     loop_mlflow,
+    process_reset,
     ray_train_adapter,
+    torch_state,
     trial_logs,
 )
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
 from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
-from sweeps.execution.process_use import ProcessUse, excess_growth, process_use
 from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
@@ -76,9 +75,8 @@ class WorkerRuntime:
         )
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
-        self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._trials = 0
-        self._first_use: ProcessUse | None = None
+        self._first_memory = 0
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops.
@@ -102,7 +100,7 @@ class WorkerRuntime:
             self.job.stream.apply()
         ray_train_adapter.refuse_shutdown()
         exit_causes.log_os_exit()
-        loop_mlflow.watch()
+        loop_mlflow.watch(self.job.tracking)
         threading.Thread(target=self._listen, name="sweeps-control", daemon=True).start()
         if self.job.loop.startswith("sweeps.trainers."):
             with contextlib.suppress(Exception):
@@ -133,7 +131,7 @@ class WorkerRuntime:
         if membership is not None:
             membership.leave()
         ray_train_adapter.set_ranks(None)
-        isolation.empty_cuda()
+        torch_state.empty_cuda()
 
     def form(
         self,
@@ -158,7 +156,7 @@ class WorkerRuntime:
         group = backends.WorkerGroup(workers, resources)
         shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
         if shared:  # After CUDA is initialized, a process cannot change its visible devices.
-            shared = not any(group.execute(isolation.uses_cuda))
+            shared = not any(group.execute(torch_state.uses_cuda))
         ray.get(
             [
                 group.execute_single_async(
@@ -201,7 +199,7 @@ class WorkerRuntime:
                 config.backend_cls().on_training_start(group, config)
                 _enter(backend)
         if backend == "torch":
-            self.membership.groups = isolation.group_of_one(gpu=bool(ray.get_gpu_ids()))
+            self.membership.groups = torch_state.group_of_one(gpu=bool(ray.get_gpu_ids()))
 
     @property
     def membership(self) -> backends.Membership:
@@ -217,9 +215,8 @@ class WorkerRuntime:
         if self.job.store is not None:
             assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
         if self._membership is not None:
-            isolation.destroy_groups(
-                self._membership.groups
-            )  # Not earlier: peers may still have used the groups.
+            # Not earlier: peers may still have used the groups.
+            torch_state.destroy_groups(self._membership.groups)
         if assignment.ranks.world_size == 1:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
@@ -230,7 +227,6 @@ class WorkerRuntime:
             self.job,
             assignment,
             self._caches[assignment.data_key],
-            self._leaked,
         )
         self.session = session
         ranks = assignment.ranks
@@ -238,14 +234,15 @@ class WorkerRuntime:
             f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of "
             f"{ranks.world_size} on {self.worker}"
         )
-        is_first, self._trials = self._trials == 0, self._trials + 1
+        is_first = self._trials == 0
+        self._trials += 1
         if is_first:
-            isolation.settle()
+            process_reset.settle()
         self._log = trial_logs.log_of(assignment.folder, ranks.rank)
         try:
             self._streams.open(session)
             with trial_logs.into(self._log, title) as say, contextlib.closing(session):
-                ended, reset = self._run_isolated(session, assignment, is_first)
+                ended, broken = self._run_isolated(session, assignment, is_first)
                 say(
                     f"{ended.state.value} after {ended.reports} reports"
                     + (f"\n{ended.error}" if ended.error else "")
@@ -254,14 +251,13 @@ class WorkerRuntime:
             self._save_files(assignment)
             self.session = self._log = None
         if is_first:
-            isolation.settle()
-        use = process_use()
-        self._first_use = self._first_use or use
-        broken = reset.broken or excess_growth(self._first_use, use)
+            process_reset.settle()
+            self._first_memory = process_reset.memory()
+        grown = process_reset.excess_growth(self._first_memory, process_reset.memory())
         return replace(
             ended,
             update=session.unacknowledged(),
-            broken=broken,
+            broken=broken or grown,
             disconnected=membership.lost_its_group(),
         )
 
@@ -292,7 +288,7 @@ class WorkerRuntime:
 
     def _run_isolated(
         self, session: TrialSession, assignment: Assignment, is_first: bool
-    ) -> tuple[Ended, isolation.ResetResult]:
+    ) -> tuple[Ended, str | None]:
         limit = self.job.trial_timeout
         seconds = None if limit is None else max(0.1, limit - assignment.seconds)
         if is_first:
@@ -301,10 +297,9 @@ class WorkerRuntime:
         mark = f"{assignment.folder}/{assignment.ranks.rank}"
         if assignment.attempt > 1:
             child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
-        with isolation.isolated(mark) as reset, _stacks_after(seconds):
+        with process_reset.isolated(mark) as reset, _stacks_after(seconds):
             ended = replace(run_loop(session, current), reports=session.reports)
-        self._leaked.update(reset.threads)
-        return ended, reset
+        return ended, reset.broken
 
     def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
         """Import the module of the training loop before the worker's first trial.
@@ -314,11 +309,9 @@ class WorkerRuntime:
         If the import changes the process, for example its environment variables, the changes stay
         for all trials.
         """
-        run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
         with (
             _stacks_after(seconds),
             contextlib.suppress(BaseException),
-            loop_mlflow.logged(run, keep=True),
         ):  # The trial reports errors.
             os.environ.update(self.job.environment)
             for reference in (self.job.loop, *self.job.references):
@@ -328,32 +321,24 @@ class WorkerRuntime:
 
     def _current(self, assignment: Assignment) -> Current:
         cache = self._caches[assignment.data_key]
-        return Current(
-            trial=assignment.trial.id,
-            seed=assignment.trial.seed,
-            label=list(label) if isinstance(label := assignment.labels.label, tuple) else label,
-            task=assignment.labels.task,
-            classes=assignment.labels.classes,
-            metric=self.job.metric,
-            goal=self.job.goal,
-            constraints=self.job.constraints,
-            max_t=self.job.max_t,
-            sweep_max_t=self.job.sweep_max_t,
-            threads=max(
-                self.job.threads,
-                math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1)),
-            ),
-            check=cache.check,
-            asked=self.job.asked,
-            milestones=assignment.checkpoint_at or self.job.milestones,
-            required_steps=self.job.required_steps,
-            keep_last=self.job.keep_last,
-            options=dict(self.job.options),
-            roots=self._code_folders(),
-            weight=cache.weight,
-            _folder=Path(assignment.folder, FILES),
-            _kept=cache.kept,
-        )
+        label = assignment.labels.label
+        cpus = dict(assignment.trial.shape.per_worker).get("CPU", 1)
+        names = [field.name for field in fields(Current) if hasattr(self.job, field.name)]
+        own = {
+            "trial": assignment.trial.id,
+            "seed": assignment.trial.seed,
+            "label": list(label) if isinstance(label, tuple) else label,
+            "task": assignment.labels.task,
+            "classes": assignment.labels.classes,
+            "threads": max(self.job.threads, math.floor(cpus)),
+            "check": cache.check,
+            "options": dict(self.job.options),
+            "roots": self._code_folders(),
+            "weight": cache.weight,
+            "_folder": Path(assignment.folder, FILES),
+            "_kept": cache.kept,
+        }
+        return Current(**{name: getattr(self.job, name) for name in names} | own)
 
     def _code_folders(self) -> tuple[Path, ...]:
         """Return the folders with the user's files: the copy that Ray made for the workers, if there is one, and the original folders."""
@@ -363,14 +348,6 @@ class WorkerRuntime:
             else []
         )
         return (*copy, *map(Path, self.job.roots))
-
-    def hurry(self, trial: str, step: int) -> None:
-        """Send the trial's reports to the pool now, or when its loop has reported this step; see `TrialSession.hurry`.
-
-        Do nothing if the trial no longer runs on this worker.
-        """
-        if (session := self.session) is not None and session.assignment.trial.id == trial:
-            session.hurry(step)
 
     def stop(self, trial: str) -> None:
         """End the trial's loop at its next report. Do nothing if the trial no longer runs here."""

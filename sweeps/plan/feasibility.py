@@ -5,11 +5,11 @@ A shape is a number of workers and the resources of each worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sweeps.core.errors import Problem
 from sweeps.core.host_resources import detect
-from sweeps.core.resources import Shape, missing_resources
+from sweeps.core.resources import missing_resources
 from sweeps.space import Space
 
 # Amount to use for a resource that is not checked. No space file asks for this much.
@@ -22,7 +22,6 @@ def find_infeasible_shapes(
     space: Space,
     cluster: Mapping[str, float],
     nodes: Sequence[Mapping[str, float]] = (),
-    can_provide: Callable[[Shape], bool] | None = None,
 ) -> list[Problem]:
     """Return a problem for each shape that can never run.
 
@@ -33,16 +32,12 @@ def find_infeasible_shapes(
         space: The search space.
         cluster: Total resources of the cluster, by name.
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
-        can_provide: Returns whether the cluster can start nodes for a shape that does not fit now.
-            None if it cannot start nodes.
     """
     short = [
         (shape, why)
         for shape in space.shapes
         if (why := missing_resources(shape, cluster, nodes or (cluster,)))
     ]
-    if can_provide is not None:
-        short = [(shape, why) for shape, why in short if not can_provide(shape)]
     place = space.place("scaling")
     if len(short) <= MAX_LINES:
         return [

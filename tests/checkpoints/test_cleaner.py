@@ -13,18 +13,13 @@ from typing import Any
 import pytest
 
 from sweeps.checkpoints import cleaner
-from sweeps.checkpoints.cleaner import CheckpointCleaner
-from sweeps.checkpoints.garbage_collection import collect_garbage
-from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.controller import SweepController
 from sweeps.core import checkpoint_files as checkpoints
 from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.crash_cleanup import remove_partial_files
-from sweeps.core.trial import Checkpoint, Report, Result, State
+from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import Progress
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
-from sweeps.space.section_models import Repeats
 from tests.search.deaths import Deaf
 
 NONE = "{name: none}"
@@ -68,13 +63,6 @@ def checkpoints_in(folder: Path) -> dict[str, list[int]]:
     return {name: steps for name, steps in found.items() if steps}
 
 
-def test_without_the_section_nothing_is_deleted_and_no_thread_runs(make_space, tmp_path):
-    controller = driver(make_space(BODY, scheduler=NONE), tmp_path)
-    train(controller, 0.5)
-    controller.close()
-    assert controller.trials.cleaner is None and checkpoints_in(tmp_path) == {"0000": [1, 2]}
-
-
 def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_space, tmp_path):
     space = make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1, top: 1}")
     controller = driver(space, tmp_path)
@@ -105,24 +93,6 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
         "bytes": 2000,
         "left": 1000,
     }
-
-
-def test_max_disk_counts_running_trials(make_space, tmp_path):
-    controller = driver(
-        make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"),
-        tmp_path,
-    )
-    train(controller, 0.1, end=False)
-    assert controller.trials.cleaner is not None
-    for loss in (0.5, 0.3, 0.4):
-        train(controller, loss)
-        controller.trials.cleaner._thread.submit(lambda: None).result(
-            10
-        )  # it has looked, before the next trial saves anything
-    controller.close()
-    assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0002": [1, 2], "0003": [1]}, (
-        "the worst trial lost all checkpoints, the next one its latest"
-    )
 
 
 def test_pending_repeats_keep_the_checkpoints_of_their_configuration(make_space, tmp_path):
@@ -165,33 +135,6 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
         checkpoints_in(tmp_path) == {"0000": [1], "0001": [1]}
         and threading.main_thread() not in threads
     )
-
-
-def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(
-    tmp_path, monkeypatch, caplog
-):
-    kept = [save(tmp_path, n, step) for n in (0, 1) for step in (1, 2)]
-    stubborn = kept[1].path
-    monkeypatch.setattr(
-        cleaner, "delete_checkpoint", lambda path: str(path) != stubborn and delete_checkpoint(path)
-    )
-    results = {
-        n: Result(State.COMPLETE, float(n), 1, 2, kept[2 * n], values=(float(n),)) for n in (0, 1)
-    }
-    cleaning = CheckpointCleaner(tmp_path, RetentionPolicy(1), Repeats(), (True,), [])
-    for n, result in results.items():
-        cleaning.trial_ended((n, None, result, "checkpoint_000002"))
-    cleaning.close()
-    assert (
-        checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1]}
-        and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
-    )
-    assert dataclasses.asdict(cleaning.freed) == {
-        "checkpoints": 1,
-        "trials": 1,
-        "bytes": 1000,
-        "left": 3000,
-    }
 
 
 def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -243,23 +186,3 @@ def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(
     save(tmp_path, 0, 7)
     remove_partial_files(tmp_path, SearchLoop.open(tmp_path, space).store.checkpoints())
     assert checkpoints_in(tmp_path) == {"0000": left}
-
-
-def test_gc_keeps_the_requested_number(make_space, tmp_path):
-    space = make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 9}")
-    save_space(tmp_path, space, 1.0)
-    controller = driver(space, tmp_path)
-    saves(controller, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
-    saves(controller, [0.5, 0.4, 0.3, 0.25], end=False)  # a resume goes on with this one
-    controller.close()
-    assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 2
-    assert checkpoints_in(tmp_path) == {"0000": [2, 4, 5, 6], "0001": [1, 2, 3, 4]}
-    assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 0
-    assert collect_garbage(tmp_path, RetentionPolicy(1)).checkpoints == 3 and checkpoints_in(
-        tmp_path
-    )["0000"] == [2]
-
-
-@pytest.mark.parametrize("extra", ["", "checkpoints:", "checkpoints: {per_trial: 2}"])
-def test_the_default_keeps_all_checkpoints(make_space, extra):
-    assert make_space(BODY, scheduler=NONE, extra=extra).checkpoints.all_stay

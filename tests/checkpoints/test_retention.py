@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sweeps.checkpoints.retention import (
     RetentionPolicy,
     TrialCheckpoints,
-    TrialRanking,
     rank_trials,
     select_deletable,
 )
@@ -92,24 +91,6 @@ def test_the_policy_is_kept(sweep, policy):
             for h in ended
             if left[h.number] and not (h.number in protected and set(left[h.number]) == {h.best})
         ]
-
-
-@given(sweeps(), POLICIES)
-def test_a_second_run_deletes_nothing(sweep, policy):
-    trials, ranked, protected = sweep
-    left = remaining_after(trials, select_deletable(trials, ranked, protected, policy))
-    assert (
-        select_deletable(
-            [
-                TrialCheckpoints(h.number, h.finished, left[h.number], h.best, h.latest)
-                for h in trials
-            ],
-            ranked,
-            protected,
-            policy,
-        )
-        == []
-    )
 
 
 @given(sweeps(), st.integers(0, 400))
@@ -198,39 +179,6 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
     best = final.winner(goals)
     for n in final.front(goals) if best is None else [best]:
         assert "best" in left[n]
-
-
-def test_pending_repeats_may_change_the_ranking():
-    of = lambda value, n: Result(  # noqa: E731
-        State.COMPLETE, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,)
-    )
-    trials = [(0, None, of(0.1, 0)), (1, None, of(0.5, 1)), (2, 1, of(0.3, 2))]
-    now = rank_trials(Configurations.of(trials, Repeats(2)), (True,))
-    assert now == TrialRanking(frozenset({1, 2}), (2, 1), frozenset({2})), (
-        "trial 0 leads, but its repeat has not ended"
-    )
-    now = rank_trials(Configurations.of([*trials, (3, 0, of(0.9, 3))], Repeats(2)), (True,))
-    assert now.protected == {2} and now.finished == {0, 1, 2, 3}
-
-
-def test_with_few_complete_trials_the_best_pruned_trials_are_kept():
-    of = lambda n, state, value: (  # noqa: E731
-        n,
-        None,
-        Result(state, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,)),
-    )
-    trials = [
-        of(0, State.PRUNED, 0.3),
-        of(1, State.PRUNED, 0.1),
-        of(2, State.COMPLETE, 0.2),
-        of(3, State.PRUNED, 0.2),
-    ]
-    now = rank_trials(Configurations.of(trials, Repeats()), (True,))
-    assert now.ranked == (2, 1, 3, 0) and now.protected == {2}
-    trials = [TrialCheckpoints(n, True, {"c": 1}, "c", "c") for n in range(4)]
-    assert select_deletable(trials, now.ranked, now.protected, RetentionPolicy(1, top=3)) == [
-        (0, "c")
-    ]
 
 
 def test_the_whole_front_is_protected():

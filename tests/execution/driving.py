@@ -96,6 +96,12 @@ class Driving:
         self.data_actor = TinyKeeper.remote()
         ray.get(self.pool.configure.remote(self.data_actor, Labels()))
 
+    def __enter__(self) -> Driving:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def start(self, trial: Trial) -> None:
         folder = self.folder / trial.id
         folder.mkdir(exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
@@ -163,26 +162,6 @@ def loads_and_stores(config):
     report({"loss": float(len(seen)), "world": float(total)})
 
 
-def transforms_lazily(config):
-    """Transform a shard with Ray Data while the gangs hold all CPUs."""
-    import ray.train
-
-    from sweeps.execution.ray_train_adapter import LazyData
-
-    shard = ray.train.get_dataset_shard("train").materialize()
-    assert shard.count() > 0 and len(shard.take(3)) == 3 and shard.schema() is not None
-    for task in (lambda: shard.train_test_split(0.5), lambda: shard.split(2), shard.to_pandas_refs):
-        with contextlib.suppress(LazyData):
-            raise AssertionError(task())
-    try:
-        shard.random_shuffle().materialize()
-    except RuntimeError as e:
-        assert "local_shuffle_buffer_size" in str(e)
-    else:
-        raise AssertionError("random_shuffle was not refused")
-    ray.train.report({"loss": float(shard.map_batches(lambda batch: batch).count())})
-
-
 def careless(config):
     """Report every kind of state that an earlier trial might have left behind, and then leave all
     of it behind.
@@ -240,26 +219,6 @@ def careless(config):
             **{f"seen{i}": x for i, x in enumerate(seen)},
         }
     )
-
-
-def leaks(config):
-    """Open files and keep them open."""
-    import ray.train
-
-    kept = globals().setdefault("kept", [])
-    kept += [open("/dev/null") for _ in range(config["files"])]  # noqa: SIM115
-    ray.train.report({"loss": float(len(kept))})
-
-
-def keeps(config):
-    """Report whether a cached object had to be built."""
-    import ray.train
-
-    from sweeps.trial import current
-
-    built = []
-    current().cached("matrix", lambda: built.append(1) or object())
-    ray.train.report({"loss": float(len(built))})
 
 
 def reads_late(config):
@@ -329,33 +288,6 @@ def fails_once(config):
             )
 
 
-def prints_a_secret_and_dies(config):
-    """Print a secret from Python, look whether the trial's log shows it, print it from native code,
-    and end the process.
-    """
-    print("printed", os.environ["MY_TOKEN"], flush=True)
-    log = Path(config["folder"], "0000", "logs", "rank-0.log").read_text()
-    print("hidden at once:", os.environ["MY_TOKEN"] not in log, flush=True)
-    os.write(1, b"by native code " + os.environb[b"MY_TOKEN"] + b"\n")
-    os._exit(3)
-
-
-def returns_metrics(config):
-    """Return the metrics, as in the first example of Ray Tune."""
-    return {"loss": config["x"], "ranks": 1.0}
-
-
-def reports_and_returns(config):
-    """Report twice and return a value, which is the trial's value if it contains the objective's
-    metric.
-    """
-    import ray.train
-
-    for step in (1, 2):
-        ray.train.report({"loss": config["x"] + step})
-    return config["returned"]
-
-
 def yields_metrics(config):
     """Yield four reports, and write the number of the last step to a file."""
     steps = 0
@@ -364,12 +296,6 @@ def yields_metrics(config):
             yield {"loss": config["x"] / steps}
     finally:
         Path(config["folder"], "closed").write_text(str(steps))
-
-
-def nested_metrics(config):
-    import ray.train
-
-    ray.train.report({"valid": {"loss": 0.5, "by_class": {0: 0.25, "b": True}}, "text": "none"})
 
 
 def tune_function(config):
@@ -406,27 +332,6 @@ def tune_function(config):
             wait_for(Path(config["latch"] + ".go"))
 
 
-def air_session(config):
-    """Train as in Ray's documentation up to version 2.6."""
-    from ray.air import session
-    from ray.train import Checkpoint
-
-    rows = sum(len(batch["y"]) for batch in session.get_dataset_shard("train").iter_batches())
-    start = 1.0 if session.get_checkpoint() else 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "model").write_text("model")
-        session.report(
-            {
-                "loss": 1.0,
-                "rows": rows,
-                "start": start,
-                "rank": session.get_world_rank(),
-                "world": session.get_world_size(),
-            },
-            checkpoint=Checkpoint.from_directory(folder),
-        )
-
-
 def boosts_for_tune(config):
     """Train as in Ray Tune's XGBoost example, with Tune's callback."""
     import ray.train
@@ -442,37 +347,6 @@ def boosts_for_tune(config):
         num_boost_round=4,
         callbacks=[TuneReportCheckpointCallback(metrics={"loss": "train-rmse"}, frequency=1)],
     )
-
-
-def saves_and_holds(config):
-    """Report on each rank, rank 0 with a checkpoint, and then wait.
-
-    The rank `first` reports before the others.
-
-    Each rank first waits until the loops of all ranks run. The pool asks the other ranks for their
-    reports only once, and a rank whose loop does not run would not answer.
-    """
-    import ray.train
-
-    from sweeps.execution.trial_session import TrialSession
-
-    TrialSession.send_if_new = lambda self: None  # the news of every half second
-    context = ray.train.get_context()
-    folder, me = Path(config["folder"]), context.get_world_rank()
-    (folder / f"runs-{me}").touch()
-    for rank_number in range(context.get_world_size()):
-        wait_for(folder / f"runs-{rank_number}")
-    if me != config["first"]:
-        wait_for(folder / "first")
-    with tempfile.TemporaryDirectory() as saved:
-        Path(saved, "model").write_text("model")
-        ray.train.report(
-            {"loss": 1.0},
-            checkpoint=ray.train.Checkpoint.from_directory(saved) if me == 0 else None,
-        )
-    if me == config["first"]:
-        (folder / "first").touch()
-    wait_for(folder / "go")
 
 
 def reports_at_each_latch(config):

@@ -21,7 +21,6 @@ from sweeps.execution.allocation import (
     growth,
     queue_position,
     served,
-    without_reserve,
 )
 
 CPU = (("CPU", 1.0),)
@@ -55,19 +54,6 @@ def busy(name: str, node: str = "a", resources=CPU) -> WorkerState:
     return WorkerState(name, node, resources, Phase.BUSY)
 
 
-def test_two_gangs_of_one_become_a_gang_of_two_without_a_new_process():
-    wanted = request(0, 2)
-    assert decide(
-        Cluster({"a": {"CPU": 2.0}}, [idle("w1", gang="g1"), idle("w2", gang="g2")]), [wanted]
-    ) == Place(wanted, ("w1", "w2"))
-
-
-def test_a_gang_of_two_gives_a_worker_to_a_trial_with_one():
-    wanted = request(0, 1)
-    workers = [idle("w1", gang="g", used=1), idle("w2", gang="g", used=1, rank=1)]
-    assert decide(Cluster({"a": {"CPU": 2.0}}, workers), [wanted]) == Place(wanted, ("w1",))
-
-
 def test_a_gang_of_the_right_size_is_preferred_to_a_new_one():
     wanted = request(0, 2)
     workers = [
@@ -82,12 +68,6 @@ def test_one_node_is_preferred_even_if_workers_must_start_there():
     wanted = request(0, 2)
     workers = [idle("w1", "a"), busy("w2", "a"), idle("w3", "b")]
     assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",), ("b",))
-
-
-def test_a_gang_spreads_if_no_node_has_room_now():
-    wanted = request(0, 2)
-    workers = [idle("w1", "a"), busy("w2", "a"), idle("w3", "b"), busy("w4", "b")]
-    assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w1", "w3"))
 
 
 def test_a_small_gang_takes_the_fuller_node_so_that_a_large_one_finds_a_node():
@@ -114,51 +94,6 @@ def test_an_idle_worker_with_other_resources_closes_only_if_there_is_no_room():
     )
     closing = replace(idle("w1", resources=large), phase=Phase.CLOSING)
     assert decide(Cluster({"a": {"CPU": 2.0}}, [closing]), [wanted]) == Wait()
-
-
-def test_only_a_worker_that_holds_what_is_short_closes():
-    workers = [
-        idle("cpu", used=1, resources=(("CPU", 2.0),)),
-        idle("gpu", used=2, resources=(("CPU", 1.0), ("GPU", 1.0))),
-    ]
-    assert decide(
-        Cluster({"a": {"CPU": 8.0, "GPU": 1.0}}, workers), [request(0, 1, 2, 0.5)]
-    ) == Close("gpu")
-
-
-def test_a_worker_with_a_larger_part_of_a_gpu_serves_if_that_is_wanted():
-    cluster = Cluster(
-        {"a": {"CPU": 2.0, "GPU": 1.0}}, [idle("w1", resources=(("CPU", 1.0), ("GPU", 1.0)))]
-    )
-    half = request(0, 1, 1, 0.5)
-    assert decide(cluster, [half]) == Close("w1")
-    assert decide(cluster, [half], reuse_larger=True) == Place(half, ("w1",))
-
-
-def test_a_trial_waits_for_larger_workers_that_are_busy_and_closes_none_that_it_can_use():
-    whole = (("CPU", 1.0), ("GPU", 1.0))
-    workers = [idle("w1", resources=whole), replace(idle("w2", resources=whole), phase=Phase.BUSY)]
-    cluster = Cluster({"a": {"CPU": 4.0, "GPU": 2.0}}, workers)
-    assert decide(cluster, [request(0, 2, 1, 0.5)]) == Close("w1")
-    assert decide(cluster, [request(0, 2, 1, 0.5)], reuse_larger=True) == Wait()
-    assert decide(cluster, [request(0, 4, 1, 0.5)], reuse_larger=True) == Wait(), (
-        "w2 must end first, because both must close for four halves"
-    )
-    resting = replace(cluster, workers=[idle("w1", resources=whole), idle("w2", resources=whole)])
-    assert decide(resting, [request(0, 4, 1, 0.5)], reuse_larger=True) == Close("w1")
-
-
-def test_parts_of_one_gpu_are_not_put_together_from_two():
-    cluster = Cluster({"a": {"CPU": 8.0, "GPU": 2.0}}, [])
-    assert decide(cluster, [request(0, 3, 1, 0.6)]) == Wait((request(0, 3, 1, 0.6),))
-    assert decide(cluster, [request(0, 2, 1, 0.6)]) == Place(request(0, 2, 1, 0.6), (), ("a", "a"))
-
-
-def test_what_never_fits_waits_and_nobody_waits_for_it():
-    large, small = request(0, 8), request(1, 1)
-    cluster = Cluster({"a": {"CPU": 2.0}}, [])
-    assert decide(cluster, [large]) == Wait((large,))
-    assert decide(cluster, [large, small]) == Place(small, (), ("a",))
 
 
 def test_a_small_trial_overtakes_a_large_one_once():
@@ -195,13 +130,6 @@ def test_with_parked_cpus_idle_workers_lend_theirs():
     ), "it stays"
 
 
-def test_without_parked_cpus_a_fit_with_tasks_closes_an_idle_worker():
-    fit, light = Request(0, {"CPU": 1.0}), Request(1, {"CPU": 1.0}, tasks=False)
-    cluster = Cluster({"a": {"CPU": 1.0}}, [idle("w1")])
-    assert decide(cluster, [fit]) == Close("w1")
-    assert decide(cluster, [light]) == Grant(light, "a")
-
-
 def test_a_limit_counts_the_workers_of_all_nodes():
     wanted = request(0, 2)
     cluster = Cluster(TWO_NODES, [busy("w1", "a")], limit={"CPU": 2.0})
@@ -210,22 +138,6 @@ def test_a_limit_counts_the_workers_of_all_nodes():
     assert decide(replace(cluster, limit={"CPU": 1.0}), [wanted]) == Wait((wanted,)), (
         "it never fits"
     )
-
-
-def test_a_gang_that_spreads_stays_under_the_limit():
-    wanted, workers = request(0, 2), [busy("w1", "a"), busy("w2", "b")]
-    assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 4.0}), [wanted]) == Place(
-        wanted, (), ("a", "b")
-    )
-    assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 3.0}), [wanted]) == Wait()
-
-
-def test_under_a_limit_an_idle_worker_of_another_node_makes_room():
-    large = (("CPU", 2.0),)
-    wanted = request(0, 1)
-    cluster = Cluster(TWO_NODES, [idle("w1", "a", resources=large)], limit={"CPU": 2.0})
-    assert decide(cluster, [wanted]) == Close("w1")
-    assert decide(replace(cluster, limit=None), [wanted]) == Place(wanted, (), ("b",))
 
 
 def elastic(number: int, least: int, most: int) -> Request:
@@ -263,9 +175,7 @@ def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need():
 def test_a_gang_grows_only_if_no_other_trial_needs_the_resources():
     shape_ = Shape(1, CPU, most=3)
     cluster = Cluster(TWO_NODES, [busy("w1", "b"), idle("w2", "a"), idle("w3", "b")])
-    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2"), (
-        "first on its own node"
-    )
+    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2")
     assert growth(cluster, [], shape_, 2, {"b"}, trials_pending=False).workers == ("w3",)
     assert growth(cluster, [], shape_, 3, {"b"}, trials_pending=False) is None
     assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=True) is None
@@ -319,9 +229,8 @@ CLUSTERS = [
     ),
     st.randoms(use_true_random=False),
     st.sampled_from(CLUSTERS),
-    st.booleans(),
 )
-def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, reuse_larger):
+def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where):
     """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every
     request is served at last.
 
@@ -365,7 +274,7 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
         while True:
             clock += 1
             cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked, limit)
-            action = decide(cluster, queue, reuse_larger)
+            action = decide(cluster, queue)
             if isinstance(action, Wait):
                 for refused in action.too_large:
                     assert not fits_somewhere(refused.need)
@@ -473,19 +382,6 @@ def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
     return {name: sum(amount.get(name, 0.0) for amount in amounts) for name in names}
 
 
-@given(st.lists(st.booleans(), max_size=12))
-def test_a_trial_that_started_before_comes_before_all_that_have_not(again):
-    queue: list[Request] = []
-    for number, started in enumerate(again):
-        entering = Request(number, {"CPU": 1.0}, is_retry=started)
-        queue.insert(queue_position(queue, entering), entering)
-    assert [r.is_retry for r in queue] == sorted(again, reverse=True)
-    for group in (True, False):
-        assert [r.id for r in queue if r.is_retry is group] == [
-            n for n, s in enumerate(again) if s is group
-        ], "first come, first served"
-
-
 @settings(max_examples=300)
 @given(
     nodes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=3),
@@ -501,17 +397,3 @@ def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
     waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
     too_large = isinstance(waits, Wait) and wanted in waits.too_large
     assert too_large is (missing_resources(wanted.shape, total, list(cluster.values())) is not None)
-
-
-@given(st.floats(0, 64), st.none() | st.floats(0, 64))
-def test_workers_leave_an_eighth_of_the_cpus_to_streams_and_at_least_one(cpus, limit):
-    left = without_reserve(None if limit is None else {"CPU": limit, "GPU": 2.0}, cpus)
-    most = cpus if limit is None else min(cpus, limit)
-    assert left["CPU"] == max(0.0, most - max(1, most // 8))
-    assert limit is None or left["GPU"] == 2.0
-
-
-def test_a_gang_that_would_need_the_cpus_of_streams_waits():
-    cluster = Cluster({"a": {"CPU": 2.0}}, (), limit=without_reserve(None, 2.0))
-    assert isinstance(decide(cluster, [request(0, 2)]), Wait)
-    assert isinstance(decide(cluster, [request(0, 1)]), Place)

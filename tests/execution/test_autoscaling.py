@@ -22,7 +22,6 @@ from sweeps.execution.allocation import Request
 from sweeps.execution.autoscaling import (
     ASK_AGAIN_AFTER,
     NodeRequests,
-    can_provide,
     select_within_limit,
 )
 from tests.commands import command
@@ -42,14 +41,13 @@ class FakeRay:
     Attributes:
         groups: State of each group that was not removed, by its number.
         managed: Whether the nodes have instance ids, which an autoscaler needs.
-        infeasible: Numbers of the groups for which it cannot start nodes.
         bundles: Bundles of each group that was made.
     """
 
     def __init__(self) -> None:
         self.groups: dict[int, str] = {}
-        self.managed, self.infeasible, self.bundles = True, set(), []
-        self.looks = 0
+        self.managed = True
+        self.bundles: list[list[dict[str, float]]] = []
 
     def make(self, bundles: list[dict[str, float]]) -> Any:
         self.bundles.append(bundles)
@@ -60,26 +58,9 @@ class FakeRay:
     def table(self) -> dict[str, dict[str, str]]:
         return {f"id-{number}": {"state": state} for number, state in self.groups.items()}
 
-    def status(self) -> Any:
-        """Return what Ray says. The autoscaler sees a new group only at the fourth look."""
-        self.looks += 1
+    def status(self, address: str) -> Any:
         nodes = [SimpleNamespace(instance_id="head" if self.managed else "")]
-        pending = [SimpleNamespace(details=f"id-{number}:PACK|PENDING") for number in self.groups]
-        refused = [
-            SimpleNamespace(details=f"id-{number}:PACK|PENDING")
-            for number in self.groups
-            if number in self.infeasible
-        ]
-        cluster = SimpleNamespace(
-            node_states=nodes,
-            cluster_resource_state_version=7,
-            pending_gang_resource_requests=pending,
-        )
-        seen = 7 if self.looks > 3 else 0
-        answer = SimpleNamespace(
-            last_seen_cluster_resource_state_version=seen, infeasible_gang_resource_requests=refused
-        )
-        return SimpleNamespace(cluster_resource_state=cluster, autoscaling_state=answer)
+        return SimpleNamespace(active_nodes=nodes, idle_nodes=[])
 
 
 @pytest.fixture
@@ -90,8 +71,9 @@ def fake(monkeypatch) -> FakeRay:
     monkeypatch.setattr(
         autoscaling, "remove_placement_group", lambda group: made.groups.pop(group.number)
     )
-    monkeypatch.setattr(autoscaling, "_status", made.status)
-    monkeypatch.setattr(autoscaling, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(autoscaling, "get_cluster_status", made.status)
+    context = SimpleNamespace(gcs_address="here")
+    monkeypatch.setattr(autoscaling.ray, "get_runtime_context", lambda: context)
     return made
 
 
@@ -134,37 +116,7 @@ def test_a_request_without_resources_and_a_cluster_without_an_autoscaler_need_no
     NodeRequests().update([Request(1, {"CPU": 0.0})], now=0)
     fake.managed = False
     NodeRequests().update([trial(1)], now=0)
-    assert fake.bundles == [] and not can_provide(TWO)
-
-
-@pytest.mark.parametrize("infeasible", [False, True])
-def test_the_autoscaler_answers_whether_it_can_provide_a_shape(fake, infeasible):
-    fake.infeasible = {1} if infeasible else set()
-    assert can_provide(TWO) is not infeasible
-    assert fake.looks == 4 and fake.groups == {}, (
-        "it waits until the autoscaler has seen the question, and takes it back"
-    )
-
-
-def test_an_autoscaler_that_does_not_answer_cannot_provide_a_shape(fake, monkeypatch):
-    monkeypatch.setattr(autoscaling, "ANSWER_WITHIN", 0.0)
-    assert not can_provide(TWO) and fake.groups == {}
-
-
-def test_ray_has_the_fields_that_the_answer_is_read_from():
-    from ray.core.generated import autoscaler_pb2 as proto
-
-    def fields(message: Any) -> set[str]:
-        return set(message.DESCRIPTOR.fields_by_name)
-
-    assert {
-        "cluster_resource_state_version",
-        "pending_gang_resource_requests",
-        "node_states",
-    } <= fields(proto.ClusterResourceState)
-    seen = {"last_seen_cluster_resource_state_version", "infeasible_gang_resource_requests"}
-    assert seen <= fields(proto.AutoscalingState) and "details" in fields(proto.GangResourceRequest)
-    assert "instance_id" in fields(proto.NodeState)
+    assert fake.bundles == []
 
 
 # ---- a cluster with an autoscaler on this machine
@@ -262,27 +214,3 @@ def test_nodes_are_started_for_the_trials_of_a_sweep_and_end_after_it(
     assert process.returncode == 0, err
     assert json.loads(out)["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
     wait_until(lambda: raylets(growing) == 1, 60, "idle nodes to end")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize("scaling", ["{num_workers: 5}", "{resources_per_worker: {CPU: 3}}"])
-def test_a_shape_that_the_autoscaler_cannot_provide_is_refused_before_the_start(
-    growing, tmp_path, monkeypatch, scaling
-):
-    for name, value in growing.credentials.items():
-        monkeypatch.setenv(name, value)
-    space = write_project(tmp_path) / "space.yaml"
-    process = command(
-        "run",
-        space,
-        "--dir",
-        tmp_path / "runs",
-        "--address",
-        growing.address,
-        "--set",
-        f"space.scaling={scaling}",
-    )
-    _, err = process.communicate(timeout=150)
-    assert process.returncode == 2 and "can never run" in err, err
-    assert not list((tmp_path / "runs").glob("job-*"))

@@ -12,7 +12,7 @@ from ray.train.v2.jax import JaxConfig
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.execution import backends, isolation
+from sweeps.execution import backends, process_reset
 
 # A backend that gives each worker the process ids of all workers, and a loop that reports how many
 # ids it was given.
@@ -124,20 +124,20 @@ def test_jax_is_configured_for_the_hardware_of_the_workers():
 
 
 def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch):
-    with isolation.isolated() as reset:
+    with process_reset.isolated() as reset:
         monkeypatch.setitem(
             sys.modules,
             "jax._src.distributed",
             SimpleNamespace(global_state=SimpleNamespace(client=None)),
         )
     assert reset.broken is None
-    with isolation.isolated() as reset:
+    with process_reset.isolated() as reset:
         monkeypatch.setitem(
             sys.modules,
             "jax._src.distributed",
             SimpleNamespace(global_state=SimpleNamespace(client=object())),
         )
-    assert reset.broken == "the training loop joined a JAX cluster, and a process can join only one"
+    assert reset.broken is not None and "joined a cluster of TensorFlow or JAX" in reset.broken
 
 
 def space_of(folder: Path, backend: str, workers: int) -> Path:

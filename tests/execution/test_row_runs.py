@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,21 +122,6 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
     ]
 
 
-def test_a_run_counts_the_steps_that_the_loop_names(tmp_path):
-    session = Session()
-
-    def train(run: RowRun) -> None:
-        now = trials.current()
-        assert not now.required_steps, "the scheduler's rungs are parts of the rows"
-        for step, value in ((10, 3.0), (20, 1.0), (30, 2.0)):
-            assert not now.report_due(step - 1, False) and now.report_due(step)
-            run.report({"loss": value}, saved(tmp_path / "a", note=20))
-
-    run_on_rows(session, dataclasses.replace(current(), required_steps=frozenset({1, 3})), train)
-    assert [step for step, *_ in session.sent] == [1, 3, 9]
-    assert session.sent[-1][1] == {"loss": 1.0, BEST_LOOP_STEP: 20.0, TRAIN_ROWS: 90.0}
-
-
 def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
     session, seen = Session(Checkpoint(str(tmp_path), 3, 3)), []
     (tmp_path / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 3, "on_all_ranks": True}))
@@ -188,18 +172,6 @@ def test_no_rank_starts_from_fewer_rows_if_another_rank_reported_no_checkpoint(t
     assert seen == [None] * (2 if resumed else 3)
 
 
-@pytest.mark.parametrize("note", [0, 5])
-def test_a_note_that_counts_other_steps_stands_for_the_report_of_the_checkpoint(tmp_path, note):
-    session = Session()
-
-    def train(run: RowRun) -> None:
-        run.report({"loss": 2.0}, None)
-        run.report({"loss": 1.0}, saved(tmp_path / "a", note))
-
-    run_on_rows(session, current(), train)
-    assert session.sent[-1][1]["loss"] == 1.0 and session.sent[-1][1][BEST_LOOP_STEP] == 2.0
-
-
 def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):
     session = Session()
 
@@ -212,24 +184,6 @@ def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):
     assert [(metrics["loss"], note) for _, metrics, note in session.sent] == [
         (2.0, {"best_step": step, "loop_step": 2, "on_all_ranks": True}) for step in (1, 3, 9)
     ]
-
-
-def test_the_note_of_a_checkpoint_names_the_loops_step_with_its_model(tmp_path):
-    session = Session()
-
-    def train(run: RowRun) -> None:
-        run.report({"loss": 1.0}, None)
-        run.report({"loss": 2.0}, saved(tmp_path / "a", note=1))
-
-    run_on_rows(session, current(), train)
-    assert session.sent[-1][1] == {"loss": 1.0, BEST_LOOP_STEP: 1.0, TRAIN_ROWS: 90.0}
-    assert session.sent[-1][2] == {"best_step": 9, "loop_step": 1, "on_all_ranks": True}
-
-
-def test_a_gang_counts_the_rows_of_all_ranks():
-    session = Session(rows=93, workers=2)
-    run_on_rows(session, current(), lambda run: run.report({"loss": 1.0}, None))
-    assert [metrics[TRAIN_ROWS] for _, metrics, _ in session.sent] == [10.0, 30.0, 92.0]
 
 
 def test_a_run_without_a_report_is_an_error():

@@ -148,32 +148,3 @@ def test_variables_modules_and_files_reach_each_trial_and_preprocessor(tmp_path)
     assert "secret-of-mine" in (folder / "space.yaml").read_text(), "a resume needs it"
     for name in ("report.md", "report.html", "events.jsonl", "result.json"):
         assert "secret-of-mine" not in (folder / name).read_text(), name
-
-
-@pytest.mark.long
-@pytest.mark.timeout(500)
-def test_ray_installs_a_package(tmp_path):
-    done = command(
-        "run",
-        space_of(tmp_path, "{pip: [roman==5.1]}", "needs_package", data=False),
-        "--dir",
-        tmp_path / "runs",
-        "--json",
-    )
-    out, err = done.communicate(timeout=450)
-    assert done.returncode == 0, err
-    assert json.loads(out)["best"]["value"] == 14
-
-
-@pytest.mark.long
-@pytest.mark.timeout(500)
-def test_a_package_that_does_not_exist_ends_the_sweep_with_one_line(tmp_path):
-    file = space_of(tmp_path, '{pip: ["roman==0.0.1"]}', "needs_package", data=False)
-    done = command("run", file, "--dir", tmp_path / "runs", "--quiet")
-    _, err = done.communicate(timeout=450)
-    assert done.returncode == 2 and not list((tmp_path / "runs").glob("elsewhere-*")), err
-    (line,) = err.splitlines()
-    assert (
-        line.startswith(f"{file}:6:1: runtime_env: Ray cannot set up this environment: ")
-        and "roman==0.0.1" in line
-    )

@@ -33,12 +33,11 @@ def ray_with_gpus():
 
 
 def test_workers_get_what_their_shape_asks_for(ray_with_gpus, tmp_path):
-    driving = Driving(
+    with Driving(
         job("tests.execution.loops:what_it_was_given", "none"),
         tmp_path,
         cluster={"CPU": 4.0, "GPU": 2.0},
-    )
-    try:
+    ) as driving:
         solo = given(driving, 0, Shape(1, (("CPU", 2.0),)))
         assert (solo["threads"], solo["omp"], solo["cpu"], solo["gpu"]) == (2, 2, 2, 0)
         half = given(driving, 1, Shape(1, (("CPU", 1.0), ("GPU", 0.5))))
@@ -47,5 +46,3 @@ def test_workers_get_what_their_shape_asks_for(ray_with_gpus, tmp_path):
         assert (two["cpu"], two["gpu"], two["world"]) == (1, 1, 2)
         thirds = given(driving, 3, Shape(2, (("CPU", 2.0), ("GPU", 0.25))))
         assert (thirds["threads"], thirds["omp"], thirds["gpu"], thirds["world"]) == (2, 2, 0.25, 2)
-    finally:
-        driving.close()

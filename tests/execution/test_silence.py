@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.core.best_step import StepOrder
 from sweeps.execution.messages import Ranks, RankUpdate, Silence
-from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
+from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
 from tests.execution.driving import job, trial
@@ -91,22 +91,10 @@ def test_r13_late_ranks_are_found():
             trial(0, {}, 2, "none"), "", TrialProgress(2, StepOrder("loss", True), 1)
         )
         run.begin_attempt(2)
-        assert run.overdue(10, 2, 1000.0) == []  # its ranks have not begun
-        run.began = 100.0
-        assert run.overdue(10, 2, 109.0) == []
-        run.silent[0] = Silence(0, 11.0, "here")
-        assert [s.rank for s in run.overdue(10, 2, 111.0)] == [0]
-        assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [
-            (0, "here"),
-            (1, ""),
-        ]
-        run.last_update[1] = 111.0
-        assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
-        run.progress.record_update(1, RankUpdate(1, 2))
-        run.gates.answer(2)  # rank 1 of an elastic gang waits for rank 0
-        assert [s.rank for s in run.overdue(10, 2, 500.0)] == [0]
+        run.silent = {0: Silence(0, 11.0, "here"), 1: Silence(1, 9.0)}
+        assert run.overdue(10) == [Silence(0, 11.0, "here")]
         run.decision(3)  # a rank waits for the driver
-        assert run.overdue(10, 2, 500.0) == []
+        assert run.overdue(10) == []
 
     asyncio.run(look())
 

@@ -97,14 +97,6 @@ def test_a_cut_log_has_no_part_of_a_secret(tmp_path, monkeypatch):
     assert "my-own" not in log.read_text() and log.read_text().endswith("\nlast\n")
 
 
-def test_a_second_attempt_is_appended_and_an_error_passes_through(tmp_path):
-    log = trial_logs.log_of(tmp_path, 1)
-    for attempt in (1, 2):
-        with pytest.raises(KeyError), trial_logs.into(log, f"attempt {attempt}"):
-            raise KeyError
-    assert [line.rpartition(" ")[2] for line in log.read_text().splitlines()] == ["1", "2"]
-
-
 def test_what_sweeps_adds_to_a_log_cannot_control_a_terminal(tmp_path):
     log = trial_logs.log_of(tmp_path, 0)
     with trial_logs.into(log, "trial \x1b[2J") as say:

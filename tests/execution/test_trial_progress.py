@@ -54,23 +54,12 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
     book.record_update(attempt, RankUpdate(0, 2, (report(1), report(2)), (saved(2),)))
     assert book.checkpoint is None
     book.record_update(attempt, RankUpdate(1, 2, (), (saved(2, 1),)))
-    assert book.checkpoint is None and book.behind() == {2: 2}
     book.record_update(attempt, RankUpdate(2, 1))
-    assert book.checkpoint is None and book.behind() == {2: 2}
+    assert book.checkpoint is None
     book.record_update(attempt, RankUpdate(2, 5))
-    assert book.checkpoint == saved(2) and book.urgent and book.behind() == {}
+    assert book.checkpoint == saved(2) and book.urgent
     book.record_update(attempt, RankUpdate(1, 2, (), (saved(2, 1),)))  # told twice
     assert book.drop() == []
-
-
-def test_incomplete_checkpoints_of_an_attempt_do_not_count():
-    book = TrialProgress(2, StepOrder("loss", True))
-    first = book.begin()
-    book.record_update(first, RankUpdate(0, 1, (report(1),), (saved(1),)))
-    second = book.begin()
-    assert not book.record_update(first, RankUpdate(1, 1))
-    book.record_update(second, RankUpdate(1, 1))
-    assert book.checkpoint is None
 
 
 def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
@@ -103,14 +92,6 @@ def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
     assert book.best == saved(3, best=1)
 
 
-def test_nan_never_becomes_the_best():
-    book = TrialProgress(1, StepOrder("loss", True))
-    attempt = book.begin()
-    book.record_update(attempt, RankUpdate(0, 1, (report(1, 0.5),), (saved(1),)))
-    book.record_update(attempt, RankUpdate(0, 2, (report(2, float("nan")),), (saved(2),)))
-    assert book.best == saved(1)
-
-
 def test_a_rung_is_sent_once():
     book = TrialProgress(1, StepOrder("loss", True))
     attempt = book.begin()
@@ -135,13 +116,6 @@ def reported(book: TrialProgress, attempt: int, losses: dict[int, float]) -> Non
     """Rank 0 of one reports these losses by step, each with a checkpoint."""
     for step, loss in losses.items():
         book.record_update(attempt, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
-
-
-def test_the_newest_checkpoints_are_kept_beside_the_best():
-    book = TrialProgress(1, StepOrder("loss", True), keep_latest=2)
-    reported(book, book.begin(), {1: 0.5, 2: 0.1, 3: 0.4, 4: 0.3, 5: 0.2})
-    assert book.kept == {saved(step).path for step in (2, 4, 5)}
-    assert set(book.drop()) == {saved(1).path, saved(3).path}
 
 
 def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():

@@ -74,8 +74,7 @@ def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_the_wait_for_a_decision_does_not_count_as_trial_time(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path)
-    try:
+    with Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path) as driving:
         one = trial(0, {}, 1, "none")
         driving.start(one)
         assert ray.get(driving.pool.advance.remote(one.id), timeout=60).rung == 2
@@ -84,5 +83,3 @@ def test_the_wait_for_a_decision_does_not_count_as_trial_time(clean_ray, tmp_pat
         while (progress := ray.get(driving.pool.advance.remote(one.id), timeout=60)).state is None:
             pass
         assert progress.state is State.COMPLETE and progress.seconds < 1.5
-    finally:
-        driving.close()

@@ -15,7 +15,7 @@ import pytest
 from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
-from sweeps.execution import trial_driver, worker_pool
+from sweeps.execution import worker_pool
 from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.messages import Ended, Job, WorkerInfo
@@ -123,18 +123,6 @@ def test_workers_connect_once_and_again_only_for_another_gang(fake):
     play(scene, CPU=2.0)
 
 
-def test_a_part_of_a_gang_that_must_wait_starts_with_the_first_trials(fake):
-    async def scene(pool: WorkerPool) -> None:
-        pool.warm([ONE, TWO, ONE])
-        assert len(fake.up) == 2, "one worker for the first trial, and the other one for the second"
-        fake.come_up(0), fake.come_up(1)
-        pool.release(await lease(pool, ONE))
-        pool.release(await lease(pool, TWO))
-        assert len(fake.up) == 2
-
-    play(scene, CPU=2.0)
-
-
 def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
@@ -149,17 +137,6 @@ def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
         )
 
     play(scene, CPU=2.0)
-
-
-def test_lightgbm_connects_for_each_trial(fake):
-    async def scene(pool: WorkerPool) -> None:
-        pool.warm([TWO])
-        fake.come_up(0), fake.come_up(1)
-        for _ in range(2):
-            pool.release(await lease(pool, TWO))
-        assert fake.calls == [("form", 0), ("disband", 0), ("form", 0)]
-
-    play(scene, "lightgbm", CPU=2.0)
 
 
 def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake):
@@ -217,54 +194,6 @@ def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypat
     play(scene, CPU=4.0, GPU=2.0)
 
 
-def test_a_trial_that_started_before_gets_the_next_worker(fake):
-    async def scene(pool: WorkerPool) -> None:
-        first = [asyncio.create_task(lease(pool, ONE)) for _ in range(2)]
-        await until(lambda: len(fake.up) == 2)
-        fake.come_up(0), fake.come_up(1)
-        gangs = [await task for task in first]
-        served: list[str] = []
-
-        async def wait(name: str, is_retry: bool) -> None:
-            await lease(pool, ONE, is_retry)
-            served.append(name)
-
-        waiting = [
-            asyncio.create_task(wait(name, is_retry))
-            for name, is_retry in (("new", False), ("newer", False), ("again", True))
-        ]
-        await asyncio.sleep(0)
-        for gang in gangs:
-            pool.release(gang)
-        await until(lambda: len(served) == 2)
-        assert served == ["again", "new"]
-        waiting[1].cancel()
-
-    play(scene, CPU=2.0)
-
-
-def test_a_canceled_trial_gives_its_workers_back(fake):
-    async def scene(pool: WorkerPool) -> None:
-        waiting = asyncio.create_task(lease(pool, ONE))
-        await until(lambda: fake.up)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        fake.come_up(0)
-        assert (await lease(pool, ONE)).workers[0].number == 1
-
-    play(scene, CPU=1.0)
-
-
-def test_a_request_that_never_fits_is_refused_and_names_what_there_is(fake):
-    async def scene(pool: WorkerPool) -> None:
-        with pytest.raises(
-            CannotStart, match=r"scaling: 2 workers × 1 CPU needs 2 CPU \(there is 1\)"
-        ):
-            await lease(pool, TWO)
-
-    play(scene, CPU=1.0)
-
-
 def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monkeypatch):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ONE])
@@ -311,7 +240,7 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
         )
 
         assert (
-            pool.grow(ELASTIC, smaller.workers, trials_pending=True, reserve=True) is None
+            pool.grow(ELASTIC, smaller.workers, trials_pending=True, reserve=True) == []
             and len(fake.up) == 3
         ), "a trial is left"
         assert (
@@ -349,7 +278,7 @@ def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(
         waiting = asyncio.create_task(lease(pool, ELASTIC.of_size(3)))
         await asyncio.sleep(0)
         assert (
-            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) is None
+            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
             and len(fake.up) == 1
         )
         waiting.cancel()
@@ -372,37 +301,6 @@ def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(
         )
 
     play(scene, CPU=3.0)
-
-
-def test_a_gang_asks_only_if_it_could_become_larger(fake):
-    async def scene(pool: WorkerPool) -> None:
-        assert pool.largest(ELASTIC) == 2 and pool.largest(Shape(2, (("CPU", 1.0),), most=9)) == 2
-        pool._fixed = None
-        assert pool.largest(ELASTIC) == 3, "nodes may join"
-
-    play(scene, CPU=2.0)
-
-
-def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
-    nodes = [
-        {**NODE, "NodeID": name, "Resources": {"CPU": 2.0, "GPU": 1.0}}
-        for name in ("here", "there")
-    ]
-    monkeypatch.setattr(worker_pool.ray, "nodes", lambda: nodes)
-
-    async def scene() -> None:
-        pool = WorkerPool(job("my:loop", "none"), None, None, Background(), {"CPU": 3.0})
-        assert pool.total == {"CPU": 3.0, "GPU": 2.0}
-        first = await pool.reserve(TWO)
-        waiting = asyncio.ensure_future(pool.reserve(TWO))
-        await asyncio.sleep(0.01)
-        assert len(fake.up) == 2 and not waiting.done(), "a fourth worker would be over the limit"
-        assert len(await pool.reserve(ONE, is_retry=True)) == 1
-        pool.close(first[0])
-        pool.close(first[1])
-        assert len(await waiting) == 2
-
-    asyncio.run(asyncio.wait_for(scene(), 10))
 
 
 def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_trial(fake):
@@ -459,32 +357,6 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
         running.kept = []
         pool.lose(gang.workers[2], lost)
         assert not driver.elastic.keep_workers(gang, running, lost) and not running.kept
-
-    play(scene, CPU=3.0)
-
-
-def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
-    async def scene(pool: WorkerPool) -> None:
-        pool.warm([ELASTIC.of_size(3)])
-        for number in range(3):
-            fake.come_up(number)
-        await asyncio.sleep(0)
-        driver, running = driver_of(pool), elastic_trial()
-        gang = await pool.form(await pool.reserve(ELASTIC.of_size(2)), ELASTIC)
-        joining = pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True)
-        assert joining is not None
-        running.kept, running.yields = joining, True
-        assert driver.elastic.keep_workers(
-            gang, running, Ended(0, State.PRUNED)
-        ) and running.kept == [*gang.workers, *joining]
-        running.kept = joining
-        pool.close(gang.workers[0])
-        assert (
-            not driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED))
-            and not running.kept
-            and not running.may_grow
-        )
-        assert joining[0].phase is Phase.IDLE, "it was given back"
 
     play(scene, CPU=3.0)
 
@@ -568,30 +440,6 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
     play_on_a_cluster(scene, 1.0, 1.0)
 
 
-def test_a_call_that_fails_waits_until_ray_knows_whether_the_node_was_lost(fake, monkeypatch):
-    monkeypatch.setattr(worker_pool, "LOOK_EVERY", 0.01)
-    unavailable, node_died = (
-        worker_pool.ActorUnavailableError("temporarily unavailable", None),
-        worker_pool.RayError("the node died"),
-    )
-    answers: list[Exception] = [unavailable, unavailable, node_died]
-
-    async def execute() -> None:
-        raise answers.pop(0)
-
-    async def scene(pool: WorkerPool) -> None:
-        pool.warm([ONE])
-        fake.come_up(0, "node-1")
-        one = next(iter(pool.workers.values()))
-        await one.up
-        one.node = "node-1"
-        one.actor.execute = SimpleNamespace(remote=lambda function: execute())
-        lost = await pool.reason_of(one, unavailable)
-        assert lost.blameless and str(lost) == "the node of the process was lost" and not answers
-
-    play_on_a_cluster(scene, 1.0)
-
-
 def test_an_elastic_trial_whose_data_is_prepared_again_holds_no_workers(fake):
     """The fit needs a CPU, so the trial would wait for itself."""
 
@@ -611,29 +459,3 @@ def test_an_elastic_trial_whose_data_is_prepared_again_holds_no_workers(fake):
         await asyncio.gather(task, return_exceptions=True)
 
     play(scene, CPU=3.0)
-
-
-def test_the_error_of_a_gang_names_every_rank_that_failed_in_another_way():
-    cause = Ended(1, State.FAIL, "Traceback ...\nValueError: wrong row")
-    same = Ended(2, State.FAIL, "other frames\nValueError: wrong row")
-    consequence = Ended(0, State.FAIL, "Traceback ...\nRuntimeError: peer is gone")
-    assert trial_driver.with_peers([cause], []).error == cause.error
-    found = trial_driver.with_peers([consequence, cause, same], [])
-    assert found.rank == 0 and str(found.error).splitlines() == [
-        "rank 1 failed too: ValueError: wrong row",
-        "rank 2 failed too: ValueError: wrong row",
-        "rank 0: Traceback ...",
-        "RuntimeError: peer is gone",
-    ]
-    assert trial_driver.with_peers([cause, same], []).error == cause.error
-    returned = trial_driver.with_peers([consequence], [Ended(1, State.COMPLETE, reports=2)])
-    assert str(returned.error).startswith("rank 1 returned after 2 reports\nrank 0: Traceback")
-
-
-def test_lost_nodes_lose_their_names(fake):
-    pool = WorkerPool(job("my:loop", "none"), None, None, Background())
-    there = {**NODE, "NodeID": "there", "NodeManagerHostname": "other", "Resources": {}}
-    pool.update_nodes([{**NODE, "NodeID": "here", "Resources": {}}, there])
-    assert pool.node_names == {"here": "box (10.0.0.1)", "there": "other (10.0.0.1)"}
-    pool.update_nodes([{**NODE, "NodeID": "here", "Resources": {}}, {**there, "Alive": False}])
-    assert pool.node_names == {"here": "box (10.0.0.1)"}

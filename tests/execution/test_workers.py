@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.space import Step
 from tests.execution.driving import Driving, job, trial
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
@@ -40,10 +39,9 @@ def test_a_trial_is_the_same_as_the_first_and_as_the_fiftieth(clean_ray, tmp_pat
 def test_a_worker_is_closed_after_each_trial_if_it_may_not_be_reused(
     clean_ray, tmp_path, reuse, gangs
 ):
-    driving = Driving(
+    with Driving(
         replace(job("tests.execution.loops:three_steps", "none"), reuse=reuse), tmp_path
-    )
-    try:
+    ) as driving:
         for number in range(2):
             driving.run(trial(number, {}, 1, "none"))
         titles = [
@@ -51,44 +49,3 @@ def test_a_worker_is_closed_after_each_trial_if_it_may_not_be_reused(
             for number in range(2)
         ]
         assert [title.rsplit("worker-", 1)[1] for title in titles] == gangs
-    finally:
-        driving.close()
-
-
-def test_a_transformation_of_the_data_inside_a_loop_is_refused_in_one_line(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:transforms_lazily", "none"), tmp_path)
-    try:
-        t = trial(0, {}, 1, "none")
-        driving.start(t)
-        progress, _ = driving.finish(t, timeout=60)
-        assert progress.state is State.FAIL
-        last = progress.error.splitlines()[-1]
-        assert "MapBatches" in last and "put the transformation into `space.preprocessor`" in last
-    finally:
-        driving.close()
-
-
-def test_a_worker_that_leaks_is_closed_and_another_takes_over(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:leaks", "none"), tmp_path)
-    try:
-        losses = []
-        for number, files in enumerate((0, 200, 200, 0)):
-            t = trial(number, {"files": files}, 1, "none")
-            losses.append(driving.run(t)[1][0])
-        assert losses == [0.0, 200.0, 400.0, 0.0]
-        assert "on worker-002" in (tmp_path / "0003" / "logs" / "rank-0.log").read_text()
-    finally:
-        driving.close()
-
-
-def test_caches_of_several_data_keys_are_kept_and_the_warm_gang_is_chosen(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:keeps", "none"), tmp_path)
-    try:
-        built = []
-        for number, steps in enumerate(((), (Step("a"),), (), (Step("a"),), ())):
-            built.append(driving.run(trial(number, {}, 2, "none", steps=steps))[1][0])
-        # Ray counts no spare CPU here: the second chain's fit took the place of the first gang, and
-        # its caches with it
-        assert built == [1.0, 1.0, 1.0, 0.0, 0.0]
-    finally:
-        driving.close()

@@ -179,21 +179,3 @@ def dies(config):
         os.abort()
     os.kill(os.getpid(), signal.SIGSEGV if config["how"] == "segfaults" else signal.SIGKILL)
     wait_for_ever()
-
-
-_eaten = []
-
-
-def eats_descriptors(config):
-    """Open files until no file descriptor is left, and keep them open."""
-    import resource
-
-    import ray.train
-
-    if config["eat"]:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        )
-        while True:
-            _eaten.append(open(os.devnull))  # noqa: SIM115
-    ray.train.report({"loss": 1.0})

@@ -143,6 +143,7 @@ def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_resul
     in_mlflow(folder, uri)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_paused_trials_survive_a_kill_and_the_sweep_ends_with_the_same_result(tmp_path, uri):
     text = SPACE.replace("reduction_factor: 2}}", "reduction_factor: 2, type: promotion}}")

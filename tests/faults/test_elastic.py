@@ -64,7 +64,7 @@ def held(folder: Path) -> dict[int, int]:
 @pytest.mark.parametrize(
     "victims, rungs",
     [
-        pytest.param((1,), (), id="one"),
+        pytest.param((1,), (), id="one", marks=pytest.mark.long),
         pytest.param((0,), (), id="rank 0", marks=pytest.mark.long),
         pytest.param(
             (1, 2), tuple(range(6, 2001, 2)), id="two, and each later checkpoint is at a rung"
@@ -129,6 +129,7 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         )
 
 
+@pytest.mark.long
 def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray, tmp_path):
     with pool(tmp_path, 3) as driving:
         (tmp_path / "hold").touch()

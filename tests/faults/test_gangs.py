@@ -99,9 +99,11 @@ def strike(
 
 
 CASES = [
-    pytest.param(2, signal.SIGKILL, STAGES, id="two, SIGKILL"),
+    pytest.param(2, signal.SIGKILL, ("train", "in_collective", "checkpoint"), id="two, SIGKILL"),
+    pytest.param(
+        2, signal.SIGKILL, STAGES, id="two, SIGKILL at all stages", marks=pytest.mark.long
+    ),
     pytest.param(3, signal.SIGKILL, STAGES, id="three, SIGKILL", marks=pytest.mark.long),
-    pytest.param(2, signal.SIGSTOP, ("train", "in_collective"), id="two, SIGSTOP"),
     pytest.param(
         2, signal.SIGSTOP, STAGES, id="two, SIGSTOP at all stages", marks=pytest.mark.long
     ),
@@ -138,6 +140,7 @@ def test_a_rank_that_is_lost_at_any_stage_is_replaced_alone(
         assert sorted(seconds)[len(seconds) // 2] < 12, seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=lambda how: how.name)
 def test_a_worker_that_is_lost_while_it_imports_is_replaced(clean_ray, tmp_path, how):
     with pool(tmp_path, 2, how) as driving:

@@ -22,8 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ray, tmp_path):
-    driving = Driving(job("tests.faults.loops:hangs", "torch", trial_timeout=3.0), tmp_path)
-    try:
+    with Driving(job("tests.faults.loops:hangs", "torch", trial_timeout=3.0), tmp_path) as driving:
         for number, how in enumerate(("everywhere", "on rank 1", "not at all")):
             t = trial(number, {"how": how}, 2, "torch")
             driving.start(t)
@@ -35,15 +34,12 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ra
             assert "longer than `limits.trial_timeout` (3 s)" in progress.error
             log = (tmp_path / t.id / "logs" / "rank-1.log").read_text()
             assert "tests/faults/loops.py" in log and "wait_for_ever" in log, log
-    finally:
-        driving.close()
 
 
 def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
-    driving = Driving(
+    with Driving(
         job("tests.faults.loops:dies_late_and_hangs", "none", trial_timeout=3.0), tmp_path
-    )
-    try:
+    ) as driving:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
         progress, _ = driving.finish(t)
@@ -52,8 +48,6 @@ def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
             2,
         ) and "the log of each rank has the stack of every thread" in progress.error
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
-    finally:
-        driving.close()
 
 
 def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
@@ -100,8 +94,7 @@ def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, t
     """
     from sweeps.space import Step
 
-    driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
-    try:
+    with Driving(job("tests.user_loops:held", "none"), tmp_path) as driving:
         params = {"x": 0.0, "latch": str(tmp_path)}
         first, second = (
             trial(0, params, 2, "none"),
@@ -132,5 +125,3 @@ def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, t
             first.id: State.COMPLETE,
             second.id: State.COMPLETE,
         }
-    finally:
-        driving.close()

@@ -123,6 +123,7 @@ def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp
     assert json.loads(out)["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
 
 
+@pytest.mark.long
 def test_a_chain_that_kills_the_process_each_time_fails_only_its_own_trials(tmp_path):
     (tmp_path / "go").touch()
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:deadly"]')
@@ -139,11 +140,13 @@ def test_a_chain_that_kills_the_process_each_time_fails_only_its_own_trials(tmp_
     assert "\n" not in error.strip()
 
 
+@pytest.mark.long
 def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure(
     clean_ray, tmp_path
 ):
-    driving = Driving(job("tests.execution.loops:reads_late", "none"), tmp_path, max_failures=0)
-    try:
+    with Driving(
+        job("tests.execution.loops:reads_late", "none"), tmp_path, max_failures=0
+    ) as driving:
         one = trial(0, {"folder": str(tmp_path)}, 1, "none")
         driving.start(one)
         wait_until((tmp_path / "begun").exists, 60, "the loop to begin")
@@ -157,5 +160,3 @@ def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure
             "it read the rows that the new process has prepared"
         )
         assert ray.get(driving.data_actor.pid.remote()) != pid
-    finally:
-        driving.close()

@@ -32,7 +32,7 @@ def started(folder: Path, number: int) -> list[tuple[int, int, int]]:
 
 
 LOST = [
-    pytest.param(1, [[0]], id="a gang of one"),
+    pytest.param(1, [[0]], id="a gang of one", marks=pytest.mark.long),
     pytest.param(2, [[1]], id="a gang of two"),
     pytest.param(2, [[1], [0, 1]], id="a gang of two, again and again", marks=pytest.mark.long),
 ]
@@ -40,8 +40,7 @@ LOST = [
 
 @pytest.mark.parametrize("workers, rounds", LOST)
 def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, workers, rounds):
-    driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
-    try:
+    with Driving(job("tests.user_loops:held", "none"), tmp_path) as driving:
         for number, victims in enumerate(rounds):
             (tmp_path / "go").unlink(missing_ok=True)
             t = trial(number, {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
@@ -68,8 +67,6 @@ def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, work
         (tmp_path / "go").touch()
         last = trial(len(rounds), {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
         assert driving.run(last)[0] is State.COMPLETE, "the gang that took over serves on"
-    finally:
-        driving.close()
 
 
 def checkpoints_in(folder: Path) -> list[int]:
@@ -78,11 +75,13 @@ def checkpoints_in(folder: Path) -> list[int]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count, left", [(2, [4, 5]), (4, [2, 3, 4, 5])])
 def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, count, left):
     """In the loop `held`, the newest checkpoint is also the best one."""
-    driving = Driving(replace(job("tests.user_loops:held", "none"), keep_latest=count), tmp_path)
-    try:
+    with Driving(
+        replace(job("tests.user_loops:held", "none"), keep_latest=count), tmp_path
+    ) as driving:
         t = trial(0, {"x": 0.0, "latch": str(tmp_path)}, 1, "none")
         driving.start(t)
         wait_until(
@@ -98,14 +97,13 @@ def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, 
         wait_until(
             lambda: checkpoints_in(tmp_path / t.id) == left, 20, "older checkpoints to be deleted"
         )
-    finally:
-        driving.close()
 
 
 def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tmp_path):
     """The study has the checkpoint of step 2. The checkpoint of step 3 is incomplete."""
-    driving = Driving(replace(job("tests.user_loops:plain", "none"), keep_latest=9), tmp_path)
-    try:
+    with Driving(
+        replace(job("tests.user_loops:plain", "none"), keep_latest=9), tmp_path
+    ) as driving:
         t = trial(0, {"x": 0.0}, 1, "none")
         saved = [
             Checkpoint(str(tmp_path / t.id / f"checkpoint_{step:06d}"), step, step)
@@ -131,8 +129,6 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
             checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5]
             and not Path(saved[2].path, "half").exists()
         )
-    finally:
-        driving.close()
 
 
 @pytest.mark.long
@@ -142,34 +138,30 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
 def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(
     clean_ray, tmp_path, loop, backend
 ):
-    driving = Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path)
-    try:
+    with Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path) as driving:
         t = trial(0, {"latch": str(tmp_path)}, 2, backend)
         driving.start(t)
         progress, reports = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
         assert [r.step for r in reports] == [1, 2]
-    finally:
-        driving.close()
 
 
+@pytest.mark.long
 def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp_path):
     """A trial that is killed after a rung without a checkpoint starts again.
 
     The decision stays, and no rank waits for another.
     """
-    driving = Driving(job("tests.faults.loops:dies_once", "none", rungs=(1, 3)), tmp_path)
-    try:
+    with Driving(job("tests.faults.loops:dies_once", "none", rungs=(1, 3)), tmp_path) as driving:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
         asked: list[int] = []
         progress, reports = driving.finish(t, asked=asked)
         assert (progress.state, progress.attempts, asked) == (State.COMPLETE, 2, [1, 3])
         assert [r.step for r in reports] == [1, 2, 3, 4]
-    finally:
-        driving.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("together", [False, True], ids=["rungs", "milestones"])
 def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
     clean_ray, tmp_path, together
@@ -180,8 +172,7 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
         job("tests.faults.loops:reports_unequally", "none", rungs=tuple(rungs)),
         milestones=rungs if together else range(0),
     )
-    driving = Driving(asked, tmp_path)
-    try:
+    with Driving(asked, tmp_path) as driving:
         for number, counts in enumerate([(3, 4), (4, 3), (1, 2), (0, 5)]):
             t = trial(number, {"reports": counts}, 2, "none")
             driving.start(t)
@@ -194,13 +185,11 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
         driving.start(t)
         assert driving.finish(t)[0].state is State.COMPLETE
         assert "on worker-00" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
-    finally:
-        driving.close()
 
 
+@pytest.mark.long
 def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
-    driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
-    try:
+    with Driving(job("tests.user_loops:held", "none"), tmp_path) as driving:
         params = {"x": 0.0, "latch": str(tmp_path)}
         victim, other = trial(0, params, 1, "none"), trial(1, params, 1, "none")
         for t in (victim, other):
@@ -223,13 +212,12 @@ def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
         progress, reports = driving.finish(other)
         assert (progress.state, progress.attempts) == (State.COMPLETE, 1), progress.error
         assert [r.step for r in reports] == [1, 2, 3, 4, 5] and len(started(tmp_path, 1)) == 1
-    finally:
-        driving.close()
 
 
 def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tmp_path):
-    driving = Driving(job("tests.faults.loops:kills_itself", "none"), tmp_path, max_failures=1)
-    try:
+    with Driving(
+        job("tests.faults.loops:kills_itself", "none"), tmp_path, max_failures=1
+    ) as driving:
         t = trial(0, {}, 1, "none")
         driving.start(t)
         progress, _ = driving.finish(t)
@@ -238,8 +226,6 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
             "died in 2 attempts" in progress.error
             and "`limits.max_failures` allows only 1" in progress.error
         )
-    finally:
-        driving.close()
 
 
 @pytest.mark.long

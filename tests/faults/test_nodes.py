@@ -276,30 +276,3 @@ def test_an_elastic_gang_continues_without_a_lost_node_and_grows_onto_a_new_one(
     assert sizes[1][1] >= 2, "it continued from a checkpoint"
     steps = [step for step, _ in trial["curve"]]
     assert steps == list(range(1, sizes[-1][1] + 5)), "no report is lost or doubled"
-
-
-def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
-    """Two nodes of two logical GPUs; 24 trials with 1 or 2 workers and 1 or 0.5 GPUs each are 36
-    rank-runs.
-    """
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with cluster_of(num_cpus=4, num_gpus=2) as cluster:
-        cluster.add_node(num_cpus=4, num_gpus=2)
-        process = sweep(
-            tmp_path,
-            cluster,
-            24,
-            "[1, 2]",
-            ", use_gpu: true, resources_per_worker: {GPU: {grid: [1, 0.5]}}",
-        )
-        out, err = process.communicate(timeout=200)
-        assert process.returncode == 0, err
-        assert json.loads(out)["trials"]["completed"] == 24
-        runs = marks(tmp_path, "from")
-        processes = {pid for *_, pid in runs}
-        print(f"{len(runs)} rank-runs used {len(processes)} processes")
-        assert len(runs) == 36
-        assert len(processes) <= 12, (
-            "at most eight workers with half a GPU, and then four with a whole one that serve all "
-            "trials"
-        )

@@ -16,11 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-import sweeps
 from sweeps.core.trial import State
 from sweeps.study import record
 from tests.commands import command, space_of
-from tests.execution.driving import Driving, job, trial
 from tests.faults.test_crash import runs_of
 from tests.processes import actor_of
 from tests.waiting import wait_until
@@ -64,24 +62,7 @@ def test_a_folder_that_cannot_be_written_to(finished_sweep, tmp_path):
         subprocess.run(["umount", "--lazy", mounted], check=True)
 
 
-def test_a_clock_that_jumps_back(clean_ray, tmp_path, monkeypatch):
-    file, real, jumped = (
-        space_of(tmp_path, "plain", limits=THREE + ", timeout: 1h", x=GRID),
-        time.time,
-        [],
-    )
-
-    def jump(snapshot) -> None:
-        if snapshot.ended and not jumped:
-            jumped.append(True)
-            monkeypatch.setattr(time, "time", lambda: real() - 7200)
-
-    result = sweeps.run(file, dir=tmp_path / "runs", on_progress=jump)
-    assert jumped and result.trials["completed"] == 3
-    study = record.read(result.dir)
-    assert study is not None and all(t.result.seconds >= 0 for t in study.trials)
-
-
+@pytest.mark.long
 def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
     file = space_of(tmp_path, "plain", limits=THREE, x=GRID)
     both = [
@@ -139,6 +120,7 @@ def test_mlflows_database(tmp_path, how):
         assert len(runs_of(f"sqlite:///{database}", folder.name)) == 4
 
 
+@pytest.mark.long
 def test_processes_that_stand_still_for_a_while(tmp_path):
     file = space_of(tmp_path, "held", limits=THREE, x=GRID)
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
@@ -159,33 +141,6 @@ def test_processes_that_stand_still_for_a_while(tmp_path):
     assert result["trials"]["completed"] == 3
     study = record.read(Path(result["dir"]))
     assert study is not None and [t.attempts for t in study.trials] == [1, 1, 1]
-
-
-def test_a_loop_that_eats_descriptors_fails_its_trial_alone(clean_ray, tmp_path):
-    driving = Driving(job("tests.faults.loops:eats_descriptors", "none"), tmp_path, max_failures=0)
-    try:
-        hungry, next_one = trial(0, {"eat": True}, 1, "none"), trial(1, {"eat": False}, 1, "none")
-        driving.start(hungry)
-        progress, _ = driving.finish(hungry)
-        assert progress.state is State.FAIL and "Too many open files" in progress.error
-        assert driving.run(next_one)[0] is State.COMPLETE
-    finally:
-        driving.close()
-
-
-@pytest.mark.long
-def test_checkpoints_of_300_megabytes(tmp_path):
-    file = space_of(
-        tmp_path,
-        "very_heavy",
-        limits="max_trials: 2, max_concurrent_trials: 1",
-        x="{grid: [0.1, 0.2]}",
-    )
-    result = ended(command("run", file, "--dir", tmp_path / "runs", "--json"))
-    assert result["trials"]["completed"] == 2
-    assert Path(result["checkpoint"], "weights").stat().st_size == 300 << 20
-    kept = list(Path(result["dir"]).glob("trials/*/checkpoint_*/weights"))
-    assert {file.stat().st_size for file in kept} == {300 << 20} and 2 <= len(kept) <= 4
 
 
 def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen:
@@ -214,17 +169,6 @@ def test_a_trial_that_takes_too_much_memory_fails_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_memory_that_grows_until_rays_monitor_acts_ends_the_sweep_in_a_line(tmp_path, monkeypatch):
-    """The memory monitor of a cluster's Ray ends the light processes first."""
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
-    process = low_on_memory(tmp_path, monkeypatch)
-    err = process.communicate(timeout=150)[1]
-    assert process.returncode in (0, 1) and "Traceback" not in err, err
-    assert process.returncode == 0 or (
-        "memory" in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
-    )
-
-
 def test_no_process_of_mlflow_or_of_the_sweep_is_left(tmp_path):
     """Check that no process of these tests is left."""
     left = [p for p in psutil.process_iter() if _of(p, tmp_path.parent)]

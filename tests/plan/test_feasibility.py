@@ -116,11 +116,3 @@ def test_every_feasible_shape_runs_at_least_once_on_one_machine(workers, part, c
     assert (count_fitting_trials(shape, machine) > 0) is (
         missing_resources(shape, machine, [machine]) is None
     )
-
-
-def test_a_shape_that_the_cluster_can_start_nodes_for_is_feasible(make):
-    space = make("scaling: {num_workers: {choice: [1, 3, 9]}}")
-    (problem,) = find_infeasible_shapes(
-        space, {"CPU": 2.0}, can_provide=lambda shape: shape.workers < 9
-    )
-    assert "9 workers" in problem.text
