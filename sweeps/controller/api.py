@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import math
 import os
@@ -39,8 +38,7 @@ from sweeps.plan import find_infeasible_shapes_here
 from sweeps.scaffold.table_space import Task, request_of, table_space
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space, load
-from sweeps.space.passed_tables import ROWS, overrides_of, table_overrides
-from sweeps.space.saved_space import resumed_space, save_space
+from sweeps.space.saved_space import resumed_space, save_space, with_saved_tables
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
 from sweeps.tracking.mlflow import uris
@@ -130,8 +128,8 @@ def run(
     if request is not None:
         space, passed = table_space(space, request)
         tables |= passed
-    space = _load(space, overrides, overrides_of(Path(f"{key}{ROWS}") for key in tables))
-    tables = {**space.tables, **tables}
+    space = load(space, overrides, tables=tables)
+    tables = dict(space.tables)
     address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
     root, uri = (
         Path(DEFAULT_ROOT if address_of_all or not dir else dir),
@@ -164,11 +162,7 @@ def run(
     try:
         if tables:
             save_tables(tables, SweepFolder(folder).tables)
-            sweep.space = space = _load(
-                dataclasses.replace(space, tables={}),
-                (),
-                table_overrides(SweepFolder(folder).tables),
-            )
+            sweep.space = space = with_saved_tables(space, folder)
             check_data(space, math.inf)
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
         stored: dict[str, Any] = {"store": store} if store else {}
@@ -227,21 +221,6 @@ def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
     from sweeps.controller.earlier_sweeps import read_earlier_sweeps
 
     return read_earlier_sweeps(space, root)
-
-
-def _load(
-    space: str | os.PathLike[str] | Mapping[str, Any] | Space,
-    overrides: tuple[str, ...],
-    tables: tuple[str, ...],
-) -> Space:
-    """Load a space.
-
-    The overrides `tables` name the tables that the script passed; they are not recorded in the
-    space.
-    """
-    if isinstance(space, Space):
-        overrides, space = (*space.overrides, *overrides), dataclasses.replace(space, overrides=())
-    return dataclasses.replace(load(space, (*tables, *overrides)), overrides=tuple(overrides))
 
 
 def _save(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,9 @@ from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.nodes import Mark, Node
 from sweeps.space.problems import Problems
+from sweeps.space.yaml_writer import node_of
 
 # Sections whose names may be left out, as `sweeps show` leaves them out in its table.
 SHORT = ("params", "scaling", "data")
@@ -40,7 +40,7 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif name in values:
             problems.add(mark, "", f"`{name}` is given twice")
         else:
-            values[name] = _node(value, mark)
+            values[name] = node_of(value, lambda path: mark)
     if not parameters:
         problems.add(mark, "", "give at least one value, such as eta=0.1")
     parser = InitialPointsParser(
@@ -86,24 +86,6 @@ def refusal(space: Space, perturbs: bool) -> str | None:
             "anyway"
         )
     return None
-
-
-def _node(value: Any, mark: Mark) -> Node:
-    """Return a JSON value as a tree of nodes."""
-    if isinstance(value, Mapping):
-        return Node(
-            {key: _node(child, mark) for key, child in value.items()},
-            mark,
-            dict.fromkeys(value, mark),
-        )
-    if isinstance(value, (list, tuple)):
-        return Node([_node(child, mark) for child in value], mark)
-    quoted = isinstance(value, str) and not isinstance(scalar(value), str)
-    return Node(
-        value,
-        mark,
-        raw=f"'{value}'" if quoted else value if isinstance(value, str) else json.dumps(value),
-    )
 
 
 def problem_texts(error: InputError) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import Node, places
+from sweeps.space.nodes import Node, SpaceSource, places
 from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
@@ -57,13 +57,27 @@ MAX_VARIANTS = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What the folder of a sweep that has already started says about its space.
+
+    Attributes:
+        algorithm: The algorithm that was chosen for `search.algorithm: auto`.
+        variables: The environment variables that the file used. They replace the current ones.
+        functions: The folder with the functions that a script passed; None if there are none.
+    """
+
+    algorithm: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    functions: Path | None = None
+
+
 def load(
     space: str | os.PathLike[str] | Mapping[str, Any] | Space | SpaceText,
     overrides: Iterable[str] = (),
     base: str | Path | None = None,
-    algorithm: str | None = None,
-    variables: Mapping[str, str] | None = None,
-    functions: Path | None = None,
+    recorded: Recorded | None = None,
+    tables: Mapping[str, Any] | None = None,
 ) -> Space:
     """Read and validate a search space.
 
@@ -76,13 +90,9 @@ def load(
         base: Folder for relative paths, in which the user's modules are also searched. The default
             is the file's folder; for a dict, the folder of the script that runs, or the working
             directory of a notebook.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for
-            `search.algorithm: auto`. What may have changed on this machine since is then not
-            checked. None for a new sweep.
-        variables: For a sweep that has already started: the environment variables that the file
-            used. They replace the current ones.
-        functions: For a sweep that has already started: the folder with the functions that a script
-            passed.
+        recorded: The record of a sweep that has already started. What may have changed on this
+            machine since is then not checked. None for a new sweep.
+        tables: Tables that a script passed, by their key of the section `data`.
 
     Raises:
         InputError: The space or an override is invalid. The error has all problems that were found,
@@ -90,32 +100,36 @@ def load(
     """
     problems = Problems()
     source = source_of(space, problems)
-    overrides = (*source.overrides, *overrides)
+    source = replace(
+        source,
+        overrides=(*source.overrides, *overrides),
+        tables={**source.tables, **(tables or {})},
+    )
+    if recorded is not None:
+        source = replace(source, functions=recorded.functions)
+    if base is not None:
+        source = replace(source, base=Path(base).absolute())
     root = source.root
-    for override in (*overrides_of(Path(f"{key}{ROWS}") for key in source.tables), *overrides):
+    table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
+    for override in (*table_files, *source.overrides):
         root = override_tree(root, override, problems)
     if root is None or len(problems):
         raise InputError(problems.sorted())
-    if algorithm is None and root.is_map and (text := foreign_file(root.value)) is not None:
+    if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(str(root.mark), text)
-    found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
+    environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
+    found = Variables(environment, optional=recorded is not None)
     root = replace_variables(root, found, problems)
     remember_secrets(root)
     if len(problems):
         raise InputError(problems.sorted())
-    folder = Path(base).absolute() if base is not None else source.base
-    functions = functions or source.functions
-    loaded = _Loader(SpaceFile(root, problems), folder, algorithm, functions).space(
-        source.path, source.text, overrides
-    )
+    loaded = _Loader(SpaceFile(root, problems), source, recorded).space()
     return replace(
         loaded,
         notes=tuple(dict.fromkeys((*loaded.notes, *source.notes))),
         variables=found.values,
         secrets=tuple(found.secrets),
         missing_secrets=tuple(found.missing),
-        functions=functions,
-        tables=source.tables,
     )
 
 
@@ -126,21 +140,18 @@ class _Loader:
 
     Args:
         file: The parsed file, with the overrides.
-        folder: Folder to which relative paths refer.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for
-            `search.algorithm: auto`. None for a new sweep.
-        functions: Folder of a module with functions that a script passed; None if there is none.
+        source: The text, from which the file was parsed.
+        recorded: The record of a sweep that has already started; None for a new sweep.
     """
 
-    def __init__(
-        self, file: SpaceFile, folder: Path, algorithm: str | None, functions: Path | None
-    ):
+    def __init__(self, file: SpaceFile, source: SpaceSource, recorded: Recorded | None):
         self.file = file
+        self.source = source
         self.problems = file.problems
-        self.folder = folder
-        self.algorithm = algorithm
-        self.started = algorithm is not None
-        self.roots = (folder, Path.cwd(), *filter(None, (functions,)))
+        self.folder = source.base
+        self.algorithm = None if recorded is None else recorded.algorithm
+        self.started = recorded is not None
+        self.roots = (source.base, Path.cwd(), *filter(None, (source.functions,)))
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
         self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
         self.parser = SpaceParser(
@@ -148,19 +159,14 @@ class _Loader:
         )
         self.search = SearchSections(file, self.roots)
 
-    def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
+    def space(self) -> Space:
         """Validate the whole file and return the space.
-
-        Args:
-            path: Absolute path of the file.
-            text: Text of the file, before the overrides.
-            overrides: The overrides, which were already applied to the tree.
 
         Raises:
             InputError: The file is invalid. The error has all problems.
         """
         self._check_keys()
-        name = self._name(path)
+        name = self._name(self.source.path)
         data, tuned = self._data()
         trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
         runtime_env = read_runtime_env(self.file, self.folder)
@@ -182,18 +188,21 @@ class _Loader:
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert self.trainer and data
+        assert self.trainer and data and self.source.root
         return Space(
             name=name,
-            path=path,
-            text=text,
-            overrides=overrides,
+            path=self.source.path,
+            text=self.source.text,
+            overrides=self.source.overrides,
             trainer=self.trainer,
             data=data,
             sections=sections,
             dimensions=self.parser.dimensions,
             cells=cells,
             shapes=shapes,
+            tree=self.source.root,
+            functions=self.source.functions,
+            tables=self.source.tables,
             places=places(self.file.root),
             algorithm_reason=reason,
             trackers=trackers,

@@ -17,6 +17,7 @@ from sweeps.space.command_checks import command_options
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import any_key, assignments
+from sweeps.space.nodes import Node
 from sweeps.space.passed_space import PLACE
 from sweeps.space.section_models import (
     BundleKeys,
@@ -69,6 +70,7 @@ class Space:
             the choice is not sampled yet. A grid with a condition is only in cells for which the
             condition is true.
         shapes: Every distinct shape that a trial can have.
+        tree: Tree of the text, without the overrides.
         places: Place of every value in the file, such as `space.yaml:4:3`, by the value's dotted
             path; see `place`.
         algorithm_reason: Reason for the algorithm that was chosen for `search.algorithm: auto`; ""
@@ -104,6 +106,7 @@ class Space:
     dimensions: tuple[Dimension, ...]
     cells: tuple[dict[str, Any], ...]
     shapes: tuple[Shape, ...]
+    tree: Node = field(compare=False, repr=False)
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     algorithm_reason: str = field(default="", compare=False, repr=False)
     trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS

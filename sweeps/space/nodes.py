@@ -6,8 +6,9 @@ The function `scalar` determines the value of an unquoted scalar by the rules of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.core.secrets import hide_known
@@ -105,6 +106,31 @@ class Node:
             yield "]"
         else:
             yield self.raw or "null"
+
+
+@dataclass(frozen=True)
+class SpaceSource:
+    """Text from which a space is loaded.
+
+    Attributes:
+        path: Absolute path of the space file, or of the script that takes its place.
+        text: The text.
+        root: The tree of the text; None after a problem.
+        base: Folder for relative paths.
+        overrides: Overrides that belong to the text.
+        functions: Folder of a module with functions that a script passed; None if there is none.
+        tables: Tables that a script passed, by their key of the section `data`.
+        notes: Messages for the user.
+    """
+
+    path: Path
+    text: str
+    root: Node | None
+    base: Path
+    overrides: tuple[str, ...] = ()
+    functions: Path | None = None
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 _SEPARATED = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?\Z")

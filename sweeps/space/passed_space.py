@@ -9,19 +9,19 @@ has `module:attr`, tables for `data.train`, `data.valid` and `data.test`, and va
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.library_code import is_library_file
 from sweeps.space import passed_functions
-from sweeps.space.nodes import Node
+from sweeps.space.nodes import Mark, SpaceSource
 from sweeps.space.passed_tables import KEYS
-from sweeps.space.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
-from sweeps.space.yaml_writer import block
+from sweeps.space.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from sweeps.space.yaml_writer import block, node_of
 
 # Place of a problem that concerns the whole dict.
 PLACE = "space"
@@ -32,31 +32,7 @@ SCALARS = (str, bool, int, float)
 _MODULE = "sweeps_module_of_passed_functions"
 
 
-@dataclass(frozen=True)
-class PassedSpace:
-    """A search space that a Python script passed.
-
-    Attributes:
-        path: Path of the script, which takes the place of the space file: relative paths refer to
-            its folder, and the sweep has its name. In a notebook, a file in the working directory
-            that does not exist.
-        text: The space as the text of a space file.
-        root: The parsed text. The places of its nodes are key paths.
-        tables: The tables that the dict contains, by their key of the section `data`.
-        functions: Folder of the generated module with the functions that no module has; None if
-            there are none.
-        notes: Messages for the user.
-    """
-
-    path: Path
-    text: str
-    root: Node
-    tables: Mapping[str, Any]
-    functions: Path | None
-    notes: tuple[str, ...]
-
-
-def read_passed(space: Mapping[str, Any]) -> PassedSpace:
+def read_passed(space: Mapping[str, Any]) -> SpaceSource:
     """Turn a dict into a space.
 
     Args:
@@ -68,23 +44,24 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     """
     path = script_path()
     converter = _Converter((path.parent, Path.cwd()))
-    text = converter.convert(space)
+    plain = converter.convert(space)
+    text = block(plain)
     if len(text.encode()) > MAX_BYTES:
         raise InputError(
             PLACE,
             f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values "
             "in a file",
         )
-    return PassedSpace(
-        path, text, parse_passed(text), converter.tables, converter.folder, converter.notes
+    lines = itertools.count(1)  # problems are sorted in the order of the dict
+    return SpaceSource(
+        path=path,
+        text=text,
+        root=node_of(plain, lambda key: Mark(PLACE, next(lines), 1, key or PLACE)),
+        base=path.parent,
+        functions=converter.folder,
+        tables=converter.tables,
+        notes=converter.notes,
     )
-
-
-def parse_passed(text: str) -> Node:
-    """Parse the text of a passed space. The places of the nodes are key paths."""
-    root = parse(text, PLACE)
-    _set_key_paths(root, "")
-    return root
 
 
 def script_path() -> Path:
@@ -102,19 +79,6 @@ def script_path() -> Path:
     ):
         return Path.cwd() / NAME
     return file
-
-
-def _set_key_paths(node: Node, path: str) -> None:
-    """Make the places in a tree key paths."""
-    node.mark = node.mark._replace(key_path=path or PLACE)
-    prefix = f"{path}." if path else ""
-    if node.is_map:
-        for key, child in node.value.items():
-            node.keys[key] = node.keys[key]._replace(key_path=f"{prefix}{key}")
-            _set_key_paths(child, f"{prefix}{key}")
-    elif node.is_list:
-        for i, child in enumerate(node.value):
-            _set_key_paths(child, f"{prefix}{i}")
 
 
 class _Converter:
@@ -137,8 +101,8 @@ class _Converter:
         self._stored: dict[str, Any] = {}  # functions for the generated module, by name
         self._first = ""  # key path of the first of them
 
-    def convert(self, space: Mapping[str, Any]) -> str:
-        """Return the space as the text of a space file."""
+    def convert(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the space with the values that YAML has."""
         space = dict(space)
         if passed_functions.is_function(trainer := space.get("trainer")):
             space["trainer"] = {"estimator" if hasattr(trainer, "fit") else "loop": trainer}
@@ -151,11 +115,10 @@ class _Converter:
         plain = self._plain(space, "", 0)
         if self._problems:
             raise InputError(self._problems)
-        text = block(plain)
         if self._stored:
             self.folder = passed_functions.new_folder()
             module = passed_functions.write_module(self._stored, self._first, self.folder)
-            text = text.replace(_MODULE, module)
+            plain = _renamed(plain, module)
             names = ", ".join(f"`{name}`" for name in self._stored)
             verb = "is" if len(self._stored) == 1 else "are"
             self.notes = (
@@ -165,7 +128,7 @@ class _Converter:
                     "`rerun` use this copy, even if you change your code later"
                 ),
             )
-        return text
+        return dict(plain)
 
     def _plain(self, value: Any, path: str, depth: int) -> Any:
         """Return a part of the dict with the values that YAML has.
@@ -232,6 +195,15 @@ def _too_large(value: Any) -> str:
         "`data`, and read other large values in "
         "the loop"
     )
+
+
+def _renamed(value: Any, module: str) -> Any:
+    """Return a value in which each text names the generated module by its final name."""
+    if isinstance(value, dict):
+        return {_renamed(key, module): _renamed(inner, module) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_renamed(inner, module) for inner in value]
+    return value.replace(_MODULE, module) if isinstance(value, str) else value
 
 
 def _is_source(value: Any) -> bool:

@@ -25,11 +25,13 @@ def table_overrides(folder: Path) -> tuple[str, ...]:
 
     These overrides are not recorded in `origin.json`, because the sweep's folder may be moved.
     """
-    return overrides_of(
-        path
-        for path in sorted(folder.glob("*"))
-        if path.suffix in (ROWS, LAZY) and path.stem in KEYS
-    )
+    return overrides_of(table_files(folder))
+
+
+def table_files(folder: Path) -> list[Path]:
+    """Return the files of the tables in a folder; [] if there is no folder."""
+    files = sorted(folder.glob("*"))
+    return [path for path in files if path.suffix in (ROWS, LAZY) and path.stem in KEYS]
 
 
 def is_recipe(source: str) -> bool:

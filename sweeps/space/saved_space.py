@@ -19,11 +19,11 @@ from sweeps.core.origin import read_origin, refuse_other_format
 from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import read_result
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
-from sweeps.space.load import load
+from sweeps.space.load import Recorded, load
 from sweeps.space.model import Space
 from sweeps.space.passed_functions import checked_copy, save_module
-from sweeps.space.passed_tables import table_overrides
-from sweeps.space.section_models import TrainerSpec
+from sweeps.space.passed_tables import table_files, table_overrides
+from sweeps.space.section_models import Split, TrainerSpec
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
@@ -153,15 +153,33 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     The space gets its name from `origin.json`. Without the key `name`, a space is named after its
     file, and the saved copy has another file name than the original.
     """
-    origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
-    algorithm = origin["algorithm"]
-    functions = SweepFolder(folder).functions if SweepFolder(folder).functions.is_dir() else None
-    variables = origin["variables"]
-    refuse_other_kind(SweepFolder(folder).space)
-    space = load(
-        SweepFolder(folder).space, (*tables, *overrides), base, algorithm, variables, functions
+    origin, saved = read_origin(folder), SweepFolder(folder)
+    refuse_other_kind(saved.space)
+    recorded = Recorded(
+        algorithm=origin["algorithm"],
+        variables=origin["variables"],
+        functions=saved.functions if saved.functions.is_dir() else None,
     )
+    space = load(saved.space, (*table_overrides(saved.tables), *overrides), base, recorded)
     return replace(space, name=origin["name"], overrides=overrides)
+
+
+def with_saved_tables(space: Space, folder: Path) -> Space:
+    """Return a space that reads the tables that a script passed from the sweep's folder.
+
+    Args:
+        space: The space.
+        folder: The sweep's folder, which has the tables.
+    """
+    data, places = space.data, dict(space.places)
+    for file in table_files(SweepFolder(folder).tables):
+        path = str(file.absolute())
+        places[f"data.{file.stem}"] = f"data.{file.stem}"
+        given: dict[str, Any] = {file.stem: Split("path", path=path)}
+        if file.stem == "train":
+            given = {"train": path, "args": {}}
+        data = replace(data, **given)
+    return replace(space, data=data, places=places, tables={})
 
 
 # How a user's code saves a checkpoint, and the page that explains it, by the name of the trainer.

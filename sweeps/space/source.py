@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.space.model import Space
-from sweeps.space.nodes import Mark, Node
-from sweeps.space.passed_space import PLACE, parse_passed, read_passed
+from sweeps.space.nodes import Mark, Node, SpaceSource
+from sweeps.space.passed_space import PLACE, read_passed
 from sweeps.space.problems import Problems
 from sweeps.space.search_sections import SEARCH_SECTIONS
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
@@ -34,63 +34,23 @@ class SpaceText:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SpaceSource:
-    """Text from which a space is loaded.
-
-    Attributes:
-        path: Absolute path of the space file, or of the script that takes its place.
-        text: The text.
-        root: The parsed text; None after a problem.
-        base: Folder for relative paths.
-        overrides: Overrides that belong to the text.
-        functions: Folder of a module with functions that a script passed; None if there is none.
-        tables: Tables that a script passed, by their key of the section `data`.
-        notes: Messages for the user.
-    """
-
-    path: Path
-    text: str
-    root: Node | None
-    base: Path
-    overrides: tuple[str, ...] = ()
-    functions: Path | None = None
-    tables: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
 def source_of(space: Any, problems: Problems) -> SpaceSource:
     """Return the text of a space that was given to `load`, and its tree.
 
     The tree is None after a problem of a file.
     """
     if isinstance(space, Mapping):
-        passed = read_passed(space)
-        base, functions = passed.path.parent, passed.functions
-        return SpaceSource(
-            passed.path,
-            passed.text,
-            passed.root,
-            base,
-            functions=functions,
-            tables=passed.tables,
-            notes=passed.notes,
-        )
+        return read_passed(space)
     if isinstance(space, Space):
-        root = (
-            parse_passed(space.text)
-            if space.is_passed
-            else parse(space.text, space.places[""].removesuffix(":1:1"))
-        )
         return SpaceSource(
-            space.path,
-            space.text,
-            root,
-            space.data.base,
-            space.overrides,
-            space.functions,
-            space.tables,
-            space.notes,
+            path=space.path,
+            text=space.text,
+            root=space.tree,
+            base=space.data.base,
+            overrides=space.overrides,
+            functions=space.functions,
+            tables=space.tables,
+            notes=space.notes,
         )
     if isinstance(space, SpaceText):
         return SpaceSource(
@@ -125,7 +85,7 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
 def tree_of(space: Space) -> Node:
     """Return the tree of a space's text, with the overrides applied."""
     problems = Problems()
-    root = source_of(space, problems).root
+    root: Node | None = space.tree
     for override in space.overrides:
         root = override_tree(root, override, problems)
     assert root is not None, "the text was parsed before"

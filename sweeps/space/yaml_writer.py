@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.space.domains import DOMAINS
-from sweeps.space.nodes import scalar
+from sweeps.space.nodes import Mark, Node, scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 # A value that contains no domain is written in one line if the line has at most this many
@@ -54,6 +54,30 @@ def flow(value: Any) -> str:
     if isinstance(value, Sequence):
         return "[" + ", ".join(map(flow, value)) + "]"
     return str(value)
+
+
+def node_of(value: Any, place: Callable[[str], Mark], path: str = "") -> Node:
+    """Return plain values as a tree of nodes.
+
+    Args:
+        value: The value.
+        place: Function that returns the place of a value, given its dotted path.
+        path: Dotted path of the value.
+    """
+
+    def inside(key: Any, child: Any) -> Node:
+        return node_of(child, place, f"{path}.{key}" if path else str(key))
+
+    mark = place(path)
+    if isinstance(value, Mapping):
+        made = {key: inside(key, child) for key, child in value.items()}
+        return Node(made, mark, {key: node.mark for key, node in made.items()})
+    if isinstance(value, (list, tuple)):
+        return Node([inside(i, child) for i, child in enumerate(value)], mark)
+    written = flow(value)
+    if isinstance(value, str) and written != value:
+        written = "'" + value.replace("'", "''") + "'"
+    return Node(value, mark, raw=written)
 
 
 def number(value: float) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
+from sweeps.space.load import Recorded
 from tests.bad_input import names_of
 from tests.space.conftest import HEAD
 from tests.space.test_load import data, top
@@ -680,7 +681,7 @@ def test_a_trainer_may_need_a_label(lines, write) -> None:
     with pytest.raises(InputError) as e:
         load(path)
     assert [p.text.partition(":")[0] for p in e.value.problems] == ["data.label"]
-    assert load(path, algorithm="tpe").data.label is None
+    assert load(path, recorded=Recorded("tpe")).data.label is None
 
 
 def test_rows_without_a_label_are_left_out_only_beside_a_label(lines) -> None:

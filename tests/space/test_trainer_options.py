@@ -8,9 +8,8 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.core.installed_package import extras
-from sweeps.space import json_schema, load, trainer_section
-
-jsonschema = pytest.importorskip("jsonschema")
+from sweeps.space import load, trainer_section
+from sweeps.space.load import Recorded
 
 SPACE = """\
 trainer: {trainer}
@@ -190,7 +189,7 @@ def test_a_trainable_class_is_not_a_loop(tmp_path, base):
 def test_a_started_sweep_is_read_without_the_package(tmp_path):
     trainer = '{name: my, model: "nets:make", engine: no_such_package}'
     file = written(tmp_path, trainer, packages='"no_such_package"')
-    assert load(file, algorithm="random").trainer.loop == "my:train_func"
+    assert load(file, recorded=Recorded("random")).trainer.loop == "my:train_func"
 
 
 def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
@@ -204,23 +203,6 @@ def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
             "trainer; keep one of them"
         )
     ]
-
-
-def test_the_schema_allows_a_trainer_with_its_options():
-    valid = {
-        "data": {"train": "x", "valid": 0.2, "label": "y"},
-        "objective": {"metric": "valid-rmse", "goal": "minimize"},
-        "name": "a",
-    }
-    validator = jsonschema.Draft202012Validator(json_schema.schema())
-    assert validator.is_valid(
-        valid
-        | {"trainer": {"name": "xgboost", "reuse": "never"}, "space": {"params": {"eta": 0.1}}}
-    )
-    assert not validator.is_valid(
-        valid | {"trainer": {"name": "xgboost"}, "space": {"params": {"etaa": 0.1, "eta": "x"}}}
-    )
-    assert not validator.is_valid(valid | {"trainer": {"name": "xgboost", "no_option": 1}})
 
 
 ESTIMATOR = "sklearn.ensemble:RandomForestClassifier"
