@@ -43,7 +43,6 @@ class Recording:
         distributions: distribution of each parameter that the objective suggested, in order.
         steps: steps at which the objective reported a value.
         values: what the objective returned; () if it was pruned.
-        asks_to_prune: True if the objective asked whether it should be pruned.
         not_run: parameter and line of each suggestion that this run did not reach, or whose name is
             computed.
         notes: what else one run cannot show.
@@ -52,7 +51,6 @@ class Recording:
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
     values: tuple[float, ...] = ()
-    asks_to_prune: bool = False
     not_run: tuple[tuple[str, int], ...] = ()
     notes: list[str] = field(default_factory=list)
 
@@ -126,7 +124,6 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
             super().report(value, step)
 
         def should_prune(self) -> bool:
-            found.asks_to_prune = True
             return False
 
     pruned = False
@@ -152,12 +149,6 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     found.not_run = tuple(
         (name, at) for name, at in suggestions_in(source) if name not in found.distributions
     )
-    if bounds := computed_bounds(source):
-        found.notes.append(
-            f"Other suggestions decide the bounds of {', '.join(bounds)}, and these bounds are "
-            "those "
-            "of one run: write bounds that fit all values, and let the objective refuse the rest."
-        )
     return found
 
 
@@ -204,31 +195,6 @@ def suggestions_in(source: str) -> list[tuple[str, int]]:
     return sorted(dict.fromkeys(found), key=lambda item: item[1])
 
 
-def computed_bounds(source: str) -> list[str]:
-    """Return the parameters whose bounds contain another suggestion, or a variable that holds one.
-
-    Pure.
-    """
-    try:
-        tree = references.syntax_tree(source)
-    except SyntaxError:
-        return []
-    tuned = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(_suggestions(node.value))
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return [
-        _name(call)
-        for call in _suggestions(tree)
-        for bounds in [*call.args[1:], *call.keywords]
-        if any(_suggestions(bounds))
-        or any(isinstance(node, ast.Name) and node.id in tuned for node in ast.walk(bounds))
-    ]
-
-
 def _suggestions(tree: ast.AST) -> Iterator[ast.Call]:
     """Yield each call of `suggest_...` that has a name."""
     for node in ast.walk(tree):
@@ -261,11 +227,8 @@ def metric_names(directions: Sequence[str]) -> tuple[str, ...]:
 def notes_of(found: Recording) -> list[str]:
     """Return notes about what one run cannot show."""
     notes = [
-        (
-            "One run of the objective was recorded. Parameters that it suggests in another branch "
-            "are "
-            "missing here."
-        )
+        "One run of the objective was recorded. Parameters that it suggests in another branch are "
+        "missing here, and bounds that it computes from other parameters are those of this run."
     ]
     if found.not_run:
         names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.not_run)
