@@ -44,20 +44,8 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        (
-            "limits.max_trials",
-            "--set limits.max_trials: must be key.path=value, such as limits.max_trials=8",
-        ),
         ("=3", "--set =3: must be key.path=value"),
         ("a..b=3", "--set a..b=3: must be key.path=value"),
-        (
-            "limits.max_trials=zero",
-            (
-                "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least "
-                "1, "
-                "got zero"
-            ),
-        ),
         (
             "limts.max_trials=1",
             "--set limts.max_trials=1: limts: unknown key; did you mean `limits`?",
@@ -67,13 +55,6 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
             "--set limits.max_trils=1: limits.max_trils: unknown key; did you mean `max_trials`?",
         ),
         (
-            "trainer.loop=a:b",
-            (
-                "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of "
-                "trainer instead"
-            ),
-        ),
-        (
             "space.params.l.7=1",
             (
                 "--set space.params.l.7=1: space.params.l is a list of 2 values, so `7` must be "
@@ -81,13 +62,7 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
                 "index from 0 to 1"
             ),
         ),
-        (
-            "space.params.eta={uniform: [1, 0]}",
-            "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper",
-        ),
         ("search.seed=!!int 3", "--set search.seed=!!int 3: tag `!!int`"),
-        ("search.seed=[1", "--set search.seed=[1: not valid YAML"),
-        (".".join("a" * 60) + "=1", "nested too deep"),
     ],
 )
 def test_problems_of_overrides(lines, override: str, line: str) -> None:

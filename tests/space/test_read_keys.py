@@ -40,10 +40,7 @@ def test_a_bundle_knows_the_keys(tmp_path):
         ("{encoding: cp99}", "data.read.encoding: must be an encoding of Python, such as utf-8"),
         ("{encoding: base64}", "data.read.encoding: must be an encoding of Python"),
         ("{decimal: x}", "data.read.decimal: must be . or ,, got x"),
-        ("{skip_lines: -1}", "data.read.skip_lines: must be an integer of at least 0, got -1"),
-        ("{names: a}", "data.read.names: must be a list, got a"),
         ("[a]", "data.read: must be a mapping with keys names, skip_lines, separator"),
-        ("{separator: {grid: [x]}}", "cannot be tuned"),
     ],
 )
 def test_a_wrong_key_gets_one_line(tmp_path, keys, text):

@@ -74,7 +74,6 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
                 "digit first"
             ),
         ),
-        ("{pip: requirements.txt}", "4:20: runtime_env.pip: must be a list, got requirements.txt"),
         ("{pip: [3]}", "4:21: runtime_env.pip.0: must be text, got 3"),
         ("{py_modules: [libs]}", "4:28: runtime_env.py_modules.0: there is no folder libs in "),
         ("{working_dir: libs}", "4:28: runtime_env.working_dir: there is no folder libs in "),

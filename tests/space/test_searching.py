@@ -244,23 +244,6 @@ INVALID = [
     ),
     ({"objective": "[]"}, "objective: must be a mapping or a list of mappings, got an empty list"),
     (
-        {"objective": "[{metric: a, goal: min}]"},
-        "objective.0.goal: must be minimize or maximize, got min",
-    ),
-    ({"objective": "[{metric: a}]"}, "objective.0.goal: is required; give minimize or maximize"),
-    (
-        {"objective": "[{metric: a, goal: minimize}, {metric: a, goal: maximize}]"},
-        "objective.1.metric: `a` is already the metric of another objective",
-    ),
-    (
-        {"objective": TWO, "scheduler": "{name: asha, max_t: 9}"},
-        (
-            "scheduler.name: must be none, because running trials with several objectives cannot "
-            "be "
-            "ranked by one number; got asha"
-        ),
-    ),
-    (
         {
             "objective": "{metric: gpu_seconds, goal: minimize}",
             "scheduler": "{name: asha, max_t: 9}",
@@ -299,55 +282,10 @@ INVALID = [
             "got 3"
         ),
     ),
-    (
-        {"constraints": "{a: 5}"},
-        'constraints.a: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5',
-    ),
-    (
-        {"constraints": '{a: "== 5"}'},
-        "constraints.a: must be a comparison (<=, >=, <, >) with a number",
-    ),
-    (
-        {"constraints": '{a: "<= b"}'},
-        "constraints.a: must be a comparison (<=, >=, <, >) with a number",
-    ),
-    ({"repeats": "0"}, "repeats.count: must be an integer of at least 1, got 0"),
-    (
-        {"repeats": "{count: 3, aggregate: best}"},
-        "repeats.aggregate: must be mean, median, min or max, got best",
-    ),
     ({"repeats": "{cuont: 3}"}, "repeats.cuont: unknown key; did you mean `count`?"),
-    (
-        {"limits": "{max_trials: 9, max_gpu_hours: 0}"},
-        "limits.max_gpu_hours: must be a number greater than 0, got 0",
-    ),
-    ({"limits": "{max_trials: 9, target: low}"}, "limits.target: must be a number, got low"),
-    (
-        {"limits": "{max_trials: 9, patience: 0}"},
-        "limits.patience: must be an integer of at least 1, got 0",
-    ),
     (
         {"scheduler": "{name: asha, max_t: 9, type: pausing}"},
         "scheduler.type: must be stopping or promotion, got pausing",
-    ),
-    (
-        {"scheduler": "{name: hyperband}"},
-        "scheduler.max_t: is required; set max_t to the step at which a trial ends",
-    ),
-    (
-        {"scheduler": "{name: pbt}"},
-        (
-            "scheduler.perturbation_interval: is required; set perturbation_interval to the "
-            "number of "
-            "reports between two perturbations"
-        ),
-    ),
-    (
-        {"scheduler": "{name: asha, max_t: 9, brackets: 3}"},
-        (
-            "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, "
-            "grace_period, reduction_factor, resource, type"
-        ),
     ),
     (
         {"scheduler": "{name: none, grace_period: 3}"},
@@ -360,10 +298,6 @@ INVALID = [
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"},
         "greater than 0 and at most 0.5, got 0.6",
-    ),
-    (
-        {"scheduler": "{name: pbt, perturbation_interval: 3, resample_probability: 2}"},
-        "of at least 0 and at most 1, got 2",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"},
@@ -405,10 +339,6 @@ INVALID = [
         ),
     ),
     (
-        {"search": "{options: {n_startup_trials: 3}}"},
-        "search.options: need `search.algorithm`, the name of the algorithm",
-    ),
-    (
         {"search": "{algorithm: gp, options: {popsize: 3}}"},
         "search.options.popsize: unknown option of gp; `popsize` is an option of cmaes",
     ),
@@ -416,12 +346,6 @@ INVALID = [
         {"search": "{algorithm: random, options: {a: 3}}"},
         "search.options.a: unknown option of random; random has no options",
     ),
-    (
-        {"search": "{algorithm: gp, options: {n_startup_trials: many}}"},
-        "search.options.n_startup_trials: must be an integer of at least 1, got many",
-    ),
-    ({"search": "{options: 3}"}, "search.options: must be a mapping, got 3"),
-    ({"search": "{initial_points: 3}"}, "search.initial_points: must be a list, got 3"),
     (
         {"search": "{portfolio: xgboost}", "space": "{params: {eta: {grid: [0, 1]}}}"},
         "search.portfolio: has no effect, because no dimension is sampled; leave this key out",
@@ -435,27 +359,8 @@ INVALID = [
         "search.initial_points.0: must be a mapping of dimensions to values",
     ),
     (
-        {"search": "{initial_points: [{params.etta: 1}]}"},
-        (
-            "search.initial_points.0: the space has no dimension `params.etta`; did you mean "
-            "`params.eta`?"
-        ),
-    ),
-    (
         {"search": "{initial_points: [{params.eta: 2}]}"},
         "search.initial_points.0.params.eta: must be within its bounds, 0 to 1, got 2",
-    ),
-    (
-        {"search": "{initial_points: [{params.eta: x}]}"},
-        "search.initial_points.0.params.eta: must be a number, got x",
-    ),
-    (
-        {"search": "{initial_points: [{params.booster: drat}]}"},
-        (
-            "search.initial_points.0.params.booster: must be an option of params.booster, got "
-            "drat; "
-            "did you mean `dart`?"
-        ),
     ),
     (
         {"search": "{initial_points: [{params.booster: gbtree, params.drop: 0.5}]}"},
@@ -467,10 +372,6 @@ INVALID = [
             "search.initial_points.0: a point with `value` must have a value for every active "
             "dimension; missing: params.eta, params.drop"
         ),
-    ),
-    (
-        {"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"},
-        "value: must be a number, got x",
     ),
     (
         {

@@ -234,14 +234,6 @@ def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_t
 
 
 INVALID = [
-    (
-        "a: 1",
-        (
-            "params.x: `when` must map dimensions to required values, such as {params.booster: "
-            "dart}, "
-            "got a: 1"
-        ),
-    ),
     ("{}", "got {}"),
     (
         "{params.nn: 3}",
@@ -253,11 +245,9 @@ INVALID = [
         "params.x.when: `params.n`: can never be true, because params.n is 1 to 8, got 12",
     ),
     ('{params.n: "> 8"}', "can never be true, because params.n is 1 to 8, got '> 8'"),
-    ("{params.n: [1, '< 1']}", "can never be true"),
     ("{params.n: 2.5}", "can never be true, because params.n is 1 to 8"),
     ("{params.q: 0.3}", "can never be true, because params.q is 0 to 1 by 0.25"),
     ("{params.u: 0.5}", "is continuous, so it never equals a number"),
-    ('{params.u: "<= 0"}', "can never be true"),
     (
         "{params.n: many}",
         (
@@ -269,14 +259,11 @@ INVALID = [
     ('{params.n: "!= 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "== 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "3 < n"}', "must be a value, a list of values or a comparison"),
-    ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
-    ("{params.n: true}", "must be a number or a comparison"),
     ("{params.n: []}", "an empty list never matches"),
     (
         "{params.c: 4}",
         "params.x.when: `params.c`: must be an option of params.c, got 4; valid: 3, 6, 9",
     ),
-    ("{params.c: 0}", "must be an option"),
     ('{params.c: "> 9"}', "can never be true, because params.c is one of 3, 6, 9"),
 ]
 
@@ -299,38 +286,10 @@ MORE = [
         "a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}",
         "`when` may name only earlier dimensions; `params.b` comes later",
     ),
-    (
-        "a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}",
-        "the `when` of a grid may name only grids",
-    ),
     ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "which contains this dimension"),
-    (
-        "a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}",
-        "params.b: `when` is allowed only beside a domain",
-    ),
-    (
-        'a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}',
-        "a comparison needs options that are numbers",
-    ),
     (
         "a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}",
         "must be an option of params.a, got z; valid: x, y",
-    ),
-    (
-        (
-            "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], "
-            "when: "
-            "{params.a: y, params.b: 1}}"
-        ),
-        (
-            "params.c: `when` can never be true, because this condition and earlier conditions "
-            "need "
-            "two different values of `params.a`"
-        ),
-    ),
-    (
-        "a: {choice: [{b: {choice: [1, 2]}}, {c: {choice: [1], when: {params.a.choice.0.b: 1}}}]}",
-        "params.a.choice.1.c: `when` can never be true",
     ),
 ]
 
