@@ -30,7 +30,7 @@ from sweeps.core.secrets import without_password
 from sweeps.core.stores import check_address, is_address, store_of
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_other_entries
 from sweeps.data.metric_checks import check_metric_functions
-from sweeps.data.passed_tables import check_recipes, named_tables, save_tables
+from sweeps.data.passed_tables import named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
@@ -86,8 +86,7 @@ def run(
             '{separator: ";"}'.
         data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A
             table is a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset
-            of Hugging Face. A table in memory is copied to the sweep's folder. A lazy table stays
-            lazy: only its recipe is stored.
+            of Hugging Face. The table is copied to the sweep's folder.
         dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory. With
             `s3://BUCKET/PREFIX`, checkpoints, reports and bundles are stored there, and
             `sweeps-runs` in the working directory has the files with which this process works.
@@ -413,7 +412,6 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
         )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
-    check_recipes(SweepFolder(folder).tables, trust)
     return origin
 
 

@@ -21,7 +21,6 @@ from sweeps.core.result import read_result, to_json_value
 from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_other_entries
 from sweeps.core.trial import format_trial_id, trained_on
-from sweeps.data.passed_tables import check_recipes
 from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space, saved_space
 from sweeps.study import storage
@@ -202,8 +201,6 @@ class _Export:
         refuse_other_entries(folder)
         if refit or space.trainer.load is not None:
             space, roots = runnable_space(folder, trust)
-        if refit:
-            check_recipes(SweepFolder(folder).tables, trust)
         return cls(folder, space, roots, refit, latest, trust, wanted)
 
     @functools.cached_property
@@ -283,8 +280,6 @@ class _Export:
             if reuse and output is None and holds_ensemble(target, rounds, candidates.steps):
                 return Written(target)
             raise _exists(target)
-
-        check_recipes(SweepFolder(self.folder).tables, self.trust)
 
         def write(work: Path) -> Written:
             variants = read_splits(self.folder, space, self.roots, self.store.data)

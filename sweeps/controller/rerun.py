@@ -23,7 +23,6 @@ from sweeps.core.result import to_json_value
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
 from sweeps.core.trial import Report, Result, State
-from sweeps.data.passed_tables import check_recipes
 from sweeps.data.preflight import locate_problems
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import row_steps
@@ -148,8 +147,8 @@ def rerun(
             sweep started.
         gpus: Largest number of GPUs that the trial uses. The default is the number with which the
             sweep started.
-        trust: True to run functions that a script passed, and to read lazy tables, even if this
-            user's key has not signed them.
+        trust: True to run functions that a script passed, even if this user's key has not signed
+            them.
 
     Raises:
         InputError: There is no such sweep or trial, the data has changed, or the trial needs more
@@ -164,7 +163,6 @@ def rerun(
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
     space, roots = runnable_space(folder, trust)
-    check_recipes(SweepFolder(folder).tables, trust)
     study = record.read(folder)
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None

@@ -18,7 +18,6 @@ from sweeps.data.load import summarize_source
 from sweeps.data.sources import is_loader, read_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary
 from sweeps.data.summary_warnings import DataWarning, warnings
-from sweeps.space.passed_tables import is_recipe
 from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -
             if rule is not None and rule.path is not None
         ),
     ]
-    if any(map(is_recipe, paths)) or (stream and any(map(is_loader, paths))):
+    if stream and any(map(is_loader, paths)):
         return SourceSummary(
             spec.train, None, "only `sweeps run` reads this source, and shows its summary"
         )

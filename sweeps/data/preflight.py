@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
-from sweeps.space.passed_tables import is_recipe
 from sweeps.space.problems import place_and_key
 
 if TYPE_CHECKING:
@@ -295,7 +294,7 @@ def _sources(spec: DataSpec) -> dict[str, str]:
 def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
     """Return facts about a data source.
 
-    Return None for a remote URI, a function or a lazy table, which are not checked early.
+    Return None for a remote URI or a function, which are not checked early.
 
     Raises:
         InputError: the source does not exist, or the contents of a file do not match its suffix.
@@ -304,8 +303,6 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
         from sweeps.data.sklearn_datasets import feature_names
 
         return SourceInfo((*feature_names(source.removeprefix("sklearn:")), "target"))
-    if is_recipe(source):
-        return None
     from sweeps.data.files import check_scheme, find_files
 
     uri = "://" in source

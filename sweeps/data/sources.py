@@ -19,7 +19,7 @@ import pyarrow as pa
 from sweeps.core import references, variables
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data import passed_tables, sklearn_datasets
+from sweeps.data import sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.ray_data import quiet_ray_data
 from sweeps.data.schema_probe import probe_schemas, read_columns, text_blocks
@@ -30,7 +30,6 @@ from sweeps.data.tables import (
     drop_index_names,
 )
 from sweeps.loaders.lookup import relative_to
-from sweeps.space.passed_tables import is_recipe
 from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 
 # Rows of one batch of an `IterableDataset` of Hugging Face.
@@ -61,12 +60,10 @@ def read_source(
         InputError: the source does not exist, cannot be read, has no rows, or has two columns with
             the same name.
     """
-    if is_recipe(source):
-        table = read_lazy(Path(source), place, dataset_to_arrow)
-    elif source.startswith("sklearn:"):
+    if source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
     elif is_loader(source):
-        table = _call_loader(source, base, place, args or {})
+        table = call_loader(source, base, place, args or {}, dataset_to_arrow)
     else:
         table = _read_files(find_files(source, base, place, read))
     names = table.column_names
@@ -76,29 +73,6 @@ def read_source(
     table = canonical_table(table)
     if not table.num_columns or not table.num_rows:
         raise_problem(place, f"`{source}` has no {'rows' if table.num_columns else 'columns'}")
-    return table
-
-
-def read_lazy(file: Path, place: str, of_dataset: Callable[[Any], Any]) -> Any:
-    """Load a lazy table that a Python script passed to `sweeps.run`.
-
-    Return the result of `of_dataset` for a Ray Dataset.
-
-    The rows of other lazy tables are computed and returned as an Arrow table.
-    """
-    try:
-        lazy = passed_tables.load_lazy(file)
-        table = of_dataset(lazy) if hasattr(lazy, "to_arrow_refs") else to_arrow(lazy)
-    except InputError:
-        raise
-    except Exception as e:
-        raise_problem(
-            place,
-            f"the lazy table that the script passed cannot be computed: {type(e).__name__}: "
-            f"{first_line(e)}",
-            e,
-        )
-    assert table is not None, file
     return table
 
 
@@ -190,15 +164,6 @@ def is_loader(source: str) -> bool:
     )
 
 
-def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
-    """Call a loader, and convert its result to an Arrow table.
-
-    The result may be a Ray Dataset, or what `to_arrow` converts.
-    """
-    table: pa.Table = call_loader(ref, base, place, args, dataset_to_arrow)
-    return table
-
-
 def call_loader(
     ref: str, base: Path, place: str, args: Mapping[str, Any], of_dataset: Callable[[Any], Any]
 ) -> Any:
@@ -273,8 +238,22 @@ def to_arrow(result: Any) -> pa.Table | None:
 
 
 def dataset_to_arrow(dataset: Any) -> pa.Table:
-    """Compute the rows of a Ray Dataset."""
-    return _to_arrow(lambda: dataset)
+    """Compute the rows of a Ray Dataset.
+
+    The columns are in the order of the first block that has rows.
+    """
+    import ray
+
+    with quiet_ray_data():
+        blocks = [b for b in ray.get(dataset.to_arrow_refs()) if b.num_columns]
+    filled = [b for b in blocks if b.num_rows] or blocks[:1]
+    if not filled:
+        return pa.table({})
+    order = drop_index_names(filled[0].column_names)
+    return pa.concat_tables(
+        [b.select(order).replace_schema_metadata(None) for b in filled],
+        promote_options="permissive",
+    )
 
 
 def _read_files(files: SourceFiles) -> pa.Table:
@@ -319,22 +298,3 @@ def task_error(error: BaseException) -> str:
     if not hasattr(error, "as_instanceof_cause") or not lines:
         return first_line(error)
     return lines[-1].removeprefix("ValueError: ")
-
-
-def _to_arrow(make: Callable[[], Any]) -> pa.Table:
-    """Convert the Ray Dataset that `make` returns to one table.
-
-    The columns are in the order of the first block that has rows.
-    """
-    import ray
-
-    with quiet_ray_data():
-        blocks = [b for b in ray.get(make().to_arrow_refs()) if b.num_columns]
-    filled = [b for b in blocks if b.num_rows] or blocks[:1]
-    if not filled:
-        return pa.table({})
-    order = drop_index_names(filled[0].column_names)
-    return pa.concat_tables(
-        [b.select(order).replace_schema_metadata(None) for b in filled],
-        promote_options="permissive",
-    )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 # The keys of the section `data` for which a table can be passed.
 KEYS = ("train", "valid", "test")
-# Suffix of a table that is stored as rows, and of the recipe of a lazy table.
-ROWS, LAZY = ".parquet", ".lazy"
+# Suffix of a stored table.
+ROWS = ".parquet"
 
 
 def overrides_of(files: Iterable[Path]) -> tuple[str, ...]:
@@ -30,10 +30,4 @@ def table_overrides(folder: Path) -> tuple[str, ...]:
 
 def table_files(folder: Path) -> list[Path]:
     """Return the files of the tables in a folder; [] if there is no folder."""
-    files = sorted(folder.glob("*"))
-    return [path for path in files if path.suffix in (ROWS, LAZY) and path.stem in KEYS]
-
-
-def is_recipe(source: str) -> bool:
-    """Return whether a source of the section `data` is the recipe of a lazy table."""
-    return source.endswith(LAZY)
+    return [path for path in sorted(folder.glob(f"*{ROWS}")) if path.stem in KEYS]

@@ -1,4 +1,4 @@
-"""Loaders of images, SQL queries, and of tables of other libraries."""
+"""Loaders of images, and functions of libraries as loaders."""
 
 from __future__ import annotations
 
@@ -101,32 +101,13 @@ def test_a_bad_image_or_argument_is_named(photos):
     assert "its columns are jpeg, y" in refused(photos, "images", path="rows.parquet", size=[4, 4])
 
 
-def test_a_query_reads_a_database_beside_the_space_file(tmp_path, monkeypatch):
+def test_a_function_of_a_library_is_a_loader(tmp_path, monkeypatch):
     with sqlite3.connect(tmp_path / "rows.db") as database:
         FRAME.to_sql("rows", database, index=False)
-    table = read(
-        tmp_path,
-        "sql",
-        query="SELECT a, b FROM rows WHERE a > 1 ORDER BY a",
-        uri="sqlite:///rows.db",
-    )
-    assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
     monkeypatch.setenv("ROWS", str(tmp_path / "rows.db"))
-    assert read(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///${ROWS}").num_rows == 3
-    assert "needs braces; write ${NAME}" in refused(
-        tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///$ROWS"
-    )
-    assert "no such table: missing" in refused(
-        tmp_path, "sql", query="SELECT * FROM missing", uri="sqlite:///rows.db"
-    )
-
-
-def test_a_missing_library_is_named_with_the_extra_that_installs_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
-    assert (
-        'needs the package `deltalake`; install it with: pip install "sweeps-ray[sources]"'
-        in refused(tmp_path, "delta", path="t")
-    )
+    args = {"sql": "SELECT a, b FROM rows WHERE a > 1 ORDER BY a", "con": "sqlite:///${ROWS}"}
+    table = read_source("pandas:read_sql", tmp_path, "data.train", args)
+    assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
 
 
 def test_an_object_that_exports_arrow_data_becomes_a_table():

@@ -13,10 +13,9 @@ import pytest
 
 import sweeps
 from sweeps.controller.rerun import rerun
-from sweeps.core import trust
 from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.data.passed_tables import lazy_files, load_lazy, named_tables, save_tables
+from sweeps.data.passed_tables import named_tables, save_tables
 from sweeps.data.sources import read_source, to_arrow
 from sweeps.space.passed_tables import table_overrides
 
@@ -57,53 +56,30 @@ def test_a_table_in_memory_is_stored_as_parquet(tmp_path):
     assert table_overrides(tmp_path / "none") == ()
 
 
-def test_a_lazy_table_is_stored_as_its_recipe(tmp_path):
+def test_rows_of_lazy_tables_are_stored(tmp_path):
     polars, dask = pytest.importorskip("polars"), pytest.importorskip("dask.dataframe")
-    FRAME.to_parquet(tmp_path / "rows.parquet")
-    tables = {
-        "train": polars.scan_parquet(tmp_path / "rows.parquet"),
-        "valid": dask.read_parquet(tmp_path / "rows.parquet"),
-    }
-    save_tables(tables, tmp_path / "tables")
-    train, valid = tmp_path / "tables" / "train.lazy", tmp_path / "tables" / "valid.lazy"
-    assert lazy_files(tmp_path / "tables") == [train, valid]
-    assert isinstance(load_lazy(train), polars.LazyFrame), "nothing is computed"
-    doubled = FRAME.assign(x=FRAME.x * 2)
-    doubled.to_parquet(tmp_path / "rows.parquet")
-    for file in (train, valid):
-        assert read_source(str(file), tmp_path, "data.train").column("x").to_pylist() == [
-            3.0,
-            5.0,
-            7.0,
-        ], "the rows as they are now"
-    train.write_bytes(train.read_bytes() + b"x")
-    with pytest.raises(trust.UntrustedFile, match="was not written with your key"):
-        read_source(str(train), tmp_path, "data.train")
-    (tmp_path / "rows.parquet").unlink()
-    with pytest.raises(
-        InputError, match=r"data.valid: the lazy table that the script passed cannot be computed: "
-    ):
-        read_source(str(valid), tmp_path, "data.valid")
-
-
-def test_datasets_of_hugging_face_are_copied_and_streams_stay_lazy(tmp_path):
     datasets = pytest.importorskip("datasets")
-    FRAME.to_parquet(tmp_path / "rows.parquet")
+    rows = tmp_path / "rows.parquet"
+    FRAME.to_parquet(rows)
+    stream = datasets.load_dataset("parquet", data_files=str(rows), split="train", streaming=True)
+    for i, lazy in enumerate((polars.scan_parquet(rows), dask.read_parquet(rows), stream)):
+        save_tables({"train": lazy}, tmp_path / str(i))
+        found = pq.read_table(tmp_path / str(i) / "train.parquet")
+        assert found.column("x").to_pylist() == [1.5, 2.5, 3.5]
     whole = datasets.Dataset.from_pandas(FRAME, preserve_index=False)
-    stream = datasets.load_dataset(
-        "parquet", data_files=str(tmp_path / "rows.parquet"), split="train", streaming=True
-    )
     split = datasets.DatasetDict({"train": whole, "validation": whole})
     assert set(named_tables(split)) == {"train", "valid"}
-    save_tables({"train": whole, "valid": stream}, tmp_path / "tables")
-    assert pq.read_table(tmp_path / "tables" / "train.parquet").column("x").to_pylist() == [
-        1.5,
-        2.5,
-        3.5,
-    ]
-    (lazy,) = lazy_files(tmp_path / "tables")
-    assert lazy.name == "valid.lazy" and isinstance(load_lazy(lazy), datasets.IterableDataset)
-    assert read_source(str(lazy), tmp_path, "data.valid").column("y").to_pylist() == [0, 1, 0]
+
+
+@pytest.mark.integration
+def test_ray_dataset_becomes_a_folder_of_files(local_ray, tmp_path):
+    blocks = local_ray.data.from_pandas([FRAME[["x", "y"]], FRAME[["x", "y"]]])
+    save_tables({"train": blocks}, tmp_path / "tables")
+    assert table_overrides(tmp_path / "tables") == (
+        f'data.train="{tmp_path}/tables/train.parquet"',
+    )
+    read = read_source(str(tmp_path / "tables" / "train.parquet"), tmp_path, "data.train")
+    assert read.column("y").to_pylist() == [0, 1, 0, 0, 1, 0]
 
 
 def test_the_batches_of_a_stream_may_have_different_types():
@@ -154,12 +130,6 @@ def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(clean_ray, t
     again = sweeps.resume(moved, add_trials=1)
     assert again.trials == {"completed": 3, "pruned": 0, "failed": 0}
     assert rerun(moved, "2").equal
-    recipe = SweepFolder(moved).tables / "valid.lazy"
-    trust_file = recipe.with_name(f"{recipe.name}.mac")
-    trust_file.unlink()
-    with pytest.raises(trust.UntrustedFile, match="has no signature"):
-        sweeps.resume(moved, add_trials=1)
-    assert sweeps.resume(moved, add_trials=1, trust=True).trials["completed"] == 4
 
 
 @pytest.mark.integration

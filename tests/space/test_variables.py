@@ -103,25 +103,24 @@ def test_an_override_may_have_variables(space):
 
 SQL = TEXT.replace(
     "${DATA_DIR}/rows.csv",
-    '{"sweeps.loaders:sql": {query: "select 1", uri: '
-    '"postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}',
+    '{"pandas:read_sql": {sql: "select 1", con: "postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}',
 )
 
 
 def test_a_secret_stays_in_the_arguments_of_a_loader(space):
     made = space(SQL, DB_PASSWORD="hunter2", DB="db1")
-    assert made.data.args["uri"] == "postgresql://me:${DB_PASSWORD}@db1/db"
+    assert made.data.args["con"] == "postgresql://me:${DB_PASSWORD}@db1/db"
     assert (made.variables, made.secrets) == ({"DB": "db1", "N": "16"}, ("DB_PASSWORD",))
     assert "hunter2" not in repr(vars(made))
     assert (
-        resolve(made.data.args, {"DB_PASSWORD": "hunter2"})["uri"]
+        resolve(made.data.args, {"DB_PASSWORD": "hunter2"})["con"]
         == "postgresql://me:hunter2@db1/db"
     )
 
 
 def test_a_secret_that_is_missing_is_reported_early(space):
     assert (
-        "data.train.sweeps.loaders:sql.uri: the environment variable DB_PASSWORD is not set"
+        "data.train.pandas:read_sql.con: the environment variable DB_PASSWORD is not set"
         in problem(space, SQL)
     )
 
@@ -131,7 +130,7 @@ def test_a_uri_with_a_password_is_a_secret_too(space):
         SQL.replace("postgresql://me:${DB_PASSWORD}@${DB:-host}/db", "${DB}"),
         DB="postgresql://me:hunter2@host/db",
     )
-    assert (made.data.args["uri"], made.secrets) == ("${DB}", ("DB",))
+    assert (made.data.args["con"], made.secrets) == ("${DB}", ("DB",))
 
 
 def test_a_secret_must_not_stand_where_it_would_be_recorded(space):
@@ -162,7 +161,7 @@ def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
     for name in ("DB_PASSWORD", "DB", "N"):
         monkeypatch.delenv(name)
     again, _ = saved_space(folder)
-    assert (again.limits.max_trials, again.data.args["uri"]) == (
+    assert (again.limits.max_trials, again.data.args["con"]) == (
         8,
         "postgresql://me:${DB_PASSWORD}@db1/db",
     )

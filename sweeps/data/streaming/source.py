@@ -7,7 +7,6 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from sweeps.data.streaming.block_types import (
     unify_schemas,
 )
 from sweeps.data.tables import canonical_table, fingerprint, is_text
-from sweeps.space.passed_tables import is_recipe
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
@@ -108,9 +106,7 @@ def _open(spec: DataSpec, source: str, place: str, args: Mapping[str, Any]) -> L
     def open_dataset(dataset: Any) -> LazySource:
         return _of_dataset(dataset, source, place, args)
 
-    if is_recipe(source):
-        opened = sources.read_lazy(Path(source), place, open_dataset)
-    elif sources.is_loader(source):
+    if sources.is_loader(source):
         opened = sources.call_loader(source, spec.base, place, args, open_dataset)
         if isinstance(opened, LazySource):
             # Ray's tasks, which run later, cannot import a module beside the space file
