@@ -172,40 +172,25 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         InputError: a value is not a date, has a time zone although the dtype has none, or is
             outside the range of the dtype.
     """
-    dates = _parse_dates(values, dtype)
-    if dates is None:  # Find the first value that the dtype cannot hold.
-        row = bisect.bisect_left(
-            range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None
-        )
-        has_zone = (
-            "," not in dtype
-            and pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
-            is not None
-        )
-        rule = (
-            "must hold dates "
-            f"{'without a time zone' if has_zone else f'within the range of {dtype}'}, such as "
-            "2026-01-31T12:00:00"
-        )
-        raise InputError(
-            InvalidValue.create(name, f"{rule}, as in training", row, values.iloc[row])
-        )
+    aware = "," in dtype  # then each row may have its own offset, as in summer and winter
+
+    def parse(some: pd.Series) -> pd.Series | None:
+        try:
+            found = pd.to_datetime(some, errors="coerce", format="ISO8601", utc=aware)
+            return found.astype(dtype)
+        except (TypeError, ValueError):
+            return None
+
+    dates = parse(values)
+    if dates is None:
+        rows = range(1, len(values))
+        row = bisect.bisect_left(rows, True, key=lambda n: parse(values.iloc[:n]) is None)
+        zone = pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
+        which = f"within the range of {dtype}" if aware or zone is None else "without a time zone"
+        rule = f"must hold dates {which}, such as 2026-01-31T12:00:00, as in training"
+        raise InputError(InvalidValue.create(name, rule, row, values.iloc[row]))
     _refuse_unparsed(values, dates, name, "must hold dates, such as 2026-01-31T12:00:00")
     return dates
-
-
-def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
-    """Parse dates. Values that are not dates become NaT.
-
-    Return None if the dtype cannot hold a value.
-    """
-    aware = (
-        "," in dtype
-    )  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
-    try:
-        return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(dtype)
-    except (TypeError, ValueError):
-        return None
 
 
 def json_scalar(value: Any) -> Any:

@@ -6,7 +6,6 @@ Only sizes of files are read, no rows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -117,10 +116,5 @@ def estimate_bytes(files: SourceFiles) -> int:
 
     sizes = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)
-    sampled = range(0, len(sizes), step)
-    known = sum(uncompressed_bytes(files.system, files.paths[i]) for i in sampled)
-    return _scaled(known, [sizes[i] for i in sampled], sizes)
-
-
-def _scaled(known: int, sampled: Sequence[int], sizes: Sequence[int]) -> int:
-    return round(known * sum(sizes) / max(1, sum(sampled)))
+    known = sum(uncompressed_bytes(files.system, path) for path in files.paths[::step])
+    return round(known * sum(sizes) / max(1, sum(sizes[::step])))

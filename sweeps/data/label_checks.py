@@ -181,32 +181,50 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """
     if len(parts) == 1:
         return dict(parts)
-    names = parts["train"].column_names
     problems = []
     columns: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
-    for name in names:
+    for name in parts["train"].column_names:
         found = {key: part.column(name) for key, part in parts.items()}
         kinds = {key: c.type for key, c in found.items() if c.null_count < len(c)}
-        schemas = [pa.schema({name: kind}) for kind in kinds.values() or [found["train"].type]]
         try:
-            kind = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
-            for key, column in found.items():
-                nulls = pa.chunked_array([pa.nulls(len(column), kind)])
-                columns[key][name] = column.cast(kind) if key in kinds else nulls
-        except (pa.ArrowTypeError, pa.ArrowInvalid):
-            key, other = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
-            text = (
-                f"column `{name}` holds {_describe_type(other)} in data.{key}, but "
-                f"{_describe_type(kinds.get('train'))} in data.train"
-            )
-            problems.append(Problem(f"data.{key}", text))
+            kind = unified_type(name, kinds or {"train": found["train"].type})
+        except InputError as e:
+            problems += e.problems
+            continue
+        for key, column in found.items():
+            nulls = pa.chunked_array([pa.nulls(len(column), kind)])
+            columns[key][name] = column.cast(kind) if key in kinds else nulls
     if problems:
         raise InputError(problems)
     return {key: pa.table(found) for key, found in columns.items()}
 
 
-def _describe_type(kind: pa.DataType | None) -> str:
-    return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
+def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -> pa.DataType:
+    """Return the type that holds the values of a column of several splits or files.
+
+    Args:
+        name: name of the column.
+        kinds: the types by split or file; at least one.
+        place: key of the space file for the message. By default, the keys of `kinds` are splits.
+
+    Raises:
+        InputError: the types cannot be unified, such as text and integers.
+    """
+    first, result = next(iter(kinds.items()))
+    for key, kind in kinds.items():
+        both = [pa.schema({name: each}) for each in (result, kind)]
+        try:
+            result = pa.unify_schemas(both, promote_options="permissive").field(name).type
+        except (pa.ArrowTypeError, pa.ArrowInvalid):
+            start = "" if place else "data."
+            text = f"column `{name}` holds {_describe_type(kind)} in {start}{key}, but "
+            text += f"{_describe_type(result)} in {start}{first}"
+            raise InputError(place or f"data.{key}", text) from None
+    return result
+
+
+def _describe_type(kind: pa.DataType) -> str:
+    return "text" if pa.types.is_large_string(kind) else str(kind)
 
 
 def drop_unlabeled(

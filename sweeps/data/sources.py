@@ -130,29 +130,15 @@ def pickle_by_value(folder: Path) -> list[Any]:
     from ray import cloudpickle
 
     pickler = cast("Any", cloudpickle)
-    known = set(pickler.list_registry_pickle_by_value())
-    added = [
-        module
-        for name, module in list(sys.modules.items())
-        if name not in known and _is_user_module(name, module, folder)
-    ]
-    for module in added:
-        pickler.register_pickle_by_value(module)
+    known = {"__main__", *pickler.list_registry_pickle_by_value()}
+    added = []
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "")
+        own = file.is_relative_to(folder) and "site-packages" not in file.parts
+        if own and name not in known and name.partition(".")[0] != "sweeps":
+            pickler.register_pickle_by_value(module)
+            added.append(module)
     return added
-
-
-def _is_user_module(name: str, module: Any, folder: Path) -> bool:
-    """Return whether a module is in a folder, and is neither the script that runs nor an installed package."""
-    file = getattr(module, "__file__", None)
-    if (
-        not file
-        or name in ("__main__", "sweeps")
-        or name.startswith("sweeps.")
-        or getattr(module, "__name__", None) != name
-    ):
-        return False
-    path = Path(file)
-    return path.is_relative_to(folder) and "site-packages" not in path.relative_to(folder).parts
 
 
 def is_loader(source: str) -> bool:
@@ -250,10 +236,8 @@ def dataset_to_arrow(dataset: Any) -> pa.Table:
     if not filled:
         return pa.table({})
     order = drop_index_names(filled[0].column_names)
-    return pa.concat_tables(
-        [b.select(order).replace_schema_metadata(None) for b in filled],
-        promote_options="permissive",
-    )
+    parts = [b.select(order).replace_schema_metadata(None) for b in filled]
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _read_files(files: SourceFiles) -> pa.Table:

@@ -236,8 +236,7 @@ def test_the_rows_of_train_are_distributed_one_column_at_a_time():
     )
 
 
-def test_local_parquet_files_are_read_without_ray(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_to_arrow", lambda make: pytest.fail("Ray Data reads the files"))
+def test_local_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
     frame = pd.DataFrame(
         {"a": range(8), "c": pd.Categorical(list("xyzwxyzw")), "y": [0, 1] * 4},
         index=range(8, 0, -1),

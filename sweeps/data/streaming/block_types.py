@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweeps.core.errors import InputError
+from sweeps.data.label_checks import unified_type
 from sweeps.data.missing import WORDS, Profile, without_markers
 from sweeps.data.tables import canonical_table, drop_index_names, is_text, parse_text
 
@@ -55,36 +55,12 @@ def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:
         InputError: the types of a column cannot be unified, such as text and integers.
     """
     first = next(iter(schemas))
-    fields = []
+    types = {}
     for name in drop_index_names(schemas[first].names):
         kinds = {key: schema.field(name).type for key, schema in schemas.items()}
-        fields.append(
-            pa.field(
-                name,
-                _unified(
-                    name,
-                    {key: kind for key, kind in kinds.items() if not pa.types.is_null(kind)},
-                    place,
-                ),
-            )
-        )
-    return pa.schema(fields)
-
-
-def _unified(name: str, kinds: Mapping[str, pa.DataType], place: str) -> pa.DataType:
-    result: pa.DataType | None = None
-    for key, kind in kinds.items():
-        canonical = canonical_type(kind)
-        try:
-            both = [pa.schema({name: each}) for each in (result or canonical, canonical)]
-            result = pa.unify_schemas(both, promote_options="permissive").field(name).type
-        except (pa.ArrowTypeError, pa.ArrowInvalid):
-            text = (
-                f"column `{name}` holds {canonical} in {key}, but {result} elsewhere; give the "
-                "column the same type everywhere"
-            )
-            raise InputError(place, text) from None
-    return pa.float64() if result is None else result
+        known = {k: canonical_type(kind) for k, kind in kinds.items() if not pa.types.is_null(kind)}
+        types[name] = unified_type(name, known or {first: pa.float64()}, place)
+    return pa.schema(types)
 
 
 def canonical_type(kind: pa.DataType) -> pa.DataType:

@@ -164,8 +164,7 @@ def files_digest(files: SourceFiles) -> str:
 def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
     """Open the Ray Dataset that a loader has returned, or that a script has passed.
 
-    Its digest depends on the source, its arguments and the schema. If Ray Data knows the files of
-    the dataset, it also depends on these.
+    Its digest depends on the source, its arguments and the schema.
     """
     try:
         schema = dataset.schema()
@@ -174,9 +173,7 @@ def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) 
     if schema is None or not schema.names:
         raise_problem(place, f"`{source}` returned a Ray Dataset without columns")
     types = unify_schemas({source: _arrow_schema(schema, source, place)}, place)
-    return LazySource(
-        dataset, Convert(types), hash_of([source, dict(args), str(types), _input_files(dataset)])
-    )
+    return LazySource(dataset, Convert(types), hash_of([source, dict(args), str(types)]))
 
 
 def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
@@ -197,41 +194,6 @@ def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
             f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than "
             f"numbers; {advice}",
         )
-
-
-def _input_files(dataset: Any) -> list[list[Any]]:
-    """Return the name, size and time of change of each file from which a Ray Dataset reads.
-
-    [] if Ray Data does not know the files.
-    """
-    from pyarrow import fs
-
-    found: dict[str, list[Any]] = {}
-    for path, system in _paths_of(dataset):
-        if "://" in path:
-            system, path = fs.FileSystem.from_uri(path)
-        system = system or fs.LocalFileSystem()
-        if hasattr(system, "unwrap"):
-            system = system.unwrap()
-        inside = [system.get_file_info(path)]
-        if inside[0].type == fs.FileType.Directory:
-            inside = system.get_file_info(fs.FileSelector(path, recursive=True))
-        for file in inside:
-            if file.is_file:
-                found[file.path] = [file.path, file.size, file.mtime_ns]
-    return [found[name] for name in sorted(found)]
-
-
-def _paths_of(dataset: Any) -> list[tuple[str, Any]]:
-    """Return the paths from which a Ray Dataset reads, each with its file system if the path has no scheme.
-
-    `Dataset.input_files` returns nothing for Ray Data's newer readers, so this function looks at
-    the operators that list files.
-    """
-    listing = [op for op in dataset._logical_plan.dag.post_order_iter() if hasattr(op, "paths")]
-    return [(path, op.filesystem) for op in listing for path in op.paths] or [
-        (path, None) for path in dataset.input_files()
-    ]
 
 
 def hash_of(parts: Sequence[Any]) -> str:

@@ -99,7 +99,7 @@ def test_files_with_different_types_of_numbers_are_unified():
 def test_text_and_numbers_in_one_column_are_refused():
     with pytest.raises(
         InputError,
-        match=r"data.train: column `a` holds large_string in two.csv, but int64 elsewhere",
+        match=r"data.train: column `a` holds text in two.csv, but int64 in one.csv",
     ):
         unify_schemas(
             {"one.csv": pa.schema({"a": pa.int64()}), "two.csv": pa.schema({"a": pa.string()})},
