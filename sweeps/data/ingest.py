@@ -114,7 +114,8 @@ def estimate_bytes(files: SourceFiles) -> int:
     """
     from sweeps.data.schema_probe import uncompressed_bytes
 
-    sizes = [info.size for info in files.system.get_file_info(list(files.paths))]
+    sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)
     known = sum(uncompressed_bytes(files.system, path) for path in files.paths[::step])
-    return round(known * sum(sizes) / max(1, sum(sizes[::step])))
+    sampled = sum(sizes[::step])
+    return round(known * sum(sizes) / max(1, sampled))

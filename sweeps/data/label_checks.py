@@ -181,7 +181,7 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """
     if len(parts) == 1:
         return dict(parts)
-    problems = []
+    problems: list[Problem] = []
     columns: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
     for name in parts["train"].column_names:
         found = {key: part.column(name) for key, part in parts.items()}
