@@ -134,9 +134,10 @@ def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
         max_t=None,
         rungs=frozenset(),
     )
-    assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
+    trial = SimpleNamespace(id="0000")
+    assignment = SimpleNamespace(trial=trial, ranks=Ranks(), folder="", checkpoint=None)
     with pytest.raises(ValueError) as e:
-        TrialSession(None, Ranks(), job, assignment, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
+        TrialSession(None, job, assignment, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
     assert str(e.value) == METRIC
     assert f"def {METRIC_TEST}(" in (REPO / "tests" / "controller" / "test_run.py").read_text()
 

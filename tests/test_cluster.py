@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -11,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sweeps.core.errors import InputError, SweepsError
@@ -172,41 +170,6 @@ WAIT = "RAY_gcs_server_port_wait_time_s"
 
 
 LATE = "The current node timed out during startup."
-
-
-@pytest.mark.parametrize("error", [Exception(LATE), Exception("the raylet died"), SystemExit(1)])
-def test_the_processes_of_a_ray_that_did_not_start_are_ended(project, monkeypatch, tmp_path, error):
-    """Also if their parent has died: the test's process stands for this parent."""
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    name = f"session_2026-11-23_10-00-00_12345{{}}_{os.getpid()}"
-    earlier, failed = (tmp_path / "ray" / name.format(number) for number in range(2))
-    hold = "import time; time.sleep(60)"
-    children: list[subprocess.Popen] = []
-
-    def start_child(session: Path, *names: str) -> None:
-        (session / "logs").mkdir(parents=True)
-        with open(session / "logs" / "agent.log", "w") as log:
-            command = [sys.executable, "-c", hold, *names]
-            children.append(subprocess.Popen(command, stdout=log if not names else None))
-
-    def init(**_):
-        if len(children) == 1:
-            start_child(failed)
-            children.append(
-                subprocess.Popen([sys.executable, "-c", hold, f"--session_dir={failed}"])
-            )
-            raise error
-
-    monkeypatch.setattr("ray.init", init)
-    start_child(earlier)
-    try:
-        with contextlib.suppress(SweepsError, SystemExit):
-            local_ray.start(project, 2)
-        assert [psutil.pid_exists(child.pid) for child in children] == [True, False, False]
-        assert earlier.exists() and not failed.exists()
-    finally:
-        children[0].kill()
-        children[0].wait()
 
 
 @pytest.mark.parametrize(

@@ -102,28 +102,6 @@ def wait_until_ended(cluster: Nodes) -> None:
     assert left() == []
 
 
-@pytest.mark.extended
-@pytest.mark.integration
-@pytest.mark.timeout(240)
-def test_a_submitted_sweep_uses_the_cluster_and_its_log_is_plain_text(cluster, project, tmp_path):
-    (tmp_path / "go").touch()
-    code, log = submit(
-        cluster,
-        "plain",
-        "run",
-        project / "space.yaml",
-        "--address",
-        "auto",
-        "--dir",
-        tmp_path / "runs",
-    )
-    assert code == 0 and details(cluster, "plain") == ("SUCCEEDED", 0), log
-    assert "4 completed" in log and "best trial 0000" in log
-    assert not set(log) & {"\r", "\x1b"} and "Traceback" not in log, log
-    assert sweep_of(log).parent == tmp_path / "runs" and (sweep_of(log) / "result.json").exists()
-    wait_until_ended(cluster)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(cluster, project, tmp_path):

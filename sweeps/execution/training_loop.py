@@ -65,35 +65,35 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
                     train(session)
     except Stopped:
         pass
-    except (
-        BaseException
-    ) as e:  # Also a BaseException of the loop, such as SystemExit, must not end the process.
+    except BaseException as e:  # A `SystemExit` of the loop must not end the process either.
         if not session.stopped:
-            refused = (
-                (e.place, str(e)) if isinstance(e, (MetricMissing, CheckpointIgnored)) else None
-            )
-            if loop is None:
-                refused = "trainer", masked(str(e))
-            lines = [
-                trace(e),
-                gpu_memory_hints.explain(e),
-                missing_value_hints.explain(e, session.opened, assignment.trial.preprocessor),
-            ]
-            retry = refused is None and is_worth_a_retry(e, job.retry_on)
-            return Ended(
-                session.rank,
-                State.FAIL,
-                "\n".join(filter(None, lines)),
-                refused=refused,
-                retry=retry,
-            )
+            return _failure(e, session, imported=loop is not None)
     finally:
         trial.set_current(None)
     # A stopped loop may also catch `Stopped` and return, or raise another exception.
+    state = State.PRUNED if session.stopped and not session.finished else State.COMPLETE
+    return Ended(session.rank, state, final=current.final)
+
+
+def _failure(error: BaseException, session: TrialSession, imported: bool) -> Ended:
+    """Return the result of a loop that raised an exception, or that could not be imported."""
+    refused = None
+    if not imported:
+        refused = "trainer", masked(str(error))
+    elif isinstance(error, (MetricMissing, CheckpointIgnored)):
+        refused = error.place, str(error)
+    steps = session.assignment.trial.preprocessor
+    lines = [
+        trace(error),
+        gpu_memory_hints.explain(error),
+        missing_value_hints.explain(error, session.opened, steps),
+    ]
     return Ended(
         session.rank,
-        State.PRUNED if session.stopped and not session.finished else State.COMPLETE,
-        final=current.final,
+        State.FAIL,
+        "\n".join(filter(None, lines)),
+        refused=refused,
+        retry=refused is None and is_worth_a_retry(error, session.job.retry_on),
     )
 
 

@@ -492,43 +492,39 @@ class TrialDriver:
                 running.last_update.get(e.rank, 0.0),
             )
         )
+        self._mark_broken(gang, results)
+        if late is not None:
+            return Ended(0, State.FAIL, late)
+        losses = {rank: e for rank, e in enumerate(results) if isinstance(e, WorkerLost)}
+        if losses:
+            return self._main_loss(losses, running, kills)
+        if failed and len(results) > 1:
+            return replace(failed[0], error=f"rank {failed[0].rank}: {failed[0].error}")
+        ended.sort(key=lambda e: e.rank)
+        if not failed and len({e.reports for e in ended}) > 1:
+            rule = "all ranks must report the same number of times"
+            counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in ended)
+            return Ended(0, State.FAIL, f"{rule}, but the numbers of reports are {counts}")
+        return failed[0] if failed else ended[0]
+
+    def _mark_broken(self, gang: Gang, results: Sequence[Ended | WorkerLost | None]) -> None:
+        """Close workers that cannot run another trial, and mark a gang that must be disbanded."""
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:
                 self.workers.close(worker)
-        gang.broken = (
-            gang.broken
-            or bool(failed)
-            or len(ended) < len(results)
-            or any(e.disconnected for e in ended)
-        )
-        if late is not None:
-            return Ended(0, State.FAIL, late)
-        losses = [
-            (rank, result) for rank, result in enumerate(results) if isinstance(result, WorkerLost)
-        ]
-        if losses:
-            rank, loss = min(
-                losses, key=lambda pair: pair[1].blameless
-            )  # A loss that counts towards the limit comes first.
-            if loss.blameless:
-                return loss
-            logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
-            cause = exit_causes.exit_cause(None, logged, self._kills_for_memory() > kills)
-            return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
-        if not failed and len({e.reports for e in ended}) > 1:
-            counts = ", ".join(
-                f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank)
-            )
-            return Ended(
-                0,
-                State.FAIL,
-                "all ranks must report the same number of times, but the numbers of reports are "
-                f"{counts}",
-            )
-        if failed and len(results) > 1:
-            first = failed[0]
-            return replace(first, error=f"rank {first.rank}: {first.error}")
-        return failed[0] if failed else min(ended, key=lambda e: e.rank)
+            if not isinstance(result, Ended) or result.state is State.FAIL or result.disconnected:
+                gang.broken = True
+
+    def _main_loss(
+        self, losses: dict[int, WorkerLost], running: RunningTrial, kills: int
+    ) -> WorkerLost:
+        """Return the loss that ended an attempt. One that counts towards the limit comes first."""
+        rank, loss = min(losses.items(), key=lambda pair: pair[1].blameless)
+        if loss.blameless:
+            return loss
+        logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
+        cause = exit_causes.exit_cause(None, logged, self._kills_for_memory() > kills)
+        return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
 
     async def _await_ranks(
         self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]

@@ -154,7 +154,6 @@ class TrialSession:
 
     Args:
         pool: Handle of the pool.
-        ranks: Place of this process in the gang.
         job: Settings that all trials of the sweep share.
         assignment: The attempt.
         cache: The worker's cache of the trial's data.
@@ -175,13 +174,12 @@ class TrialSession:
     def __init__(
         self,
         pool: Any,
-        ranks: Ranks,
         job: Job,
         assignment: Assignment,
         cache: DatasetCache,
     ):
         self.pool = pool
-        self.ranks = ranks
+        self.ranks: Ranks = assignment.ranks
         self.job = job
         self.assignment = assignment
         self.cache = cache

@@ -221,13 +221,8 @@ class WorkerRuntime:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
         self._keep_caches(assignment)
-        session = TrialSession(
-            self.pool,
-            assignment.ranks,
-            self.job,
-            assignment,
-            self._caches[assignment.data_key],
-        )
+        cache = self._caches[assignment.data_key]
+        session = TrialSession(self.pool, self.job, assignment, cache)
         self.session = session
         ranks = assignment.ranks
         title = (

@@ -72,11 +72,6 @@ def test_top_keeps_checkpoints_of_the_best_trials(sweep):
     assert gc(sweep, "--top", "1")[1] == [0, 0, 1, 2]
 
 
-def test_max_disk_never_deletes_the_best(sweep):
-    assert gc(sweep, "--per-trial", "2", "--max-disk", "5KB")[1] == [0, 1, 2, 2]
-    assert gc(sweep, "--max-disk", "0B")[1] == [0, 0, 1, 2]
-
-
 def test_a_deleted_checkpoint_cannot_be_exported(sweep):
     gc(sweep, "--top", "1")
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")

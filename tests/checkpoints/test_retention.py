@@ -93,20 +93,6 @@ def test_the_policy_is_kept(sweep, policy):
         ]
 
 
-@given(sweeps(), st.integers(0, 400))
-def test_max_disk_deletes_no_more_than_needed_and_the_worst_trials_first(sweep, most):
-    trials, ranked, protected = sweep
-    plain = select_deletable(trials, ranked, protected, RetentionPolicy(2))
-    deleted = select_deletable(trials, ranked, protected, RetentionPolicy(2, max_disk=most))
-    assert deleted[: len(plain)] == plain
-    if len(deleted) > len(plain):
-        before = remaining_after(trials, deleted[:-1])
-        assert sum(sum(files.values()) for files in before.values()) > most
-        place = {n: i for i, n in enumerate(ranked)}
-        order = [place.get(n, len(ranked)) for n, _ in deleted[len(plain) :]]
-        assert order == sorted(order, reverse=True)
-
-
 # ---- the ranking
 
 ENDS = st.sampled_from([State.COMPLETE, State.COMPLETE, State.PRUNED, State.FAIL])
@@ -179,18 +165,3 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
     best = final.winner(goals)
     for n in final.front(goals) if best is None else [best]:
         assert "best" in left[n]
-
-
-def test_the_whole_front_is_protected():
-    of = lambda n, *values: (  # noqa: E731
-        n,
-        None,
-        Result(State.COMPLETE, values[0], 1, 1, Checkpoint(f"{n}/c", 1, 1), values=values),
-    )
-    trials = [of(0, 1.0, 3.0), of(1, 2.0, 2.0), of(2, 3.0, 3.0), of(3, 3.0, 1.0)]
-    now = rank_trials(Configurations.of(trials, Repeats()), (True, True))
-    assert now.protected == {0, 1, 3} and now.ranked[:3] == (0, 1, 3)
-    trials = [TrialCheckpoints(n, True, {"c": 1}, "c", "c") for n in range(4)]
-    assert select_deletable(
-        trials, now.ranked, now.protected, RetentionPolicy(1, top=1, max_disk=0)
-    ) == [(2, "c")]

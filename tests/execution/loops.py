@@ -162,65 +162,6 @@ def loads_and_stores(config):
     report({"loss": float(len(seen)), "world": float(total)})
 
 
-def careless(config):
-    """Report every kind of state that an earlier trial might have left behind, and then leave all
-    of it behind.
-    """
-    import logging
-    import os
-    import random
-
-    import numpy as np
-    import ray.train
-    import torch
-    from ray.train.torch import prepare_model
-
-    from sweeps.trial import current
-
-    seen = [
-        random.random(),
-        float(np.random.random()),
-        float(torch.rand(1)),
-        float(os.environ.get("LEFT", "0")),
-        float(torch.get_default_dtype() == torch.float64),
-        float(torch.are_deterministic_algorithms_enabled()),
-        float(len(logging.getLogger("a.users.own").handlers)),
-        float(os.path.basename(os.getcwd()) == "left"),
-        float(len(torch.distributed.distributed_c10d._world.pg_map))
-        if torch.distributed.is_initialized()
-        else 0.0,
-    ]
-    model = prepare_model(torch.nn.Linear(4, 1))
-    if hasattr(model, "register_comm_hook"):
-
-        def hook(state, bucket):
-            return (
-                torch.distributed.all_reduce(bucket.buffer(), async_op=True)
-                .get_future()
-                .then(lambda f: f.value()[0] * 0.25)
-            )
-
-        model.register_comm_hook(None, hook)
-    model(torch.ones(2, 4, dtype=next(model.parameters()).dtype)).sum().backward()
-    seen.append(float(sum(p.grad.abs().sum() for p in model.parameters())))
-    left = os.path.join(config["folder"], "left")
-    os.makedirs(left, exist_ok=True)
-    os.chdir(left)
-    os.environ["LEFT"] = "1"
-    torch.set_default_dtype(torch.float64)
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    logging.getLogger("a.users.own").addHandler(logging.StreamHandler())
-    if torch.distributed.is_initialized():
-        torch.distributed.new_group(list(range(torch.distributed.get_world_size())))
-    assert current().threads == 1
-    ray.train.report(
-        {
-            "loss": sum(x * (i + 1) for i, x in enumerate(seen)),
-            **{f"seen{i}": x for i, x in enumerate(seen)},
-        }
-    )
-
-
 def reads_late(config):
     """Wait for the file `go`, then report the number of rows.
 

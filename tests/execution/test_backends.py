@@ -163,6 +163,7 @@ def test_a_users_backend_connects_two_workers_of_a_sweep(clean_ray, ring):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(240)
 def test_run_refuses_an_object_that_is_no_backend(clean_ray, ring):
     with pytest.raises(

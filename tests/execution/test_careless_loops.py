@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.core.errors import ERROR_LENGTH, shorten
 from sweeps.execution import training_loop, trial_logs
 from sweeps.execution.messages import Job, Ranks
 from sweeps.execution.metric_values import numeric, unbeatable
@@ -35,9 +34,9 @@ def session(**objectives: str) -> TrialSession:
         goals=objectives,
     )
     assignment = SimpleNamespace(
-        trial=SimpleNamespace(id="0000"), folder="", checkpoint=None, asks=False
+        trial=SimpleNamespace(id="0000"), ranks=Ranks(), folder="", checkpoint=None, asks=False
     )
-    return TrialSession(None, Ranks(), job, assignment, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
+    return TrialSession(None, job, assignment, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
 
 
 def report(session: TrialSession, metrics: object) -> None:
@@ -107,21 +106,6 @@ def test_an_error_that_a_trainer_explains_has_no_traceback(monkeypatch):
 def test_r5_a_password_in_a_librarys_message_is_masked():
     text = trace(RuntimeError("API request to http://me:secret@host/api failed"))
     assert "secret" not in text and "http://me:***@host/api" in text
-
-
-def test_r15_an_error_is_cut_in_its_middle():
-    text = shorten("a" * 3_000_000 + "b" * 2_000_000)
-    assert (
-        len(text) <= ERROR_LENGTH
-        and text.startswith("aaa")
-        and text.endswith("bbb")
-        and "4,9" in text
-    )
-    assert shorten("a" * ERROR_LENGTH) == "a" * ERROR_LENGTH
-    try:
-        raise ValueError("x" * 5_000_000)
-    except ValueError as e:
-        assert len(trace(e)) <= ERROR_LENGTH
 
 
 def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path):

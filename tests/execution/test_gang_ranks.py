@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.execution.gangs import in_rank_order, ranks_on, visible_gpus
+from sweeps.execution.gangs import in_rank_order, ranks_on
 
 
 def test_ranks_follow_nodes_and_gpus():
@@ -27,11 +27,6 @@ def test_ranks_follow_nodes_and_gpus():
         (2, 4, 2, 3, 0),
         (3, 4, 0, 1, 1),
     ]
-
-
-def test_workers_of_a_node_see_its_gpus_together():
-    assert visible_gpus(["a", "a", "b"], [("10",), ("2",), ("0",)]) == ("2,10", "2,10", "0")
-    assert visible_gpus(["a"], [()]) == ("",)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 7)), min_size=1, max_size=12))

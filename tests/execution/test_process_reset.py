@@ -81,6 +81,7 @@ def test_state_is_reset(tmp_path, raises):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(60)
 def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults():
     code = (
@@ -253,15 +254,3 @@ def test_a_worker_is_replaced_when_its_memory_grew_past_a_bound():
     text = "the process grew from 300 to 1325 MB of memory"
     assert excess_growth(300 << 20, (301 << 20) + MEMORY_GROWTH) == text
     assert excess_growth(8 << 30, 15 << 30) is None, "a large one may grow by as much again"
-
-
-def test_a_working_directory_that_ray_replaced_is_entered_again(tmp_path, monkeypatch):
-    folder = tmp_path / "code"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    folder.rmdir()
-    folder.mkdir()
-    (folder / "new").touch()
-    with isolated():
-        assert os.listdir() == ["new"]
-    assert os.getcwd() == str(folder)

@@ -8,7 +8,6 @@ import re
 import tomllib
 
 import pytest
-import ray
 
 from sweeps.execution import ray_version
 from tests.commands import REPO
@@ -42,7 +41,3 @@ def test_the_bounds_of_the_package_are_the_versions_that_are_tested():
         line.endswith(f">={first},<{major}.{int(minor) + 1}") for line in lines
     )
     assert f"\nray=={last}." in (REPO / "constraints.txt").read_text()
-
-
-def test_the_ray_of_these_tests_is_a_tested_one():
-    assert ray_version.warning_for(ray.__version__) is None

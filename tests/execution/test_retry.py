@@ -92,6 +92,7 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
     with driving_of(tmp_path, ("OSError",), max_failures=1) as driving:
         progress, _, _ = attempted(driving, once=False)
@@ -104,6 +105,7 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, tmp_path):
     with driving_of(
         tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself"

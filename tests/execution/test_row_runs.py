@@ -172,20 +172,6 @@ def test_no_rank_starts_from_fewer_rows_if_another_rank_reported_no_checkpoint(t
     assert seen == [None] * (2 if resumed else 3)
 
 
-def test_the_latest_checkpoint_decides_which_metrics_are_reported(tmp_path):
-    session = Session()
-
-    def train(run: RowRun) -> None:
-        run.report({"loss": 1.0}, saved(tmp_path / "a"))
-        run.report({"loss": 2.0}, saved(tmp_path / "b"))
-        run.report({"loss": 3.0}, None)
-
-    run_on_rows(session, current(), train)
-    assert [(metrics["loss"], note) for _, metrics, note in session.sent] == [
-        (2.0, {"best_step": step, "loop_step": 2, "on_all_ranks": True}) for step in (1, 3, 9)
-    ]
-
-
 def test_a_run_without_a_report_is_an_error():
     with pytest.raises(ValueError, match="reported nothing on 1 of 9 parts of the train rows"):
         run_on_rows(Session(), current(), lambda run: None)

@@ -30,11 +30,15 @@ class Pool:
 @pytest.fixture
 def session(tmp_path):
     assignment: Any = SimpleNamespace(
-        trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1, asks=False
+        trial=trial(0, {}, 1, "none"),
+        ranks=Ranks(1, 2, 1, 2),
+        folder=str(tmp_path),
+        checkpoint=None,
+        attempt=1,
+        asks=False,
     )
     return TrialSession(
         Pool(),
-        Ranks(1, 2, 1, 2),
         job("my:loop", "none"),
         assignment,
         cast(DatasetCache, SimpleNamespace(shards={})),

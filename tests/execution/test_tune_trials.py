@@ -72,6 +72,7 @@ def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 def test_the_wait_for_a_decision_does_not_count_as_trial_time(clean_ray, tmp_path):
     with Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path) as driving:

@@ -438,24 +438,3 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
         holds.cancel()
 
     play_on_a_cluster(scene, 1.0, 1.0)
-
-
-def test_an_elastic_trial_whose_data_is_prepared_again_holds_no_workers(fake):
-    """The fit needs a CPU, so the trial would wait for itself."""
-
-    async def scene(pool: WorkerPool) -> None:
-        pool.warm([ELASTIC.of_size(3)])
-        for number in range(3):
-            fake.come_up(number)
-        driver, running = driver_of(pool), elastic_trial()
-        running.kept = list((await lease(pool, ELASTIC)).workers)
-        driver.data_requests = SimpleNamespace(
-            request=lambda data, chain: asyncio.get_running_loop().create_future()
-        )  # type: ignore[assignment]
-        task = asyncio.create_task(driver.drive(running))
-        await until(lambda: not running.kept)
-        assert {one.phase for one in pool.workers.values()} == {Phase.IDLE}
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    play(scene, CPU=3.0)

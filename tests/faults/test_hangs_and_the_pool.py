@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 
 import psutil
 import pytest
-import ray
 
 from sweeps.core.trial import State
-from sweeps.execution.messages import Stage
 from tests.commands import command, space_of
 from tests.execution.driving import Driving, job, trial
 from tests.processes import actor_of
@@ -81,47 +78,3 @@ def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
         4,
         5,
     ]
-
-
-def _stages(driving: Driving) -> dict[str, Stage]:
-    return {name: stage for name, (stage, _) in ray.get(driving.pool.usage.remote()).stages.items()}
-
-
-def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, tmp_path):
-    """A gang of two holds both CPUs, and a fit needs one.
-
-    The fit runs when the trial ends, before the next trial.
-    """
-    from sweeps.space import Step
-
-    with Driving(job("tests.user_loops:held", "none"), tmp_path) as driving:
-        params = {"x": 0.0, "latch": str(tmp_path)}
-        first, second = (
-            trial(0, params, 2, "none"),
-            trial(1, params, 2, "none", steps=(Step("StandardScaler"),)),
-        )
-        driving.start(first)
-        wait_until(
-            lambda: (tmp_path / f"test-{first.id}.two").exists(), 60, "the first trial to hold"
-        )
-        driving.start(second)
-        ended = {}
-        threads = [
-            threading.Thread(target=lambda t=t: ended.update({t.id: driving.finish(t)[0]}))
-            for t in (first, second)
-        ]
-        for thread in threads:
-            thread.start()
-        stages = wait_until(
-            lambda: _stages(driving).get(second.id) is Stage.PREPARING and _stages(driving),
-            20,
-            "the fit to be in line",
-        )
-        assert stages[first.id] is Stage.TRAINING and not ended, "the first still holds both CPUs"
-        (tmp_path / "go").touch()
-        for thread in threads:
-            thread.join(120)
-        assert {t: p.state for t, p in ended.items()} == {
-            first.id: State.COMPLETE,
-            second.id: State.COMPLETE,
-        }
