@@ -22,6 +22,7 @@ from sweeps.execution.allocation import Request
 from sweeps.execution.autoscaling import (
     ASK_AGAIN_AFTER,
     NodeRequests,
+    select_within_limit,
 )
 from tests.commands import command
 from tests.ray_nodes import Nodes, nodes, write_project
@@ -88,6 +89,15 @@ def test_each_waiting_request_has_a_group_until_it_is_served(fake):
     assert fake.groups == {1: "PENDING"}
     asked.update([], now=3)
     assert fake.groups == {}
+
+
+def test_no_node_is_asked_for_beyond_a_limit():
+    waiting = [trial(1), Request(2, {"CPU": 2.0}), Request(3, {"CPU": 1.0})]
+    assert [request.id for request in select_within_limit(waiting, {"CPU": 3.0})] == [1, 3]
+    assert (
+        select_within_limit(waiting, None) == waiting
+        and select_within_limit(waiting, {"CPU": 0.0}) == []
+    )
 
 
 def test_a_placed_group_is_removed_so_that_workers_can_use_its_resources(fake):
