@@ -70,19 +70,6 @@ def test_a_loop_that_ignores_its_checkpoint_is_refused_in_one_line(clean_ray, tm
     assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
 
 
-@pytest.mark.long
-def test_a_loop_without_checkpoints_is_refused_in_one_line(clean_ray, tmp_path):
-    with pytest.raises(
-        sweeps.InputError, match=r"trial 000\d reported step 2 without a checkpoint"
-    ) as e:
-        sweeps.run(
-            space_of(tmp_path, "no_checkpoint", limits="max_failures: 0, max_trials: 4"),
-            dir=tmp_path / "runs",
-            overrides=PBT,
-        )
-    assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
-
-
 MEMBERS = """\
 name: members
 trainer: {trainer}

@@ -88,43 +88,6 @@ def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, t
     )
 
 
-@pytest.mark.long
-@pytest.mark.extended  # tests/search has both without Ray
-def test_hyperband_stops_trials_at_the_rungs_of_their_brackets(clean_ray, tmp_path):
-    file = space_of(tmp_path, "plain", limits="max_trials: 10, max_concurrent_trials: 1")
-    scheduler = (
-        "scheduler={name: hyperband, max_t: 5, grace_period: 1, reduction_factor: 2, brackets: 2}"
-    )
-    result = sweeps.run(
-        file,
-        dir=tmp_path / "runs",
-        overrides=(scheduler, "search.algorithm=random", "search.seed=2"),
-    )
-    record = record_of(result)
-    assert {t.bracket for t in record.trials} == {0, 1}
-    first = {0: 1, 1: 2}  # rung of each bracket
-    stopped = [t for t in record.trials if t.result.state.name == "PRUNED"]
-    assert stopped and result.trials == {
-        "completed": 10 - len(stopped),
-        "pruned": len(stopped),
-        "failed": 0,
-    }
-    for t in record.trials:
-        assert (
-            t.result.steps in {step for step in (1, 2, 4) if step >= first[t.bracket]}
-            if t in stopped
-            else t.result.steps == 5
-        )
-        assert t.reason == (f"hyperband at step {t.result.steps}" if t in stopped else None)
-    best = min(t.params["x"] for t in record.trials if t not in stopped)
-    assert result.best["params"]["x"] == best
-    for bracket in first:
-        own = [t for t in record.trials if t.bracket == bracket]
-        assert min(own, key=lambda t: t.params["x"]) not in stopped, (
-            "the best of a bracket is never stopped"
-        )
-
-
 def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ray, tmp_path):
     """One slot. Each trial is worse than the one before, so each pauses at its first rung.
 
@@ -169,24 +132,3 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
     paused = [(e["trial"], e["step"]) for e in events if e["type"] == "TrialPaused"]
     assert paused == [("0000", 1), ("0001", 1), ("0000", 2), ("0002", 1), ("0003", 1), ("0001", 2)]
     assert result.best["trial"] == "0000" and result.bundle is None
-
-
-@pytest.mark.long
-@pytest.mark.extended
-def test_the_median_rule_stops_trials_below_the_median(clean_ray, tmp_path):
-    file = space_of(
-        tmp_path,
-        "plain",
-        limits="max_trials: 5, max_concurrent_trials: 1",
-        x="{grid: [0.2, 0.3, 0.9, 0.1, 0.8]}",
-    )
-    median = "scheduler={name: median, grace_period: 2, min_trials: 2}"
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(median,))
-    ended = {t.params["x"]: (t.result.state.name, t.result.steps) for t in record_of(result).trials}
-    complete, stopped = ("COMPLETE", 5), ("PRUNED", 2)
-    assert ended == {0.2: complete, 0.3: complete, 0.9: stopped, 0.1: complete, 0.8: stopped}
-    assert json.loads((result.dir / "result.json").read_text())["trials"] == {
-        "completed": 3,
-        "pruned": 2,
-        "failed": 0,
-    }

@@ -184,7 +184,6 @@ class ProgressRecord(_Model):
     best: RecordedCheckpoint | None = None
     error: Text = ""
     reason: Text = ""
-    passed: int = 0
     final: Numbers = {}
     pbt: RecordedPerturbation | NoPerturbation | None = None
     worker_seconds: Seconds = 0.0

@@ -437,10 +437,8 @@ def decided_of(t: FrozenTrial) -> int:
 
 
 def passed_of(t: FrozenTrial) -> int:
-    """Return the last rung from which a trial continued; 0 if the trial has not continued from a rung."""
-    return int(
-        t.user_attrs.get(PASSED, latest_progress(t).get(PASSED, 0))
-    )  # studies from before 2026-11-22 have the rung in a progress record
+    """Return the last rung from which a trial continued; 0 if it has not continued from a rung."""
+    return int(t.user_attrs.get(PASSED, 0))
 
 
 def paused_at(t: FrozenTrial) -> int | None:

@@ -89,9 +89,9 @@ class SchedulerTests:
         """Check that `decide` does not change the `StudyView` that it receives."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
-            before = copy.deepcopy(view.curves)
+            before = copy.deepcopy(view.trials)
             scheduler.decide(view, trial, rung)
-            assert view.curves == before
+            assert view.trials == before
 
     def test_only_a_paused_trial_continues(self) -> None:
         """Check that `next_paused` returns the number of a paused trial or None."""

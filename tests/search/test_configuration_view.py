@@ -13,7 +13,7 @@ from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import REPEAT_OF
-from tests.search.test_samplers import BODY, NUMBERS, end
+from tests.search.test_samplers import BODY, end
 
 REPEATED = "repeats: {count: 2}"
 
@@ -56,27 +56,6 @@ def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path,
         asked.append([(t.params, t.chain) for t in with_repeats(loop, 24, on_a_grid, apart)])
         assert len(loop.store.study.trials) >= 24 * (2 if repeats else 1) - 1
     assert asked[0] == asked[1] == asked[2]
-
-
-def test_the_aggregate_is_what_counts(make_space, tmp_path):
-    """Of two values one is low: by the minimum its configuration is good, by the mean it is not."""
-    found = {}
-    for aggregate in ("mean", "min", "max"):
-        folder = tmp_path / aggregate
-        folder.mkdir()
-        loop = SearchLoop.open(
-            folder,
-            make_space(
-                NUMBERS,
-                4,
-                scheduler="{name: none}",
-                extra=f"repeats: {{count: 2, aggregate: {aggregate}}}",
-            ),
-        )
-        with_repeats(loop, 4, lambda t: 0.5, 0.25)
-        loop.sampler.history.refresh(loop.store.study)
-        found[aggregate] = {values for _, values, _ in loop.sampler.history.levels[FULL][""]}
-    assert found == {"mean": {(0.5 + 1 / 9,)}, "min": {(0.25 + 1 / 9,)}, "max": {(0.75 + 1 / 9,)}}
 
 
 def repeated(*ends: tuple[TrialState, float], limit: float | None = None) -> list:

@@ -16,13 +16,9 @@ from sweeps.search import earlier_trials
 from sweeps.search.earlier_configurations import OutsideDomain, Translator
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
 from sweeps.search.samplers.earlier_sweeps import (
-    ProcessWithPrior,
-    earlier_processes,
     prior_weights,
     starting_points,
 )
-from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.enumeration import any_key
 from sweeps.study.distributions import distribution_of
@@ -326,23 +322,6 @@ def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
         "a sweep that contradicts has no weight"
     )
     assert prior_weights(np.empty((0, 2)), np.empty(0)) == pytest.approx([0.25, 0.25])
-
-
-def test_without_weight_the_process_is_the_one_without_earlier_sweeps(make_space):
-    space = make_space(NUMBERS)
-    axes = Axes({d.name: distribution_of(d) for d in space.dimensions})
-    ((earlier,),) = earlier_processes([sweep_of(space, lambda p: p["x"])], axes, [True])
-    rng = np.random.RandomState(0)
-    x = np.column_stack([rng.rand(30, 2), np.ones(30)])
-    categorical = np.zeros(3, dtype=bool)
-    y = -x[:, 0] + x[:, 0].mean()
-    made = [Process(x, y, categorical), ProcessWithPrior([earlier], x, y, categorical)]
-    for process in made:
-        process.condition(process.fit(process.start))
-        process.imagine(x[:2] / 2)
-    assert made[1].weights == pytest.approx([0.0])
-    for a, b in zip(made[0].predict(x), made[1].predict(x), strict=True):
-        assert a == pytest.approx(b, abs=1e-6)
 
 
 def test_gp_finds_the_optimum_of_a_related_task_soon_and_leaves_an_unrelated_one(

@@ -31,13 +31,3 @@ def test_what_has_steps_stays_on_them():
     assert np.allclose(
         moved, [[0.5, 0.123, 2.0], [0.5 + 1 / 9, 0.123, 2.0], [1 - 1 / 18, 1.0, 0.0]]
     )
-
-
-def test_draws_are_even():
-    axes = Axes(SPACE)
-    drawn = axes.anywhere(np.random.RandomState(0), 20_000)
-    numbers = drawn[:, axes.numbers]
-    assert np.allclose(numbers.mean(axis=0), 0.5, atol=0.02) and np.allclose(
-        numbers.std(axis=0), 12**-0.5, atol=0.02
-    )
-    assert np.allclose(np.bincount(drawn[:, 5].astype(int)) / 20_000, 1 / 3, atol=0.02)

@@ -121,21 +121,6 @@ def test_no_configuration_is_suggested_twice(make_space, tmp_path, space, loss):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("state", [State.PRUNED, State.FAIL])
-def test_a_configuration_that_ended_without_a_value_is_not_suggested_again(
-    make_space, tmp_path, state
-):
-    space = "params: {n: {randint: [0, 8]}, s: {choice: [1, 2, 4, 8, 16, 32]}}"
-    loop = SearchLoop.open(tmp_path, make_space(space, 60, "gp", scheduler=NO_STOPS))
-    run(loop, 12, lambda p: {"loss": p["n"] + p["s"] / 32})
-    later = []
-    for _ in range(10):
-        later.append(loop.ask())
-        loop.tell(later[-1].number, state)
-    assert len({repr(t.params) for t in later}) == len(later)
-
-
-@pytest.mark.timeout(60)
 def test_the_best_trials_next_to_failures_are_found(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS))
     asked = run(

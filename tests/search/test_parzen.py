@@ -86,15 +86,6 @@ def test_what_is_drawn_follows_the_density():
             assert there.mean() == pytest.approx(density.mean() * (high - low) / 5.0, abs=0.012)
 
 
-def test_a_kernel_counts_by_the_probability_that_it_gives_to_the_cell():
-    space = {"x": FloatDistribution(0, 1), "p": CategoricalDistribution(["a", "b"])}
-    values = np.array([[0.1, 0]] * 10 + [[0.9, 1]] * 10)
-    found = Mixture(Axes(space), values, np.ones(20), neighbors, {1: 0})
-    drawn = found.sample(np.random.RandomState(0), 200)
-    assert set(drawn[:, 1]) == {0} and np.mean(drawn[:, 0] < 0.5) > 0.6
-    assert np.isfinite(found.log_pdf(drawn)).all()
-
-
 def test_a_width_is_that_of_the_farther_neighbor_within_bounds():
     assert neighbors(np.array([[0.2], [0.9], [0.3]]))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
     assert neighbors(np.array([[0.5], [0.5]]))[:, 0] == pytest.approx([0.25, 0.25])

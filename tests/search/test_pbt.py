@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
 import shutil
 import time
@@ -224,20 +223,6 @@ def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
         assert sorted(reports, key=by_time) == sorted(told.told[trial.number], key=by_time)
 
 
-def test_the_copy_is_the_members_own(undisturbed):
-    """What the donor does with its checkpoint later does not matter."""
-    loop = undisturbed[0].search
-    for t in record.read(loop.store.folder).trials:
-        for taken in t.lineage:
-            copy = (
-                loop.store.folder
-                / "trials"
-                / t.id
-                / f"checkpoint_{taken.donor_step:06d}_of_{taken.donor}"
-            )
-            assert (copy / "state").is_file() and not copy.is_symlink()
-
-
 @pytest.mark.parametrize("links", [True, False], ids=["linked", "copied"])
 def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, monkeypatch, links):
     def refuse(*args: Any) -> None:
@@ -318,12 +303,6 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
     going.pool.now = member.trial, ResumeState()
     assert going._decide("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
-
-
-def test_the_record_is_json(undisturbed):
-    assert all(
-        json.dumps(t.to_json()) for t in record.read(undisturbed[0].search.store.folder).trials
-    )
 
 
 def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():

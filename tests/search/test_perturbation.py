@@ -131,11 +131,3 @@ def test_what_is_not_drawn_anew_moves_a_little(dimension, seed):
         assert new == pytest.approx(0.8 * old, rel=1e-6, abs=1e-7) or new == pytest.approx(
             1.2 * old, rel=1e-6, abs=1e-7
         )
-
-
-@given(dimensions, st.integers(0, 10**6))
-def test_the_same_chance_gives_the_same_and_what_is_missing_is_drawn(dimension, seed):
-    key = draw_key(dimension, random.Random(seed))
-    first, again = (explore(dimension, key, 0.25, rng_of(7, seed, 4)) for _ in range(2))
-    assert first == again
-    assert dimension.value(explore(dimension, None, 0.0, random.Random(seed))) is not Ellipsis

@@ -5,7 +5,6 @@ of the user's in general.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import re
 import sys
 from pathlib import Path
@@ -166,23 +165,6 @@ def test_validate_refuses_a_reference_that_leads_nowhere_and_imports_nothing(tmp
     with pytest.raises(InputError) as caught:
         load(tmp_path / "bad.yaml")
     assert len(caught.value.problems) == 1
-
-
-def test_a_sampler_with_state_of_its_own_is_warned_of(examples, tmp_path, caplog):
-    (examples / "stateful.py").write_text(
-        "from optuna.samplers import RandomSampler\n"
-        "class Stateful(RandomSampler):\n"
-        "    def sample_independent(self, *args):\n"
-        "        self.memory = 1\n"
-        "        return super().sample_independent(*args)\n"
-    )
-    text = (examples / "near-best.yaml").read_text()
-    (examples / "stateful.yaml").write_text(
-        re.sub(r"^search:.*$", 'search: {algorithm: "stateful:Stateful"}', text, flags=re.MULTILINE)
-    )
-    with caplog.at_level(logging.WARNING):
-        run(load(examples / "stateful.yaml"), tmp_path / "sweep")
-    assert [r.getMessage() for r in caplog.records if "keeps state (memory)" in r.getMessage()]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ from sweeps.core.trial import State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.distributions import distribution_of, suggest
 from sweeps.study.live_trial import ProgressUpdate
-from sweeps.study.trial_building import seed_of
 from tests.study.test_study_store import reports
 
 ALL_DOMAINS = """
@@ -70,8 +69,3 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
             late[trial.chain].append(abs(x - best[trial.chain]))
     for chain, distances in late.items():
         assert sorted(distances)[len(distances) // 2] < 0.15, (chain, distances)
-
-
-def test_seeds_differ_by_trial_and_purpose():
-    seeds = {seed_of(s, n, p) for s in range(3) for n in range(50) for p in ("trial", "sampler")}
-    assert len(seeds) == 300 and all(0 <= s < 2**32 for s in seeds)

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import itertools
 import math
-import random
 
 import numpy as np
 import optuna
@@ -75,24 +73,6 @@ def end(loop: SearchLoop, trial, value) -> None:
             loop.tell(trial.number, State.PRUNED)
             return
     loop.tell(trial.number, State.COMPLETE)
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, algorithm):
-    space = make_space(BODY, 80, algorithm)
-    asked = []
-    for again in (False, True):
-        folder = tmp_path / str(again)
-        folder.mkdir()
-        loop = SearchLoop.open(folder, space)
-        run(loop, 17)
-        begun = loop.ask()  # runs while the driver dies
-        if again:
-            loop = SearchLoop.open(folder, space)
-        asked.append([begun, *(loop.ask() for _ in range(3))])
-    assert asked[0] == asked[1]
-    assert len({str(t.params) for t in asked[0]}) > 1, "and not the same one over and over"
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -164,14 +144,6 @@ def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
         "k"
     ] in "ab"
     assert second.params["x"] != 0.5
-
-
-def test_what_the_user_begins_with_comes_first(make_space, tmp_path):
-    points = "[{params.x: 0.25}]"
-    first, second = run(
-        SearchLoop.open(tmp_path, make_space(NUMBERS, 2, "gp", points=points)), 2, lambda t: 1.0
-    )
-    assert first.params["x"] == 0.25 and second.params["x"] not in (0.25, 0.5)
 
 
 def test_options_reach_the_sampler():
@@ -375,34 +347,6 @@ def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
     )
 
 
-def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
-    rng = random.Random(0)
-    at_3 = [rng.random() for _ in range(20)]
-    study = study_of(
-        [
-            (v, 0, [v + 3, v + 1, v][: 3 if i < 10 else 1], TrialState.PRUNED)
-            for i, v in enumerate(at_3)
-        ]
-    )
-    history = History()
-    history.refresh(study)
-    found = gp_observations.observations(history, np.random.RandomState(0))
-    assert sorted(found.levels) == [1] * 20 + [3] * 10, "a step too near another tells nothing more"
-    for level, trial, values in zip(found.levels, found.trials, found.values.tolist(), strict=True):
-        if level == 1:
-            assert values == pytest.approx([at_3[trial.number]])
-
-
-@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40))
-def test_standardized_values_keep_their_order(values):
-    scores = gp_observations.scaled(np.array(values))[0]
-    assert np.isfinite(scores).all() and abs(scores.mean()) < 1e-6
-    for (a, below), (b, above) in itertools.pairwise(
-        sorted(zip(values, scores.tolist(), strict=True))
-    ):
-        assert below <= above + 1e-9 or a == -math.inf, (a, b)
-
-
 def test_what_diverged_does_not_hide_how_the_others_differ():
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1e9, math.inf])
     scores = gp_observations.scaled(values)[0]
@@ -470,42 +414,3 @@ def test_the_cheaper_random_trials_are_the_more_suggestions_are_random(steps, fr
         model = tpe_model.TpeModel(max_t=27)
         found = [model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(300)]
         assert np.mean([not f for f in found]) == pytest.approx(fraction, abs=0.08)
-
-
-@settings(deadline=None, max_examples=50)
-@given(
-    st.lists(st.sampled_from([1, 3, 9, None]), min_size=1, max_size=20),
-    st.sampled_from([None, 27]),
-    st.randoms(),
-)
-def test_the_random_fraction_is_the_same_in_any_order_and_falls_if_a_trial_runs_longer(
-    steps, max_t, shuffler
-):
-    fraction = tpe_model.random_fraction(history_of_ended(steps), max_t)
-    assert tpe_model.RANDOM <= fraction < 1
-    shuffled = list(steps)
-    shuffler.shuffle(shuffled)
-    assert tpe_model.random_fraction(history_of_ended(shuffled), max_t) == fraction
-    longer = [None, *steps[1:]]
-    assert max_t is None or tpe_model.random_fraction(history_of_ended(longer), max_t) <= fraction
-
-
-@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
-def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm):
-    study = optuna.create_study()
-    space: dict[str, optuna.distributions.BaseDistribution] = {
-        "i": optuna.distributions.IntDistribution(0, 15)
-    }
-    for i in range(10):
-        study.add_trial(
-            optuna.trial.create_trial(params={"i": i}, distributions=space, value=abs(i - 4.0))
-        )
-    running = study.ask(space)  # which is not to be tried twice either
-    number = study.ask().number
-    history = History()
-    history.refresh(study)
-    history.number = number
-    model = registry.built_in("sampler", algorithm)().build(SamplerContext(1, space, frozenset()))
-    found = [model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(20)]
-    assert all(f.get("i", 10) >= 10 for f in found) and any(found)
-    assert all(f.get("i") != running.params["i"] for f in found)

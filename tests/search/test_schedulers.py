@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Sequence
 
 import pytest
@@ -57,12 +56,6 @@ def test_rungs_grow_by_the_factor_and_stay_below_max_t(asha, rungs):
     assert asha.rungs() == all_rungs(asha) == rungs
 
 
-@given(values, st.booleans(), st.integers(2, 5))
-def test_the_best_so_far_always_continues(others, minimize, factor):
-    value = (min if minimize else max)(others, default=0.0)
-    assert decided(Asha(81, 1, factor), others, value, minimize) is Action.CONTINUE
-
-
 @given(values, st.booleans())
 def test_nan_never_continues_and_never_counts_as_better(others, minimize):
     asha = Asha(81, 1, 3)
@@ -96,12 +89,6 @@ def test_if_all_trials_have_arrived_one_in_factor_passes(everyone, factor):
     assert sorted(everyone)[: len(passed)] == sorted(passed)
 
 
-@given(values)
-def test_the_order_of_the_trials_does_not_matter(others):
-    asha = Asha(81, 1, 3)
-    assert decided(asha, others, 0.5) is decided(asha, sorted(others), 0.5)
-
-
 def test_without_a_scheduler_every_trial_continues():
     assert NoScheduler().rungs() == ()
     assert decided(NoScheduler(7), [1.0], math.nan) is Action.CONTINUE
@@ -127,17 +114,6 @@ def test_within_its_bracket_hyperband_is_asha(others, value, minimize, bracket):
         assert decided(hyperband, others, value, minimize, rung, bracket) is decided(
             asha, others, value, minimize, rung, bracket
         )
-
-
-@given(values, st.floats(-1e6, 1e6))
-def test_trials_of_other_brackets_do_not_count(others, value):
-    view = StudyView(
-        trials=[
-            TrialView(0, 1, {3: value}),
-            *(TrialView(i, 0, {3: v}) for i, v in enumerate(others, 1)),
-        ]
-    )
-    assert Hyperband(81, 1, 3, 3).decide(view, 0, 3).action is Action.CONTINUE
 
 
 def test_brackets_come_with_hyperbands_odds_and_are_the_same_again():
@@ -187,18 +163,6 @@ def test_under_the_median_rule_nan_is_the_worst(others, minimize):
     )
 
 
-@given(curves, st.data())
-def test_means_are_the_same_whenever_they_are_asked_for(own, data):
-    trial, late = TrialView(0), TrialView(0)
-    for step, value in enumerate(own, 1):
-        trial.values[step] = late.values[step] = value
-        if data.draw(st.booleans()):
-            trial.mean_until(step)
-    assert [trial.mean_until(step) for step in range(1, 10)] == [
-        late.mean_until(step) for step in range(1, 10)
-    ]
-
-
 @given(
     st.lists(st.tuples(st.lists(st.floats(-9, 9), min_size=1, max_size=9), st.booleans())),
     st.floats(-9, 9),
@@ -222,17 +186,6 @@ def test_a_trial_that_ended_on_its_own_counts_at_later_rungs_with_its_best_value
                 trials[-1].final_value = best(values)
         views.append(StudyView(0, minimize, trials))
     assert scheduler.decide(views[0], 0, 9) == scheduler.decide(views[1], 0, 9)
-
-
-@given(st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=9), min_size=2), st.floats(-9, 9))
-def test_the_median_rule_compares_with_the_mean_of_a_trial_that_ended_on_its_own(others, value):
-    trials = [curve(number, values) for number, values in enumerate(others, 1)]
-    means = [other.mean_until(len(other.values)) for other in trials]
-    for other in trials:
-        other.running, other.final_value = False, min(other.values.values())
-    view = StudyView(0, True, [curve(0, [value] * 9), *trials])
-    stops = Median(81, 1, 2).decide(view, 0, 9).action is Action.STOP
-    assert stops == (value > statistics.median(means))
 
 
 def test_a_trial_that_ended_on_its_own_has_not_reached_the_steps_that_it_left_out():

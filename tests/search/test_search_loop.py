@@ -98,16 +98,6 @@ def test_a_point_that_a_dead_driver_had_put_in_line_is_begun_once(make_space, tm
     assert [loop.ask().params["eta"] == 0.5 for _ in range(3)] == [True, False, False]
 
 
-def test_more_points_than_trials_are_refused(make_space):
-    with pytest.raises(
-        Exception,
-        match=r"search.initial_points: 3 initial points must run, but limits.max_trials is only 2",
-    ):
-        make_space(
-            BODY, max_trials=2, points="[{params.eta: 0.5}, {params.eta: 0.1}, {params.eta: 0.2}]"
-        )
-
-
 # ---- repeats
 
 REPEATS = "repeats: {count: 3, aggregate: mean}"
@@ -201,11 +191,6 @@ def test_a_configuration_is_judged_by_all_its_values(results, aggregate):
         assert whole.state is not C or len(results) == 1
 
 
-def test_without_repeats_each_trial_is_a_configuration():
-    results = [(0, None, Result(C, 0.3, values=(0.3,))), (1, None, Result(C, 0.2, values=(0.2,)))]
-    assert Configurations.of(results, Repeats()).winner((True,)) == 1
-
-
 def test_whole_configurations_win_over_those_that_lack_a_repeat():
     made = [(0, None, 0.5, C), (1, 0, 0.5, C), (2, None, 0.1, C), (3, 2, 0.1, F), (4, None, 0.2, P)]
     trials = [(n, first, Result(state, v, values=(v,))) for n, first, v, state in made]
@@ -287,18 +272,6 @@ def test_where_nothing_keeps_the_constraints_the_best_of_the_rest_wins(make_spac
     for loss in (0.2, 0.1):
         end(loop, loop.ask(), loss=loss, latency=9.0)
     assert loop.store.winner() == 1 and not loop.store.results()[1].feasible
-
-
-def test_a_cost_is_searched_for_like_any_objective(make_space, tmp_path):
-    loop = SearchLoop.open(
-        tmp_path,
-        make_space(BODY, objective="{metric: cpu_seconds, goal: minimize}", scheduler=NONE),
-    )
-    for seconds in (3.0, 2.0, 4.0):
-        assert end(loop, loop.ask(), seconds=seconds, whatever=1.0).value == seconds
-    end(loop, loop.ask(), P, seconds=0.5, whatever=1.0)
-    assert loop.store.winner() == 1 and loop.store.study.best_value == 2.0
-    assert loop.store.results()[1].best_step == 1 and loop.store.live_trial(1).curve.keys() == {1}
 
 
 # ---- threads

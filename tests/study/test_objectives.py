@@ -117,27 +117,11 @@ def test_the_best_step_is_the_best_of_those_that_satisfy_the_constraints():
     assert (first.step, first.feasible) == (5, True)
 
 
-def test_several_objectives_and_constraints_share_one_step():
-    judge = Objectives((AUC, LOSS), (HOURS, Constraint("loss", "<=", 0.4)))
-    others = {
-        "loss": [(1, 0.5), (2, 0.4), (3, 0.3), (4, 0.2)],
-        "hours": [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)],
-    }
-    score = judge.score(C, 4, ((1, 0.1), (2, 0.2), (3, 0.15), (4, 0.9)), others, COST)
-    assert (score.step, score.values, score.feasible) == (2, (0.2, 0.4), True)
-
-
 def test_a_constraint_on_a_cost_or_on_the_mean_of_folds_does_not_choose_the_step():
     curve, others = ((1, 0.9), (2, 0.8)), {"hours": [(1, 9.0), (2, 1.0)]}
     assert late(Constraint("seconds", "<=", 1)).score(C, 2, curve, others, COST).step == 1
     folds = Objectives((AUC,), (HOURS,), cross_validated=True)
     assert folds.score(C, 2, ((1, 0.9), (2, 0.8)), {"hours": [(1, 1.0), (2, 9.0)]}, COST).step == 2
-
-
-def test_a_metric_that_a_step_lacks_keeps_its_latest_value():
-    curve = tuple((step, step / 10) for step in range(1, 7))
-    score = late().score(C, 6, curve, {"hours": [(2, 1.0), (4, 2.0), (6, 9.0)]}, COST)
-    assert (score.step, score.feasible, score.metrics["hours"]) == (5, True, 2.0)
 
 
 def test_schedulers_compare_the_best_feasible_value_so_far():

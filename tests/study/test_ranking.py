@@ -44,19 +44,6 @@ def test_a_trial_that_only_time_ended_counts_like_a_complete_one():
     assert ranking.ranked(results, minimize=True) == [3, 4, 0, 1, 2]
 
 
-@given(
-    st.lists(st.one_of(st.none(), st.just(math.nan), st.floats(-10, 10)), max_size=20),
-    st.booleans(),
-)
-def test_nan_and_none_never_win(values, minimize):
-    results = [(i, Result(C, v)) for i, v in enumerate(values)]
-    known = [v for v in values if v is not None and v == v]
-    won = ranking.winner(results, minimize)
-    assert (won is None) == (not known)
-    if known:
-        assert values[won] == (min if minimize else max)(known)
-
-
 VALUES = st.none() | st.floats()
 STATES = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING])
 

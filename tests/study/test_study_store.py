@@ -54,54 +54,12 @@ def test_the_end_of_a_trial_is_recorded_without_secrets(make_space, tmp_path):
     assert "my-own-secret" not in (tmp_path / JOURNAL).read_text()
 
 
-def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp_path):
-    loop = SearchLoop.open(tmp_path, make_space(BODY))
-    cells = []
-    for _ in range(16):
-        trial = loop.ask()
-        cells.append((trial.chain, trial.shape.workers))
-        assert (
-            1e-3 <= trial.params["eta"] <= 1.0
-            and trial.params["depth"] in range(1, 9)
-            and trial.params["kind"] in ("a", "b")
-        )
-        assert trial.labels["params.eta"] == trial.params["eta"]
-        loop.tell(trial.number, State.FAIL, "x")
-    assert {c: cells.count(c) for c in cells} == {
-        (p, w): 4 for p in ("StandardScaler", "MinMaxScaler") for w in (1, 2)
-    }
-
-
 def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tmp_path):
     fill(SearchLoop.open(tmp_path, make_space(BODY)), 1)
     objectives = record.read(tmp_path).objectives
     (trial,) = record.trials_of(tmp_path)
     trial.user_attrs["begun"]["id"] = "../<a href=//e>"
     assert record._recorded(trial, objectives, tmp_path).id == "0000"
-
-
-def test_max_trials_are_begun_and_no_more(make_space, tmp_path):
-    loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=5))
-    assert [t is None for t in (loop.ask() for _ in range(6))] == [False] * 5 + [True]
-
-
-def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_path):
-    asked = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        loop = SearchLoop.open(tmp_path / name, make_space(BODY))
-        fill(loop, 10)
-        if (
-            name == "b"
-        ):  # a driver that starts anew from the journal goes on as if nothing had happened
-            loop = SearchLoop.open(tmp_path / name, make_space(BODY))
-        fill(loop, 10)
-        asked.append([(t.params, t.user_attrs["begun"]) for t in loop.store.study.trials])
-    assert asked[0] == asked[1]
-    (tmp_path / "c").mkdir()
-    other = SearchLoop.open(tmp_path / "c", make_space(BODY, seed=4))
-    fill(other, 3)
-    assert [t.params for t in other.store.study.trials] != [p for p, _ in asked[0][:3]]
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.PRUNED])
@@ -118,52 +76,6 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_p
     assert kept.to_json().get("final", {}) == (
         {"valid-auc": 0.75, "train-auc": None} if expected else {}
     )
-
-
-def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):
-    space = make_space(BODY)
-    loop = SearchLoop.open(tmp_path, space)
-    trials = [loop.ask() for _ in range(4)]
-    again = SearchLoop.open(tmp_path, space)
-    assert [again.store.trial(t.number) for t in trials] == trials
-
-
-CONDITIONAL = """
-preprocessor:
-  - {grid: [StandardScaler, none]}
-  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}
-params:
-  booster: {choice: [gbtree, dart]}
-  drop: {uniform: [0, 1], when: {params.booster: dart}}
-  skip: {uniform: [0, 1], when: {params.drop: "> 0.5"}}
-"""
-
-
-@pytest.mark.parametrize("algorithm", ["tpe", "random"])
-def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
-    space = make_space(CONDITIONAL, algorithm=algorithm)
-    loop, trials = SearchLoop.open(tmp_path, space), []
-    for _ in range(30):
-        trial = loop.ask()
-        trials.append(trial)
-        loop.report(
-            trial.number,
-            ProgressUpdate(reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1),
-        )
-        loop.tell(trial.number, State.COMPLETE)
-        assert ("drop" in trial.params) == (trial.params["booster"] == "dart")
-        assert ("skip" in trial.params) == (trial.params.get("drop", 0) > 0.5)
-        scaled = trial.labels["preprocessor.0"] == "StandardScaler"
-        assert [step.name for step in trial.preprocessor] == (
-            ["StandardScaler"] if scaled else ["MaxAbsScaler"]
-        )
-        assert set(trial.labels) == set(loop.store.study.trials[-1].params), (
-            "what is not asked for is not on record"
-        )
-    assert {"skip" in t.params for t in trials} == {True, False}
-    assert sum("preprocessor.1" in t.labels for t in trials) == 15
-    again = SearchLoop.open(tmp_path, space)
-    assert [again.store.trial(t.number) for t in trials] == trials
 
 
 def test_telling_twice_changes_nothing(make_space, tmp_path):
@@ -247,19 +159,6 @@ def test_one_driver_a_folder(tmp_path):
         FolderLock(tmp_path)
     lock.release()
     FolderLock(tmp_path).release()
-
-
-def test_a_driver_keeps_one_copy_of_each_progress_record(make_space, tmp_path):
-    loop = SearchLoop.open(tmp_path, make_space(BODY))
-    trial = loop.ask()
-    for step in (1, 2, 3):
-        update = ProgressUpdate((Report(step, {"loss": 0.5}, 1.0),), None, None, 1, 1.0)
-        loop.report(trial.number, update)
-    (running,) = loop.store._open.values()
-    assert not [name for name in running.user_attrs if name.startswith(record.PROGRESS_PREFIX)]
-    assert len(record.progress_records(loop.store.frozen(0))) == 3
-    loop.tell(trial.number, State.COMPLETE)
-    assert not loop.store._open and loop.store.frozen(0).state.is_finished()
 
 
 def test_lines_share_their_keys_and_may_have_half_a_surrogate_pair():

@@ -51,20 +51,9 @@ def build_foreign(
             "than an uninterrupted sweep",
             name,
         )
-    latest: BaseSampler = first
-    known = set(vars(first))
 
     def rebuild(seed: int, index: int) -> BaseSampler:
-        nonlocal latest
-        if new := set(vars(latest)) - known:
-            log.warning(
-                "the sampler %s keeps state (%s) that the study does not store; this state is "
-                "lost after each trial",
-                name,
-                ", ".join(sorted(new)),
-            )
-            known.update(new)
-        latest = factory(**options, **({"seed": seed} if takes_seed else {}))
-        return latest
+        sampler: BaseSampler = factory(**options, **({"seed": seed} if takes_seed else {}))
+        return sampler
 
     return ReseededSampler(rebuild, context.free)

@@ -106,16 +106,6 @@ class StudyView:
         self.all_started = False
 
     @property
-    def curves(self) -> Mapping[int, Mapping[int, float]]:
-        """Reported values of each trial: `{trial number: {step: value}}`."""
-        return {number: trial.values for number, trial in self.trials.items()}
-
-    @property
-    def brackets(self) -> Mapping[int, int]:
-        """Number of each trial's bracket, by trial number."""
-        return {number: trial.bracket for number, trial in self.trials.items()}
-
-    @property
     def paused(self) -> Mapping[int, int]:
         """Rung at which each paused trial waits, by trial number."""
         return {
@@ -123,11 +113,6 @@ class StudyView:
             for number, trial in self.trials.items()
             if trial.paused_at is not None
         }
-
-    @property
-    def costs(self) -> Mapping[int, float]:
-        """Wall time of each trial in seconds, by trial number."""
-        return {number: trial.seconds for number, trial in self.trials.items()}
 
     def at_rung(self, rung: int, bracket: int = 0) -> list[TrialView]:
         """Return the trials of a bracket that have reached a rung; see `TrialView.has_reached`.
