@@ -140,14 +140,14 @@ def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
     assert all(ranks == 2 for *_, ranks in log)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("trainer", "metric", "params"),
     [
-        pytest.param(
+        (
             "xgboost",
             "valid-mlogloss",
             "{num_boost_round: 5, eta: {loguniform: [0.01, 1]}}",
-            marks=pytest.mark.extended,
         ),
         (
             '{estimator: "sklearn.tree:DecisionTreeClassifier"}',

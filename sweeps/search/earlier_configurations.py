@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweeps.core.json_files import is_number
@@ -15,8 +14,7 @@ from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import cumulative_probability
 from sweeps.space.enumeration import any_key
-from sweeps.space.option_labels import option_keys
-from sweeps.space.templates import Chain, enclosing_options
+from sweeps.space.templates import enclosing_options
 from sweeps.study.distributions import distribution_of
 
 
@@ -33,19 +31,6 @@ class OutsideDomain(Exception):
         super().__init__(self.reason)
 
 
-@dataclass(frozen=True)
-class EarlierValue:
-    """A value in a configuration of an earlier sweep.
-
-    Attributes:
-        value: The value. For an option of a grid or a choice, the option's value.
-        key: Key that the value has as an option; ABSENT if this key is not known.
-    """
-
-    value: Any
-    key: Any = ABSENT
-
-
 class Translator:
     """Translate configurations of an earlier sweep to a new space.
 
@@ -57,7 +42,6 @@ class Translator:
     def __init__(self, earlier: Space, space: Space):
         self._earlier = {dimension.name: dimension for dimension in earlier.dimensions}
         self._space = space
-        self._chain = option_keys([earlier.sections.get("preprocessor", Chain(()))])[0]
 
     def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
         """Return the key of each dimension of the new space for which the earlier configuration has a value.
@@ -83,32 +67,26 @@ class Translator:
         name = dimension.name
         if name in keys and name in self._earlier:
             earlier = self._earlier[name]
-            return key_in(
-                dimension,
-                EarlierValue(earlier.value(keys[name]), keys[name] if earlier.options else ABSENT),
-            )
-        if (constant := self._constant(name, constants)) is None:
-            return ABSENT
+            key = keys[name] if earlier.options else ABSENT
+            return key_in(dimension, earlier.value(keys[name]), key)
+        constant = _constant(name, constants)
         try:
-            return key_in(dimension, constant)
+            return ABSENT if constant is None else key_in(dimension, constant)
         except OutsideDomain:
             return ABSENT
 
-    def _constant(self, name: str, constants: Mapping[str, Any]) -> EarlierValue | None:
-        """Return the value of a constant of the earlier space; None if there is none."""
-        if name == "preprocessor":
-            return EarlierValue(None, self._chain)
-        value: Any = constants
-        for part in name.split("."):
-            if isinstance(value, list) and part.isdigit() and int(part) < len(value):
-                value = value[int(part)]
-            elif isinstance(value, Mapping) and part in value:
-                value = value[part]
-            else:
-                return None
-        return (
-            None if value is None else EarlierValue(value, value if _is_scalar(value) else ABSENT)
-        )
+
+def _constant(name: str, constants: Mapping[str, Any]) -> Any:
+    """Return the value of a constant of the earlier space; None if there is none."""
+    value: Any = constants
+    for part in name.split("."):
+        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        else:
+            return None
+    return value
 
 
 def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, Any]:
@@ -133,27 +111,27 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, An
     return found
 
 
-def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
+def key_in(dimension: Dimension, value: Any, key: Any = ABSENT) -> Any:
     """Return the key of an earlier value in a dimension of the new space.
 
     A number is rounded to the dimension's steps.
 
     Args:
         dimension: Dimension of the new space.
-        earlier: The earlier value.
+        value: The earlier value. For an option of a grid or a choice, the option's value.
+        key: Key that the value had as an option; ABSENT if it was none.
 
     Raises:
         OutsideDomain: The dimension does not have the value.
     """
     if dimension.options:
         for option in dimension.options:
-            if earlier.key is not ABSENT and equal_values(option.key, earlier.key):
+            if key is not ABSENT and equal_values(option.key, key):
                 return option.key
         for option in dimension.options:
-            if _is_scalar(option.value) and equal_values(option.value, earlier.value):
+            if _is_scalar(option.value) and equal_values(option.value, value):
                 return option.key
         raise OutsideDomain(dimension)
-    value = earlier.value
     if not is_number(value):
         raise OutsideDomain(dimension)
     if (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.core.json_files import is_number
-from sweeps.search.earlier_configurations import EarlierValue, OutsideDomain, key_in, known_keys
+from sweeps.search.earlier_configurations import OutsideDomain, key_in, known_keys
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT
 from sweeps.space.trainer_section import portfolio_files
@@ -60,7 +60,7 @@ def _point(space: Space, configuration: Mapping[str, Any]) -> Keys:
 
     def key_of(dimension: Dimension) -> Any:
         value = configuration.get(dimension.name, ABSENT)
-        return ABSENT if value is ABSENT else key_in(dimension, EarlierValue(value, value))
+        return ABSENT if value is ABSENT else key_in(dimension, value, value)
 
     try:
         return known_keys(space, key_of)
@@ -76,7 +76,7 @@ def _default_point(space: Space) -> Keys:
         default = parameters.get(dimension.name.removeprefix("params."), {}).get("default")
         value = _nearest(dimension, default)
         try:
-            return ABSENT if value is None else key_in(dimension, EarlierValue(value, value))
+            return ABSENT if value is None else key_in(dimension, value, value)
         except OutsideDomain:
             return ABSENT
 

@@ -14,15 +14,11 @@ from sweeps.core import references, registry
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.search.samplers.base import Algorithm, Model, ReseededSampler, SamplerContext
-from sweeps.search.schedulers.base import Scheduler, all_rungs
+from sweeps.search.schedulers.base import Scheduler
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of
 from sweeps.space.section_models import ROWS, SchedulerSpec, Search
-
-# The largest number of rungs of a scheduler that counts rows. The data actor holds the rows of each
-# rung.
-MOST_ROW_RUNGS = 20
 
 
 def scheduler_of(spec: SchedulerSpec) -> Scheduler:
@@ -184,12 +180,6 @@ def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
                 "or hyperband",
             )
         ]
-    if (count := len(all_rungs(scheduler))) > MOST_ROW_RUNGS:
-        text = (
-            f"{ROWS} allows at most {MOST_ROW_RUNGS} rungs, because the rows of each are held in "
-            f"memory; got {count}; return fewer rungs"
-        )
-        return [Problem(place, text)]
     return []
 
 

@@ -16,7 +16,7 @@ from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests
-from tests.search.test_pausing import PauseAll
+from tests.search.pausing import PauseAll
 
 
 class TestAsha(SchedulerTests):

@@ -195,24 +195,6 @@ def test_the_domain_of_a_dimension_changes(make_space_once, before, key, after, 
         }
 
 
-def test_a_chain_that_was_a_constant_is_an_option_now(make_space_once):
-    body = "\nparams: {x: {uniform: [0, 1]}}"
-    constant, none = (
-        make_space_once("\npreprocessor: [SimpleImputer, StandardScaler]" + body),
-        make_space_once(body),
-    )
-    new = make_space_once(
-        "\npreprocessor: {choice: [none, [SimpleImputer, StandardScaler]]}" + body
-    )
-    assert (
-        Translator(constant, new).translate({"params.x": 0.5}, {})["preprocessor"]
-        == "SimpleImputer+StandardScaler"
-    )
-    assert Translator(none, new).translate({"params.x": 0.5}, {})["preprocessor"] == "none"
-    other = make_space_once("\npreprocessor: {grid: [StandardScaler, MinMaxScaler]}" + body)
-    assert Translator(none, other).translate({"params.x": 0.5}, {}) == {"params.x": 0.5}
-
-
 def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_once):
     earlier = make_space_once("\nparams: {drop: {uniform: [0, 1]}, x: {uniform: [0, 1]}}")
     new = make_space_once(

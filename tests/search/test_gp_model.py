@@ -85,41 +85,6 @@ def test_conditional_dimensions_are_modeled(make_space, tmp_path):
     assert all(("w" in p) == (p["n"] > 1) for p in late)
 
 
-DISCRETE_OPTION = (
-    "params: {kind: {choice: [{n: {randint: [0, 9]}}, {v: {uniform: [0.0, 1.0]}}]}, m: {choice: "
-    "[1, 2, 4]}}"
-)
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    ("space", "loss"),
-    [
-        pytest.param(NUMBERS, lambda p: p["x"] + p["y"], id="the optimum is in a corner"),
-        pytest.param(
-            NUMBERS,
-            lambda p: (p["x"] - 0.4) ** 2 + 0.01 * p["y"],
-            id="one dimension hardly matters",
-        ),
-        pytest.param(
-            DISCRETE_OPTION,
-            lambda p: 1 + p["kind"]["v"] if "v" in p["kind"] else 0.1 * p["kind"]["n"] / p["m"],
-            id="discrete option",
-        ),
-    ],
-)
-def test_no_configuration_is_suggested_twice(make_space, tmp_path, space, loss):
-    asked = run(
-        SearchLoop.open(tmp_path, make_space(space, 60, "gp", scheduler=NO_STOPS)),
-        45,
-        lambda p: {"loss": loss(p)},
-    )
-    configurations = [repr(t.params) for t in asked]
-    assert [c for i, c in enumerate(configurations) if i >= 12 and c in configurations[:i]] == [], (
-        "the first ones are random"
-    )
-
-
 @pytest.mark.timeout(60)
 def test_the_best_trials_next_to_failures_are_found(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS))

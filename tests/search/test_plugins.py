@@ -4,7 +4,6 @@ of the user's in general.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -167,14 +166,6 @@ def test_validate_refuses_a_reference_that_leads_nowhere_and_imports_nothing(tmp
     assert len(caught.value.problems) == 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Halves(Asha):
-    """A scheduler with more rungs than a scheduler that counts rows may have."""
-
-    def rungs(self, bracket: int = 0) -> range:
-        return range(1, self.max_t)
-
-
 @pytest.mark.parametrize(
     ("scheduler", "options", "message"),
     [
@@ -186,15 +177,6 @@ class Halves(Asha):
             "`my:Own` and the file must agree; write `resource: data.rows` in the file",
         ),
         (NoScheduler(9), {"resource": ROWS}, "`my:Own` and the file must agree"),
-        (
-            Halves(99, resource=ROWS),
-            {"resource": ROWS},
-            (
-                "data.rows allows at most 20 rungs, because the rows of each are held in memory; "
-                "got "
-                "98"
-            ),
-        ),
     ],
 )
 def test_a_scheduler_of_the_users_may_count_rows(scheduler, options, message):

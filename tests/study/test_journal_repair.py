@@ -18,6 +18,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import torn_tail_start
 from sweeps.study.journal_repair import RebuiltJournal, rebuild
+from tests.fuzz.damaging import damaged_journal
 from tests.fuzz.harness import EXAMPLES, fuzzed
 from tests.search.test_crash import ASKED, BODY, PLAIN, drive, enqueue_after_two, outcome
 
@@ -200,36 +201,14 @@ def test_a_study_contradicts_a_result_if_it_lacks_an_end_that_the_result_tells(
     assert (said is not None) == (ended < sum(told.values()) or best >= ended + given_)
 
 
-def damaged_somehow(data: st.DataObject, lines: list[bytes]) -> list[bytes]:
-    """Return the lines after up to six damages."""
-    lines = [*lines]
-    for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, max(0, len(lines) - 1)))
-        kind = data.draw(st.sampled_from(["drop", "junk", "double", "cut", "swap"]))
-        if not lines:
-            break
-        if kind == "drop":
-            del lines[at : at + data.draw(st.sampled_from([1, 2, 5, 20]))]
-        elif kind == "junk":
-            junk = [b"\n", b"{}\n", b"\0\0\n", b'{"op_code":4}\n', b"\xff\n"]
-            lines[at] = data.draw(st.sampled_from(junk))
-        elif kind == "double":
-            lines.insert(data.draw(st.integers(0, len(lines))), lines[at])
-        elif kind == "cut":
-            lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at]) - 1))] + b"\n"
-        else:
-            other = data.draw(st.integers(0, len(lines) - 1))
-            lines[at], lines[other] = lines[other], lines[at]
-    return lines
-
-
 @every
 @settings(fuzzed, max_examples=max(1, EXAMPLES // 4))
 @given(data=st.data())
 @pytest.mark.timeout(max(60, EXAMPLES))
 def test_any_damage_leaves_a_study_that_opens_and_goes_on(sweep, tmp_path, data):
-    lines = damaged_somehow(data, sweep.lines)
-    rebuilt = rebuild(b"".join(lines), sweep.space)
+    damaged = damaged_journal(b"".join(sweep.lines), data)
+    lines = damaged.splitlines(keepends=True)
+    rebuilt = rebuild(damaged, sweep.space)
     found = states(sweep, rebuilt, tmp_path / "repaired")
     by_trial: dict[int, list[bytes]] = {}
     for line in sweep.lines:

@@ -61,7 +61,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["asha", pytest.param("repeats", marks=pytest.mark.extended)])
 def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
     make_space, told, tmp_path, kind
 ):
