@@ -4,7 +4,7 @@ Each file has a training loop for Ray Train, and a function that loads the train
 
 A trainer `NAME.py` has these parts:
 
-    TRAINER                 one literal that describes the trainer; see `sweeps/space/trainer_definition.py` for its keys
+    NAME.yaml               describes the trainer; see `sweeps/space/trainer_definition.py` for its keys
     train_func(config)      the loop; `config` is the trial's `params`; all else comes from Ray Train and `sweeps.trial.current()`
     load(folder)            returns the model of a checkpoint, an object with `predict(DataFrame) -> array`
 
@@ -22,15 +22,16 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.errors import first_of
 from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
-from sweeps.core.parameter_schema import Fragment, allows, rule_of
+from sweeps.core.parameter_schema import allows, rule_of
 from sweeps.core.safe_names import safe_name
 from sweeps.core.suggestions import did_you_mean
+from sweeps.core.trainer_file import read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,10 +43,10 @@ __all__ = [
     "LabeledRows",
     "constraints_by_position",
     "fill_parameters",
+    "main_names",
     "queries",
     "read_rows",
     "report",
-    "reports_all",
     "require_metric",
     "require_numbers",
     "require_task",
@@ -105,24 +106,25 @@ def queries(frame: pd.DataFrame) -> np.ndarray | None:
     return np.cumsum(np.diff(groups, prepend=groups[:1]) != 0)
 
 
-def fill_parameters(
-    trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None
-) -> dict[str, Any]:
+def fill_parameters(trainer: str, config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
     """Validate a trial's `params`, and fill in the defaults.
 
     Args:
-        trainer: Name of the trainer, for messages.
-        rules: `TRAINER["parameters"]` of the trainer.
-        config: The trial's `params`.
+        trainer: Name of the trainer.
+        config: The trial's `params`. If the trainer accepts further parameters, they are left out.
         max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is
             this step, or 20 if there is none.
 
     Raises:
         ValueError: A name is unknown, or a value breaks its rule.
     """
+    about = read(trainer)
+    rules = about["parameters"]
     filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
     for name, value in config.items():
         if name not in rules:
+            if about.get("additional_parameters"):
+                continue
             raise ValueError(
                 f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}"
             )
@@ -133,16 +135,29 @@ def fill_parameters(
     return filled
 
 
-def reports_all(config: Mapping[str, Any]) -> bool:
-    """Return whether each step reports every metric (`params.report: all`), not only the metrics that the space file names.
+def main_names(
+    trainer: str, config: Mapping[str, Any], reserved: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return a trial's `params` without nulls, and with the main name in place of each alias.
+
+    Args:
+        trainer: Name of the trainer.
+        config: The trial's `params`.
+        reserved: Parameters of the framework that the trainer sets itself.
 
     Raises:
-        ValueError: `params.report` is neither "asked" nor "all".
+        ValueError: A parameter is reserved.
     """
-    value = config.get("report", "asked")
-    if value not in ("asked", "all"):
-        raise ValueError(f"params.report is {value!r}, but must be one of asked, all")
-    return bool(value == "all")
+    about = read(trainer)
+    for name in reserved:
+        if name in config:
+            raise ValueError(f"params.{name} cannot be set, because `{trainer}` sets it itself")
+    given = {
+        about["aliases"].get(name, name): value
+        for name, value in config.items()
+        if value is not None
+    }
+    return whole_numbers(given, about["parameters"])
 
 
 def require_task(task: str | None) -> str:
@@ -173,15 +188,12 @@ def report(metrics: dict[str, float], save: Callable[[Path], None] | None) -> No
         ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
-def require_metric(
-    metric: str, reported: Iterable[str], asked_as: str = "objective.metric"
-) -> None:
+def require_metric(metric: str, reported: Iterable[str]) -> None:
     """Raise an error if the loop never reports a metric.
 
     Args:
         metric: Name of the metric.
         reported: Names of all metrics that the loop can report.
-        asked_as: The key of the space file that names the metric, for the message.
 
     Raises:
         ValueError: The loop does not report the metric. The message suggests the most similar name
@@ -190,8 +202,7 @@ def require_metric(
     reported = list(reported)
     if metric not in reported:
         raise ValueError(
-            f"{asked_as} is `{metric}`, which this trainer does not report; "
-            f"{did_you_mean(metric, reported)}"
+            f"this trainer does not report the metric `{metric}`; {did_you_mean(metric, reported)}"
         )
 
 

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import did_you_mean
+from sweeps.core.trainer_file import read
 from sweeps.trainers import whole_numbers
 
 
@@ -19,7 +19,6 @@ class SplitParams:
     Args:
         trainer: Name of the trainer, for messages.
         config: The trial's `params`.
-        rules: `TRAINER["parameters"]` of the trainer.
         framework: Names of the framework's arguments.
         reserved: Those of the framework's arguments that the trainer sets. A function of the user
             may have an argument of the same name.
@@ -38,11 +37,11 @@ class SplitParams:
         self,
         trainer: str,
         config: Mapping[str, Any],
-        rules: Mapping[str, Fragment],
-        framework: Collection[str],
-        reserved: Collection[str],
         functions: Collection[Callable[..., Any]],
+        framework: Collection[str] = (),
+        reserved: Collection[str] = (),
     ):
+        rules = read(trainer)["parameters"]
         users = [name for function in functions for name in _names(function)]
         for name in config:
             if name in reserved and name not in users:

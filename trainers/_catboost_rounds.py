@@ -22,8 +22,6 @@ from sweeps.trainers._requested import SPLITS, RequestedMetrics
 from sweeps.trainers._rounds import Rounds
 
 NEVER = 10**9  # seconds between two snapshots; CatBoost also writes one when `fit` ends
-# With one of these parameters, later iterations change earlier trees.
-SHRINKING = ("langevin", "posterior_sampling", "model_shrink_rate")
 
 
 class RawPredictions:
@@ -80,14 +78,13 @@ class Training:
         scratch: Path,
         rounds: Rounds,
     ):
-        self.cur, self.params, self.requested, self.data, self.scratch = (
-            cur,
-            params,
-            requested,
-            data,
-            scratch,
-        )
-        self.step, self.best = 0, BestStep(cur)
+        self.cur = cur
+        self.params = params
+        self.requested = requested
+        self.data = data
+        self.scratch = scratch
+        self.step = 0
+        self.best = BestStep(cur)
         self.rounds = rounds
         self.model_of = functools.partial(
             Model,
@@ -95,8 +92,6 @@ class Training:
             loss=str(params["loss_function"]).partition(":")[0],
             threads=params["thread_count"],
         )
-        self._is_shrinking = any(params.get(name) for name in SHRINKING)
-        self._best_model: cb.CatBoost | None = None  # only if `_is_shrinking`
         self._done = 0  # number of iterations that were reported before the checkpoint
         self._ended: dict[str, float] | None = None  # metrics of the iteration that ended `fit`
         self._due = False  # whether this iteration has a checkpoint
@@ -128,8 +123,6 @@ class Training:
                 return
             self.step, self.best = self._done, best
             shutil.copyfile(folder / "snapshot", self.scratch / "snapshot")
-            if self._is_shrinking:
-                self._best_model = cb.CatBoost().load_model(str(folder / "model.cbm"))
 
     def fit(self) -> None:
         """Train until the next checkpoint, or until the end, and report all iterations.
@@ -155,8 +148,6 @@ class Training:
                 f"CatBoost ended the training after iteration {self.step}: the values of leaves "
                 "became infinite; try a larger `l2_leaf_reg`"
             )
-        if self._is_shrinking and self.best.step == self.step:
-            self._best_model = model
         if self.step <= self._done:
             return
         if self.is_finished:  # before `report`, which ends the trial at the scheduler's `max_t`
@@ -180,13 +171,9 @@ class Training:
         if not self.cur.report_due(step, step in self.rounds.reported):
             return True
         metrics = self._measured(history)
-        is_best = self.best.compare(step, metrics, self.requested.lead)
+        self.best.compare(step, metrics, self.requested.lead)
         self._due = step > self._done and self.cur.checkpoint_due(step, last=self.is_finished)
-        if (
-            self._due
-            or self.is_finished
-            or (self._is_shrinking and is_best and not self.cur.keep_last)
-        ):
+        if self._due or self.is_finished:
             self._ended = metrics
             return False
         if step > self._done:
@@ -242,8 +229,6 @@ class Training:
 
     def _best_of(self, model: cb.CatBoost) -> Model:
         """Return the model of the best iteration. `model` is the model of the last iteration."""
-        if self._best_model is not None:
-            return self.model_of(self._best_model)
         return self.model_of(model, rounds=self.best.step or self.step)
 
     def _final(self, model: cb.CatBoost) -> dict[str, float]:

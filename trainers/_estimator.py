@@ -78,35 +78,6 @@ def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
     return estimator
 
 
-def unknown_parameters(reference: str, names: Collection[str]) -> dict[str, str]:
-    """Return a message for each name that is not a parameter of an estimator.
-
-    The dict is empty if the parameters are known only with the values of a trial. This is so if the
-    estimator cannot be built without arguments, or if a function makes it from arguments among
-    `names`.
-
-    Args:
-        reference: The estimator as `module:attr`; see `build`.
-        names: Names in `params`.
-    """
-    source = references.resolve(reference)
-    accepted = inspect.signature(source).parameters if callable(source) else {}
-    if any(each.kind is each.VAR_KEYWORD for each in accepted.values()) or (
-        inspect.isfunction(source) and accepted.keys() & set(names)
-    ):
-        return {}
-    try:
-        known = parameters_of(source() if callable(source) else source)
-    except Exception:  # arguments are missing
-        return {}
-    valid = {**accepted, **known}
-    return {
-        name: f"is not a parameter of `{reference}`; {_suggest(name, valid)}"
-        for name in names
-        if name not in valid
-    }
-
-
 def _suggest(name: str, valid: Collection[str]) -> str:
     """Return the end of a message about an unknown parameter.
 

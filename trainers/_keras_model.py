@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.core import references
-from sweeps.core.suggestions import did_you_mean
 from sweeps.trainers import require_numbers
 
 if TYPE_CHECKING:
@@ -165,53 +162,3 @@ def to_inputs(features: pd.DataFrame) -> np.ndarray:
     values: np.ndarray = features.to_numpy(np.float32, na_value=np.nan)
     filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
     return filled
-
-
-def arguments_of(
-    function: Callable[..., Any],
-    ref: str,
-    given: Mapping[str, Any],
-    params: Mapping[str, Any],
-    others: Collection[str],
-) -> dict[str, Any]:
-    """Return the arguments with which the user's function is called.
-
-    Args:
-        function: The user's function.
-        ref: The function as `module:attr`, for messages.
-        given: Arguments that the trainer knows. Those that the function does not take are left out.
-        params: The trial's `params`.
-        others: Names in `params` that are parameters of the trainer. The function gets those that
-            it names.
-
-    Raises:
-        ValueError: `params` has a name that neither the trainer nor the function takes, or lacks an
-            argument that the function requires.
-    """
-    known = inspect.signature(function).parameters
-    takes = {
-        name
-        for name, each in known.items()
-        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-    }
-    any_name = any(each.kind is each.VAR_KEYWORD for each in known.values())
-    wanted = {
-        name: value
-        for name, value in params.items()
-        if name in takes or (any_name and name not in others)
-    }
-    if unknown := params.keys() - wanted.keys() - set(others):
-        name = min(unknown)
-        valid = [*takes - given.keys(), *others]
-        raise ValueError(
-            f"params.{name} is neither an argument of `{ref}` nor a parameter of the trainer; "
-            f"{did_you_mean(name, valid)}"
-        )
-    arguments = {name: value for name, value in given.items() if name in takes} | wanted
-    required = [name for name in takes if known[name].default is inspect.Parameter.empty]
-    if missing := [name for name in required if name not in arguments]:
-        raise ValueError(
-            f"`{ref}` requires the arguments {', '.join(sorted(missing))}; give each as "
-            "`params.NAME`, or give it a default"
-        )
-    return arguments

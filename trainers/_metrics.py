@@ -39,11 +39,7 @@ def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys([lead, *cur.asked]))
     for name in names:
         if not is_computed(name, cur.task):
-            require_metric(
-                name,
-                usual,
-                "objective.metric" if name == lead else "a metric of objective and constraints",
-            )
+            require_metric(name, usual)
     return names
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps import trial
 from sweeps.core.metrics import find
-from sweeps.trainers import reports_all, require_metric, require_task
+from sweeps.trainers import require_metric, require_task
 from sweeps.trainers._metrics import is_computed
 
 SPLITS = ("valid", "train")
@@ -23,21 +23,16 @@ class RequestedMetrics:
     Attributes:
         names: Metrics of objectives and constraints. The first metric decides the best round.
         reported: Metrics that each round reports: `names`, and the metrics of `params.eval_metric`
-            on valid. With `params.report: all`, a round also reports the usual metrics on both
-            splits.
+            on valid.
         final: Metrics that are measured for the finished model.
         framework_names: For each metric that the framework measures, the framework's name without
             the split, such as `binary_logloss`. The other metrics are computed from predictions.
-        own_metrics: True if `params.eval_metric` is set.
-        report_all: True with `params.report: all`.
     """
 
     names: tuple[str, ...]
     reported: tuple[str, ...]
     final: tuple[str, ...]
     framework_names: Mapping[str, str]
-    own_metrics: bool
-    report_all: bool
 
     @classmethod
     def of(
@@ -57,10 +52,10 @@ class RequestedMetrics:
                 framework's name of the metric; None if the framework does not have the metric.
 
         Raises:
-            ValueError: The data has no label, neither the framework nor sweeps has a metric, or
-                `params.report` has an unknown value.
+            ValueError: The data has no label, or neither the framework nor sweeps has a metric.
         """
-        task, own = require_task(cur.task), config.get("eval_metric") or []
+        task = require_task(cur.task)
+        own = config.get("eval_metric") or []
         own = [own] if isinstance(own, str) else list(own)
         metrics = own or usual[task]
         # If all objectives are costs, the trainer's first metric decides the best round. This
@@ -68,34 +63,22 @@ class RequestedMetrics:
         names = _unique([*([cur.metric] if cur.metric else []), *cur.asked]) or (
             f"valid-{metrics[0]}",
         )
-        every = [f"{split}-{metric}" for metric in metrics for split in SPLITS]
-        on_valid = [f"valid-{metric}" for metric in own]
-        report_all = reports_all(config)
-        reported = _unique([*names, *(every if report_all else on_valid)])
-        both = [f"{split}-{name.partition('-')[2]}" for name in names for split in SPLITS]
-        final = () if report_all else _unique([*every, *both])
+        reported = _unique([*names, *(f"valid-{metric}" for metric in own)])
+        final = _unique(
+            f"{split}-{metric}"
+            for metric in (*metrics, *(name.partition("-")[2] for name in names))
+            for split in SPLITS
+        )
         framework_names = {
             name: found
             for name in _unique([*reported, *final])
             if (found := _translate(name, translate))
         }
+        known = [f"{split}-{metric}" for metric in usual[task] for split in SPLITS]
         for name in reported:
-            if name not in framework_names and not is_computed(name, task) and name not in every:
-                require_metric(
-                    name,
-                    every,
-                    "objective.metric"
-                    if name == cur.metric
-                    else "a metric of objective and constraints",
-                )
-        for name in on_valid:
             if name not in framework_names and not is_computed(name, task):
-                require_metric(
-                    name,
-                    [f"valid-{metric}" for metric in usual[task]],
-                    "a metric of params.eval_metric",
-                )
-        return cls(names, reported, final, framework_names, bool(own), report_all)
+                require_metric(name, known)
+        return cls(names, reported, final, framework_names)
 
     def with_computed_train(self, task: str) -> RequestedMetrics:
         """Return the same metrics, but those of train are computed from predictions if sweeps has them.
@@ -138,29 +121,12 @@ class RequestedMetrics:
     def select(self, measured: Mapping[str, float]) -> dict[str, float]:
         """Return those of a round's measured metrics that the trial reports.
 
-        With `params.eval_metric`, all metrics of valid are reported, because the framework may call
-        a metric by another name.
-        """
-        return {
-            name: value
-            for name, value in measured.items()
-            if self.report_all
-            or name in self.reported
-            or (self.own_metrics and name.startswith("valid-"))
-        }
-
-    def require(self, measured: Iterable[str]) -> None:
-        """Raise an error if an objective or a constraint names a metric that is not measured.
-
-        Args:
-            measured: Names of the measured metrics.
-
         Raises:
-            ValueError: One of `names` is not measured. The message suggests the most similar
-                measured name.
+            ValueError: A metric is not measured, because the framework calls it by another name.
         """
-        for name in self.names:
+        for name in self.reported:
             require_metric(name, measured)
+        return {name: measured[name] for name in self.reported}
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ import functools
 import inspect
 import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_data import Rows, call, forward
 from sweeps.trainers._torch_network import Best, NetworkDefinition
 from sweeps.trainers._torch_optimizer import Schedule, build
-from sweeps.trainers._torch_parallel import Ranks
+from sweeps.trainers._torch_parallel import Ranks, weights_of
 
 NO_REDUCTION = (
     'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; '
@@ -62,15 +61,11 @@ class Split:
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of the loop; see `TRAINER["parameters"]` of `sweeps.trainers.torch`.
-
-    `report_all` is True with `report: all`.
-    """
+    """Parameters of the loop; `trainers/torch.yaml` describes them."""
 
     epochs: int
     batch_size: int
     lr: float
-    report_all: bool
     optimizer: str = "torch.optim:AdamW"
     optimizer_args: Mapping[str, Any] = field(default_factory=dict)
     schedule: str | None = None
@@ -82,8 +77,6 @@ class Settings:
     precision: str = "fp32"
     patience: int | None = None
     compile: bool = False
-    strategy: str = "ddp"
-    parallel_args: Mapping[str, Any] = field(default_factory=dict)
     shuffle: bool = True
     drop_last: bool = False
 
@@ -114,14 +107,12 @@ class Training:
         train: Split,
         ranks: Ranks,
     ):
-        self.network, self.definition, self.loss, self.settings, self.train, self.ranks = (
-            network,
-            definition,
-            loss,
-            settings,
-            train,
-            ranks,
-        )
+        self.network = network
+        self.definition = definition
+        self.loss = loss
+        self.settings = settings
+        self.train = train
+        self.ranks = ranks
         self.targets = definition.targets(train.labels)
         self.weights, self.row_loss = None, None
         if train.weights is not None:
@@ -154,7 +145,7 @@ class Training:
                 1  # a pool of processes would not survive the trial
             )
             self.network.compile()
-        self.model = self.ranks.distribute(self.network, dict(settings.parallel_args))
+        self.model = self.ranks.distribute(self.network)
         arguments = {"lr": settings.lr} | dict(settings.optimizer_args)
         self.optimizer = build(
             "params.optimizer", settings.optimizer, arguments, self.model.parameters()
@@ -178,13 +169,13 @@ class Training:
         without a state.
         """
         kind = type(self.optimizer).__name__
-        if latest["kind"] != kind or latest["sharded"] != self.ranks.sharded:
+        if latest["kind"] != kind:
             return
         own = [
             {name: value for name, value in group.items() if name != "params"}
             for group in self.optimizer.param_groups
         ]
-        self.ranks.load_optimizer_state(self.network, self.optimizer, latest["optimizer"])
+        self.optimizer.load_state_dict(latest["optimizer"])
         for group, mine in zip(self.optimizer.param_groups, own, strict=True):
             parameters = group["params"]
             group.clear()
@@ -343,18 +334,14 @@ class Training:
         self.schedule.end_epoch(value)
 
     def state(self) -> dict[str, Any]:
-        """Return the state from which the training continues, without the weights.
-
-        With FSDP, every rank must call this method.
-        """
-        optimizer = self.ranks.optimizer_state(self.network, self.optimizer)
-        found = {
+        """Return the state from which the training continues, without the weights."""
+        return {
             "epoch": self.epoch,
             "values": self.values,
-            "optimizer": optimizer,
+            "optimizer": self.optimizer.state_dict(),
             "kind": type(self.optimizer).__name__,
+            "scaler": self.scaler.state_dict(),
         }
-        return found | {"scaler": self.scaler.state_dict(), "sharded": self.ranks.sharded}
 
 
 def fit(
@@ -362,9 +349,10 @@ def fit(
     definition: NetworkDefinition,
     loss: Any,
     settings: Settings,
+    *,
     data: tuple[Split, Split],
     ranks: Ranks,
-    metrics: Mapping[str, list[str]],
+    usual: Sequence[str],
 ) -> None:
     """Train a network. Report every epoch, and keep the model of the best epoch.
 
@@ -376,87 +364,50 @@ def fit(
         settings: Parameters of the loop.
         data: This rank's rows of train, and all rows of valid.
         ranks: The ranks of the trial.
-        metrics: For each task, the metrics that the trainer can report.
+        usual: The metrics that the trainer can report for the task.
 
     Raises:
         ValueError: An objective or a constraint names a metric that the trainer does not report.
     """
-    cur, (train, valid) = trial.current(), data
-    usual = metrics[definition.task]
+    cur = trial.current()
+    train, valid = data
     asked = requested(cur, usual)
-    reported = tuple(dict.fromkeys([*asked, *usual])) if settings.report_all else asked
-    best, training = (
-        Best(cur, definition),
-        Training(network, definition, loss, settings, train, ranks),
-    )
+    best = Best(cur, definition)
+    training = Training(network, definition, loss, settings, train, ranks)
     training.start(best.restore(network))
-    weights = (
-        functools.partial(ranks.weights, network) if ranks.rank == 0 or ranks.sharded else dict
-    )
     last = min(settings.epochs, cur.max_t or settings.epochs)
     for epoch in range(training.epoch + 1, settings.epochs + 1):
-        set_seeds(
-            cur.seed, epoch, ranks.rank
-        )  # the seeds follow from the epoch, so a resumed trial repeats its draws
-        total = training.train_epoch("train-loss" in reported)
-        found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in reported else {}
-        if any(name.startswith("valid-") for name in reported):
-            found |= training.measure("valid", valid, reported)
-        if best.compare(epoch, found, asked[0]):
-            best.weights = weights()
+        # the seeds follow from the epoch, so a resumed trial repeats its draws
+        set_seeds(cur.seed, epoch, ranks.rank)
+        total = training.train_epoch("train-loss" in asked)
+        found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in asked else {}
+        if any(name.startswith("valid-") for name in asked):
+            found |= training.measure("valid", valid, asked)
+        if best.compare(epoch, found, asked[0]) and ranks.rank == 0:
+            best.weights = weights_of(network)
         training.end_epoch(found[asked[0]])
         ends = epoch == last or epoch - (best.step or 0) >= (settings.patience or epoch + 1)
-        if ends and not set(usual) <= set(
-            reported
-        ):  # before `report`, which ends the trial at the scheduler's `max_t`
-            final = _final(training, best, weights, data)
+        if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
+            final = _final(training, best, data)
             cur.report_final({name: value for name, value in final.items() if name not in found})
-        report(found, _checkpoint(training, best, weights, ends))
+        due = ranks.rank == 0 and cur.checkpoint_due(epoch, last=ends)
+        report(
+            found, functools.partial(best.save, training.state(), network, ends) if due else None
+        )
         if ends:
             return
 
 
-Weights = Callable[[], dict[str, torch.Tensor]]
-
-
-def _checkpoint(
-    training: Training, best: Best, weights: Weights, last: bool
-) -> Callable[[Path], None] | None:
-    """Return the function that writes a checkpoint.
-
-    Return None if no checkpoint is due, or on ranks other than 0.
-
-    Args:
-        training: The training after an epoch.
-        best: The best epoch.
-        weights: Function that returns the latest weights.
-        last: True if the training ends after this epoch.
-    """
-    ranks = training.ranks
-    due = trial.current().checkpoint_due(training.epoch, last=last)
-    if ranks.sharded:
-        due = ranks.agree(due)
-    if not due or (ranks.rank != 0 and not ranks.sharded):
-        return None
-    latest = best.weights if best.step == training.epoch else weights()
-    save = functools.partial(best.save, training.state(), latest, last)
-    return save if ranks.rank == 0 else None
-
-
-def _final(
-    training: Training, best: Best, weights: Weights, data: tuple[Split, Split]
-) -> dict[str, float]:
+def _final(training: Training, best: Best, data: tuple[Split, Split]) -> dict[str, float]:
     """Measure all metrics of train and valid for the model of the best epoch.
 
     The network keeps its latest weights.
     """
-    other = best.step not in (None, training.epoch)
-    latest = weights() if other else {}
-    if other:
-        training.ranks.load(training.network, best.weights)
+    ranks, network = training.ranks, training.network
+    latest = weights_of(network)
+    ranks.load(network, best.weights or latest)
     scores = training.measure("train", data[0], None) | training.measure("valid", data[1], None)
-    if other:
-        training.ranks.load(training.network, latest)
+    ranks.load(network, latest)
     return scores
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT
 from sweeps.trainers._best import BestStep
+from sweeps.trainers._torch_parallel import weights_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,17 +145,16 @@ class Best(BestStep):
         self.weights: dict[str, torch.Tensor] = {}
         self._check_rows = CheckRows(cur)
 
-    def save(
-        self, latest: dict[str, Any], weights: dict[str, torch.Tensor], last: bool, folder: Path
-    ) -> None:
+    def save(self, latest: dict[str, Any], network: nn.Module, last: bool, folder: Path) -> None:
         """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues.
 
         Args:
             latest: The state; see `Training.state`.
-            weights: The latest weights.
+            network: The network with the latest weights.
             last: True for the last checkpoint of the trial.
             folder: Folder of the checkpoint.
         """
+        weights = weights_of(network)
         model = self.weights or weights
         save_file(model, folder / "model.safetensors")
         self.definition.save(folder)

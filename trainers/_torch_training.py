@@ -18,7 +18,7 @@ from sweeps.trainers._best import BestStep
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._torch_loop import seed_of
 from sweeps.trainers._torch_network import CheckRows, Predictor
-from sweeps.trainers._torch_parallel import Ranks
+from sweeps.trainers._torch_parallel import Ranks, weights_of
 
 WEIGHTS, DESCRIPTION, STATE = "model.pt", "model.json", "steps.pt"
 
@@ -161,7 +161,7 @@ class Steps:
         self.done, self._last = self.done + 1, last
         lead = next(iter([*self.names, *metrics]), "")
         if self.best.compare(self.done, metrics, lead) and self.ranks.rank == 0:
-            self.weights = self.ranks.weights(network)
+            self.weights = weights_of(network)
         # Rank 0 decides, because a checkpoint is due after a time, and each rank has another clock.
         return self.ranks.agree(self.cur.checkpoint_due(self.done, last=last))
 
@@ -186,7 +186,7 @@ class Steps:
                 the rows of all ranks.
             reported: Metrics of the last step, which are not reported again.
         """
-        latest = self.ranks.weights(network)
+        latest = weights_of(network)
         self.ranks.load(network, self.weights or latest)
         scores: dict[str, float] = {}
         for split in ("train", "valid"):
@@ -211,7 +211,7 @@ class Steps:
             description: A dataclass, which is written as JSON.
             load: Function that loads the model from the folder.
         """
-        torch.save(self.weights or self.ranks.weights(network), folder / WEIGHTS)
+        torch.save(self.weights or weights_of(network), folder / WEIGHTS)
         (folder / DESCRIPTION).write_text(json.dumps(asdict(description)))
         state = {
             "done": self.done,

@@ -36,34 +36,6 @@ from sweeps.core.script_report import SOCKET
 from sweeps.trainers._mlflow_files import MlflowFiles
 from sweeps.trainers._script import CALL, Script, ScriptReport, number_names_in, state_of
 
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "sweeps.trainers.command:SharedGpus",
-    "selected_by": "command",
-    "additional_parameters": True,
-    "weights": True,  # train.parquet has the column
-    "several_labels": True,  # the script finds the columns in train.parquet
-    "options": {
-        "command": {
-            "format": "command",
-            "description": 'The program and its arguments, such as `[python, train.py, --lr, "{params.lr}"]`.',
-        },
-        "grace_seconds": {
-            "type": "number",
-            "minimum": 0,
-            "default": 10,
-            "description": "Seconds between SIGTERM and SIGKILL when a trial is stopped.",
-        },
-        "resume": {
-            "type": "boolean",
-            "default": True,
-            "description": "Whether the script can continue from the files in `SWEEPS_CHECKPOINT_DIR`. If "
-            "not, a trial starts anew.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {"command": ["python", "train.py", "--lr", "{params.lr}"], "grace_seconds": 30},
-}
 # The checkpoint folder of the running script, in the trial's folder; the record of the script, in
 # the trial's folder for other files.
 CHECKPOINT_DIR, RECORD = "script_checkpoint", "command.json"

@@ -1,7 +1,7 @@
 """Train the user's Keras 3 model on PyTorch or TensorFlow, on one worker or on several workers.
 
-The option `model` names a function that returns a model, compiled or not. `TRAINER["parameters"]`
-describes `params`. Each further name in `params` is an argument of the function. The function also
+The option `model` names a function that returns a model, compiled or not. `keras.yaml` describes
+`params`. Each further name in `params` is an argument of the function. The function also
 gets these arguments, if it takes them: `input_shape`, which is (columns,); `outputs`, the number of
 classes for more than two classes, else 1; and `task`, which is "binary", "multiclass" or
 "regression".
@@ -29,14 +29,15 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core import references
+from sweeps.core.trainer_file import read
 from sweeps.trainers import fill_parameters, read_rows, report, require_metric, require_task
+from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._keras_best import Best
 from sweeps.trainers._keras_model import (
     BLOCK,
     ROWS_AT_ONCE,
     Description,
     Model,
-    arguments_of,
     import_keras,
     predict,
     to_inputs,
@@ -44,143 +45,6 @@ from sweeps.trainers._keras_model import (
 from sweeps.trainers._keras_ranks import Ranks
 from sweeps.trainers._metrics import is_computed, measure
 
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "torch",
-    "load": "load",
-    "resume_files": ["latest.npz", "state.json"],
-    "reads_numbers": True,
-    "needs_label": True,
-    "weights": True,
-    "packages": ["keras"],
-    "extra": "keras",
-    "environment": {"KERAS_BACKEND": "framework"},
-    "metrics": {
-        "binary": [
-            "valid-logloss",
-            "valid-error",
-            "valid-accuracy",
-            "valid-auc",
-            "valid-loss",
-            "train-loss",
-        ],
-        "multiclass": [
-            "valid-mlogloss",
-            "valid-merror",
-            "valid-accuracy",
-            "valid-loss",
-            "train-loss",
-        ],
-        "regression": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
-    },
-    "all_metrics": True,
-    "additional_metrics": True,
-    "options": {
-        "model": {
-            "format": "reference",
-            "description": "Function that returns a Keras model. It gets `input_shape`, `outputs`, `task` "
-            "and the names in `params`.",
-        },
-        "framework": {
-            "enum": ["torch", "tensorflow"],
-            "format": "package",
-            "default": "torch",
-            "description": "Framework on which Keras runs. Keras calls it the backend.",
-        },
-        "standardize_target": {
-            "type": "boolean",
-            "default": True,
-            "description": "For a regression, whether the network learns `(target - mean) / standard "
-            "deviation`.",
-        },
-    },
-    "additional_parameters": True,
-    "parameters": {
-        "epochs": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or "
-            "20.",
-        },
-        "batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 32,
-            "description": "Number of rows in each training step of a worker.",
-        },
-        "optimizer": {
-            "enum": [
-                "adam",
-                "adamw",
-                "adamax",
-                "nadam",
-                "sgd",
-                "rmsprop",
-                "adagrad",
-                "adadelta",
-                "adafactor",
-                "ftrl",
-                "lion",
-                "lamb",
-            ],
-            "default": "adam",
-            "description": "Optimizer of a model that the function has not compiled.",
-        },
-        "learning_rate": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "Learning rate. Default: that of the optimizer.",
-        },
-        "weight_decay": {
-            "type": "number",
-            "minimum": 0,
-            "description": "Weight decay of a model that the function has not compiled.",
-        },
-        "clipnorm": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "Largest norm of the gradient of a weight, for a model that the function has not "
-            "compiled.",
-        },
-        "loss": {
-            "type": "string",
-            "description": (
-                "Name of a loss of Keras, for a model that the function has not compiled. "
-                "Default: binary_crossentropy, "
-                "sparse_categorical_crossentropy or mean_squared_error."
-            ),
-        },
-        "jit_compile": {
-            "type": "boolean",
-            "description": "Whether to compile the model with XLA or torch.compile. Default: Keras decides.",
-        },
-        "steps_per_execution": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Number of batches that TensorFlow trains in one call. Must be 1 with torch.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
-            "`all`.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {
-        "epochs": 50,
-        "batch_size": {"choice": [32, 64, 128]},
-        "learning_rate": {"loguniform": [0.0001, 0.01]},
-        "weight_decay": {"loguniform": [0.0001, 0.1]},
-        "clipnorm": {"loguniform": [0.1, 10]},
-        "loss": "mean_squared_error",
-        "steps_per_execution": 10,
-        "model": "my_model:build",
-    },
-}
 LOSSES = {
     "binary": "BinaryCrossentropy",
     "multiclass": "SparseCategoricalCrossentropy",
@@ -213,13 +77,9 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train
 
     cur = trial.current()
-    task, framework, rules = require_task(cur.task), cur.options["framework"], TRAINER["parameters"]
-    params = fill_parameters(
-        "keras",
-        rules,
-        {name: value for name, value in config.items() if name in rules},
-        cur.sweep_max_t,
-    )
+    task = require_task(cur.task)
+    framework = cur.options["framework"]
+    params = fill_parameters("keras", config, cur.sweep_max_t)
     keras = import_keras(framework)
     if keras.config.backend() != framework:
         raise ValueError(
@@ -302,13 +162,11 @@ class _Epochs:
         )
         self.description, self.train, self.valid = best.description, train, valid
         self.last = min(params["epochs"], cur.max_t or params["epochs"])
-        self.usual = tuple(TRAINER["metrics"][cur.task])
+        self.usual = tuple(read("keras")["metrics"][cur.task])
         lead = (
             cur.metric or self.usual[0]
         )  # if all objectives are costs, the first metric decides, and is minimized
-        self.asked = tuple(
-            dict.fromkeys([lead, *cur.asked, *(self.usual if params["report"] == "all" else ())])
-        )
+        self.asked = tuple(dict.fromkeys([lead, *cur.asked]))
         self.generators = [
             variable for variable in network.variables if variable.name == "seed_generator_state"
         ]
@@ -375,9 +233,7 @@ class _Epochs:
                 if f"valid-{name}" not in known
             }
         for name in self.asked:
-            require_metric(
-                name, known | dict.fromkeys(self.usual), "a metric of objective and constraints"
-            )
+            require_metric(name, known | dict.fromkeys(self.usual))
         return {name: known[name] for name in self.asked}
 
     def _scores(
@@ -433,7 +289,7 @@ def _build(
         "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
         "task": cur.task,
     }
-    arguments = arguments_of(function, ref, given, config, TRAINER["parameters"])
+    arguments = SplitParams("keras", config, [function]).arguments(function, given)
     model = function(**arguments)
     if not isinstance(model, keras.Model):
         raise ValueError(

@@ -40,7 +40,7 @@ from lightning.pytorch.utilities.warnings import PossibleUserWarning
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import read_rows, report, reports_all, require_metric
+from sweeps.trainers import read_rows, report, require_metric
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import REPORTED, is_computed, measure
 from sweeps.trainers._torch_data import Columns, few_threads
@@ -60,141 +60,6 @@ from sweeps.trainers._torch_training import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "torch",
-    "load": "load",
-    "extra": "lightning",
-    "packages": ["lightning"],
-    "resume_files": ["latest.ckpt", "steps.pt"],
-    "metrics": {
-        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc"],
-        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy"],
-        "regression": ["valid-rmse", "valid-mae"],
-    },
-    "all_metrics": True,
-    "additional_metrics": True,  # the metrics that the module logs
-    "options": {
-        "module": {
-            "format": "reference",
-            "description": "the LightningModule: a class, or a function that returns a LightningModule",
-        },
-        "datamodule": {
-            "format": "reference",
-            "default": None,
-            "description": (
-                "a class or function that returns a LightningDataModule, or a pair of DataLoaders "
-                "for train and valid. By default, the "
-                "batches come from the prepared data"
-            ),
-        },
-        "output": {
-            "enum": ["logits", "probabilities"],
-            "default": "logits",
-            "description": "what `predict_step` returns for a classification. Its default returns the result "
-            "of `forward`",
-        },
-        "strategy": {
-            "enum": ["ddp", "ddp_find_unused_parameters_true"],
-            "default": "ddp",
-            "description": "how several workers train together",
-        },
-    },
-    # The parameters of the module have any name.
-    "additional_parameters": True,
-    "parameters": {
-        "max_epochs": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of passes over the rows. Default: `max_t`, or 20, times "
-            "`check_val_every_n_epoch`.",
-        },
-        "batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 32,
-            "description": "Number of rows in a batch of a worker. With `datamodule`, only an argument of "
-            "the data module.",
-        },
-        "check_val_every_n_epoch": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Number of epochs of each step. Lightning validates after the last of these "
-            "epochs.",
-        },
-        "precision": {
-            "type": ["string", "integer"],
-            "default": "32-true",
-            "description": "Precision of the training, such as `16-mixed` or `bf16-mixed`.",
-        },
-        "accumulate_grad_batches": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Number of batches whose gradients are added up for one step of the optimizer.",
-        },
-        "gradient_clip_val": {
-            "type": "number",
-            "minimum": 0,
-            "description": "Value at which gradients are clipped. Default: no clipping.",
-        },
-        "gradient_clip_algorithm": {
-            "enum": ["norm", "value"],
-            "default": "norm",
-            "description": "Whether the norm of all gradients or each value is clipped.",
-        },
-        "limit_train_batches": {
-            "type": ["integer", "number"],
-            "minimum": 0,
-            "default": 1.0,
-            "description": "Number or fraction of the batches of train that each epoch uses.",
-        },
-        "limit_val_batches": {
-            "type": ["integer", "number"],
-            "minimum": 0,
-            "default": 1.0,
-            "description": "Number or fraction of the batches of valid that Lightning validates.",
-        },
-        "deterministic": {
-            "type": ["boolean", "string"],
-            "default": False,
-            "description": "Whether torch uses only deterministic algorithms; `warn` to warn about others.",
-        },
-        "benchmark": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether cuDNN searches for the fastest algorithms.",
-        },
-        "detect_anomaly": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether torch looks for NaN in the backward pass.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Computed metrics in each report: `asked` for the metrics that the space file "
-            "names, or `all`.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {
-        "max_epochs": 50,
-        "batch_size": {"choice": [32, 64, 128]},
-        "check_val_every_n_epoch": 5,
-        "precision": "16-mixed",
-        "accumulate_grad_batches": {"choice": [1, 2, 4]},
-        "gradient_clip_val": {"loguniform": [0.1, 10]},
-        "limit_train_batches": 0.5,
-        "limit_val_batches": 0.5,
-        "deterministic": True,
-        "module": "my_module:Net",
-        "datamodule": "my_data:DataModule",
-    },
-}
 # Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole
 # epochs, because a trial that is resumed in the middle of an epoch would see other batches.
 RESERVED = (
@@ -332,7 +197,7 @@ def train_func(config: dict[str, Any]) -> None:
     Report every epoch that Lightning validates, and keep the model of the best of them.
 
     Args:
-        config: The trial's `params`; see `TRAINER`.
+        config: The trial's `params`.
 
     Raises:
         ValueError: A parameter or a requested metric is unknown, or a column is neither of numbers
@@ -340,14 +205,14 @@ def train_func(config: dict[str, Any]) -> None:
     """
     import ray.train
 
-    cur, checkpoint, ranks = trial.current(), ray.train.get_checkpoint(), Ranks.of("ddp")
+    cur, checkpoint, ranks = trial.current(), ray.train.get_checkpoint(), Ranks.of()
     # Lightning advises to use more processes for the batches, and describes the hardware.
     warnings.simplefilter("ignore", PossibleUserWarning)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     torch.set_num_threads(cur.threads)
     set_seeds(cur.seed)
     parts = _parts(config, cur)
-    steps = Steps(cur, _names(cur, reports_all(config)), ranks)
+    steps = Steps(cur, _names(cur), ranks)
     with contextlib.ExitStack() as stack:
         latest = None
         if checkpoint is not None:
@@ -402,14 +267,13 @@ def _parts(config: Mapping[str, Any], cur: trial.Current) -> _Parts:
     Raises:
         ValueError: A parameter is unknown, or is one of `RESERVED`.
     """
-    rules = TRAINER["parameters"]
     functions = [
         references.resolve(cur.options[name])
         for name in ("module", "datamodule")
         if cur.options[name] is not None
     ]
     params = SplitParams(
-        "lightning", config, rules, inspect.signature(pl.Trainer).parameters, RESERVED, functions
+        "lightning", config, functions, inspect.signature(pl.Trainer).parameters, RESERVED
     )
     trainer = {
         "max_epochs": (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)
@@ -432,16 +296,16 @@ def _parts(config: Mapping[str, Any], cur: trial.Current) -> _Parts:
         Description(cur.options["module"], arguments[0], columns, cur.task, cur.options["output"]),
         cur.options["datamodule"],
         arguments[-1],
-        params.values.get("batch_size", rules["batch_size"]["default"]),
+        params.values.get("batch_size", 32),
         trainer,
     )
 
 
-def _names(cur: trial.Current, reports_all: bool) -> list[str]:
+def _names(cur: trial.Current) -> list[str]:
     """Return the metrics that a step must report. The first of them decides the best step."""
     usual = [f"valid-{metric}" for metric in REPORTED[cur.task]] if cur.task is not None else []
     asked = [cur.metric, *cur.asked] if cur.metric is not None else [*cur.asked] or usual[:1]
-    return list(dict.fromkeys(asked + (usual if reports_all else [])))
+    return list(dict.fromkeys(asked))
 
 
 def _trainer(parts: _Parts, reports: _Reports, ranks: Ranks, folder: str) -> pl.Trainer:
@@ -584,13 +448,7 @@ class _Reports(pl.Callback):
                 str(self.cur.task), "valid", *self._predict(trainer, module, "valid"), computed
             )
         for name in self.steps.names:
-            require_metric(
-                name,
-                metrics,
-                "objective.metric"
-                if name == self.cur.metric
-                else "a metric of objective and constraints",
-            )
+            require_metric(name, metrics)
         return metrics
 
     def _predict(

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,66 +29,9 @@ from sweeps import trial
 from sweeps.core import trust
 from sweeps.trainers import LabeledRows, read_rows, report, require_numbers, require_task
 from sweeps.trainers._best import BestStep
-from sweeps.trainers._estimator import Training, build, unknown_parameters
+from sweeps.trainers._estimator import Training, build
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
 from sweeps.trainers._metrics import REPORTED, requested
-
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "load": "load",
-    "resume_files": ["latest.pkl", "params.json", "state.json", "*.mac"],
-    "pickles": ["latest.pkl", "model.pkl"],
-    "needs_label": True,
-    "weights": True,
-    "several_labels": True,
-    "max_workers": 1,
-    "metrics": {
-        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc"],
-        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy"],
-        "regression": ["valid-rmse", "valid-mae"],
-        "multilabel": ["valid-logloss", "valid-error", "valid-accuracy"],
-        "multioutput": ["valid-rmse", "valid-mae"],
-    },
-    "all_metrics": True,
-    "additional_parameters": True,
-    "check": "check_parameters",
-    "selected_by": "estimator",
-    "options": {
-        "estimator": {
-            "format": "reference",
-            "description": "a class of estimators, an estimator, or a function that returns an estimator, "
-            "such as `sklearn.svm:SVC`",
-        },
-        "steps": {
-            "type": "integer",
-            "minimum": 1,
-            "default": None,
-            "description": "Number of steps, if the estimator has `partial_fit` or `warm_start`; 1 to call "
-            "`fit`. Default: `max_t`, or 10.",
-        },
-        "batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": None,
-            "description": "Number of rows in each call of `partial_fit`. Default: all rows.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
-            "`all`.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {"estimator": "sklearn.svm:SVC", "steps": 10, "batch_size": 256},
-}
-
-
-def check_parameters(options: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
-    """Return a message for each name in `params` that is not a parameter of the estimator."""
-    return unknown_parameters(str(options["estimator"]), names)
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -117,7 +60,6 @@ def train_func(config: dict[str, Any]) -> None:
     names = requested(cur, usual)
     _require_outputs(names, task, estimator, options["estimator"])
     all_names = tuple(dict.fromkeys([*names, *usual]))
-    reported = all_names if options["report"] == "all" else names
     if cur.weight is not None:
         training.require_weights(options["estimator"])
     train = cur.cached("sklearn.train", functools.partial(_rows, "train", cur))
@@ -131,7 +73,7 @@ def train_func(config: dict[str, Any]) -> None:
             ends = step == last
             _run(training, step, train, len(cur.classes or ()))
             measured = best.model(training.estimator).measure(
-                x_valid, y_valid, all_names if ends else reported
+                x_valid, y_valid, all_names if ends else names
             )
             if best.compare(step, measured, names[0]):  # no later step changes the last estimator
                 best.snapshot = training.estimator if ends else training.snapshot()
@@ -141,10 +83,10 @@ def train_func(config: dict[str, Any]) -> None:
                     if best.step in (step, None)
                     else best.model(best.estimator).measure(x_valid, y_valid, usual)
                 )
-                cur.report_final({name: final[name] for name in usual if name not in reported})
+                cur.report_final({name: final[name] for name in usual if name not in names})
             due = cur.checkpoint_due(step, last=ends)
             report(
-                {name: measured[name] for name in reported},
+                {name: measured[name] for name in names},
                 functools.partial(best.save, step) if due else None,
             )
 

@@ -4,8 +4,7 @@ You bring the network, and optionally the loss.
 
     trainer: {name: torch, model: "my_nets:Net", loss: "torch.nn:CrossEntropyLoss"}
 
-`TRAINER["options"]` describes the keys of the section `trainer`, and `TRAINER["parameters"]`
-describes `params`. Each epoch is one step.
+`torch.yaml` describes the keys of the section `trainer`, and `params`. Each epoch is one step.
 
 The network gets the prepared columns. All columns of numbers are one float32 tensor of shape
 (batch, columns), in which missing values are
@@ -15,8 +14,8 @@ inputs, the network gets them as keyword arguments: `features` for the numbers, 
 arrays under its own name. With a single input, the network gets this input as its only argument.
 
 `model` is a class or function that returns a network. Each name in `params` that
-`TRAINER["parameters"]` lacks is an argument of `model`. The trainer also passes the following
-arguments if the signature names them without a default: `in_features`, the number of values in a
+`torch.yaml` lacks is an argument of `model`. The trainer also passes the following arguments if the
+signature names them: `in_features`, the number of values in a
 row; `input_shape`, the shape of a row; `out_features`, `num_classes` or `outputs`, the number of
 outputs; and `task`.
 
@@ -52,8 +51,9 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, label_columns
-from sweeps.core.suggestions import did_you_mean
-from sweeps.trainers import fill_parameters, read_rows, reports_all, require_task
+from sweeps.core.trainer_file import read
+from sweeps.trainers import fill_parameters, read_rows, require_task
+from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._torch_data import (
     Columns,
     DatasetRows,
@@ -66,230 +66,12 @@ from sweeps.trainers._torch_data import (
 )
 from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
-from sweeps.trainers._torch_optimizer import all_arguments, build, resolve
+from sweeps.trainers._torch_optimizer import build, resolve
 from sweeps.trainers._torch_parallel import Ranks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "torch",
-    "load": "load",
-    "resume_files": ["latest.pt"],
-    "needs_label": True,
-    "weights": True,
-    "several_labels": True,
-    "options": {
-        "model": {
-            "format": "reference",
-            "description": "Class or function that returns your network, a `torch.nn.Module`.",
-        },
-        "loss": {
-            "format": "reference",
-            "default": None,
-            "description": "Class of the loss, or the loss as a function of outputs and targets. The default "
-            "depends on the task.",
-        },
-        "dataset": {
-            "format": "reference",
-            "default": None,
-            "description": (
-                "Function of the prepared features (a frame) and of a boolean, true for train. It "
-                "returns a map-style "
-                "`torch.utils.data.Dataset` whose items are the inputs of one row: a tensor, or a "
-                "dict of tensors. Without it, the "
-                "columns are the inputs."
-            ),
-        },
-    },
-    "metrics": {
-        "binary": [
-            "valid-logloss",
-            "valid-error",
-            "valid-accuracy",
-            "valid-auc",
-            "valid-loss",
-            "train-loss",
-        ],
-        "multiclass": [
-            "valid-mlogloss",
-            "valid-merror",
-            "valid-accuracy",
-            "valid-loss",
-            "train-loss",
-        ],
-        "regression": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
-        "multilabel": [
-            "valid-logloss",
-            "valid-error",
-            "valid-accuracy",
-            "valid-loss",
-            "train-loss",
-        ],
-        "multioutput": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
-    },
-    "all_metrics": True,
-    "additional_parameters": True,  # the arguments of the model
-    "parameters": {
-        "loss_args": {
-            "type": "object",
-            "description": "Arguments of `loss`, by name. A list of numbers becomes a tensor.",
-        },
-        "dataset_args": {
-            "type": "object",
-            "description": "Further arguments of `dataset`, by name.",
-        },
-        "epochs": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or "
-            "20.",
-        },
-        "batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 64,
-            "description": "Number of rows in each batch of a worker.",
-        },
-        "accumulate": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Number of batches for each optimizer step. The step uses the mean gradient over "
-            "the rows of these batches.",
-        },
-        "shuffle": {
-            "type": "boolean",
-            "default": True,
-            "description": (
-                "Whether each epoch has another order of the rows. If false, n workers with "
-                "batches of b rows train at each step on the "
-                "same rows as one worker with batches of n * b rows."
-            ),
-        },
-        "drop_last": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether an epoch leaves out a last batch with too few rows.",
-        },
-        "loader_workers": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
-            "description": "Number of processes of each worker that read items of `trainer.dataset`; 0 to "
-            "read them in the worker.",
-        },
-        "optimizer": {
-            "format": "reference",
-            "default": "torch.optim:AdamW",
-            "description": "Class of the optimizer, as `module:attr`.",
-        },
-        "optimizer_args": {
-            "type": "object",
-            "description": "Arguments of `optimizer`, by name, such as `weight_decay`.",
-        },
-        "lr": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "default": 0.001,
-            "description": "Learning rate.",
-        },
-        "schedule": {
-            "format": "reference",
-            "default": None,
-            "description": (
-                "Class of the learning-rate schedule, such as "
-                "`torch.optim.lr_scheduler:CosineAnnealingLR`. By default, the rate is "
-                "constant. `T_max`, `total_steps` and `max_lr` follow from `epochs` and `lr`, "
-                "unless `schedule_args` gives them."
-            ),
-        },
-        "schedule_args": {"type": "object", "description": "Arguments of `schedule`, by name."},
-        "schedule_every": {
-            "enum": ["epoch", "step"],
-            "default": "epoch",
-            "description": "Whether the schedule advances after each epoch, or after each optimizer step.",
-        },
-        "warmup_epochs": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0.0,
-            "description": "Number of epochs, such as 0.5, in which the learning rate rises linearly to the "
-            "rate of the schedule.",
-        },
-        "clip_norm": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "Largest norm of the gradient. Default: no limit.",
-        },
-        "precision": {
-            "enum": ["fp32", "bf16", "fp16"],
-            "default": "fp32",
-            "description": "Precision of the computation. The weights are 32-bit floats in any case. fp16 "
-            "also scales the loss.",
-        },
-        "patience": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "End the trial after this many epochs without an improvement. Default: train all "
-            "epochs.",
-        },
-        "standardize_target": {
-            "type": "boolean",
-            "default": True,
-            "description": "Whether a regression trains on the target minus its mean, divided by its "
-            "standard deviation.",
-        },
-        "compile": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether `torch.compile` compiles the network.",
-        },
-        "strategy": {
-            "enum": ["ddp", "fsdp"],
-            "default": "ddp",
-            "description": (
-                "How several workers train a network: each has all weights "
-                "(DistributedDataParallel), or each has a part of the weights "
-                "(`fully_shard` of the elements of each outermost ModuleList and Sequential)."
-            ),
-        },
-        "parallel_args": {
-            "type": "object",
-            "description": "Arguments of DistributedDataParallel or of `fully_shard`, by name.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
-            "`all`.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {
-        "loss_args": {"reduction": "sum"},
-        "dataset_args": {"size": 32},
-        "epochs": 50,
-        "batch_size": {"choice": [32, 64, 128]},
-        "accumulate": {"choice": [1, 2, 4]},
-        "loader_workers": 2,
-        "optimizer": {"choice": ["torch.optim:AdamW", "torch.optim:SGD"]},
-        "optimizer_args": {"weight_decay": 0.01},
-        "lr": {"loguniform": [0.0001, 0.1]},
-        "schedule": "torch.optim.lr_scheduler:CosineAnnealingLR",
-        "schedule_args": {"gamma": 0.9},
-        "warmup_epochs": 1,
-        "clip_norm": {"loguniform": [0.1, 10]},
-        "patience": 5,
-        "parallel_args": {"find_unused_parameters": True},
-        "model": "my_model:Net",
-        "loss": "torch.nn:HuberLoss",
-        "dataset": "my_data:Rows",
-    },
-}
 LOSSES = {
     "binary": "torch.nn:BCEWithLogitsLoss",
     "multiclass": "torch.nn:CrossEntropyLoss",
@@ -420,33 +202,29 @@ def train_func(config: dict[str, Any]) -> None:
     """Train one network. Report every epoch, and keep the model of the best epoch.
 
     Args:
-        config: The trial's `params`; see `TRAINER`.
+        config: The trial's `params`.
 
     Raises:
         ValueError: The data has no label, a column or a parameter is invalid, a requested metric is
             unknown, or the network has another number of outputs than the task needs.
     """
     cur = trial.current()
-    task, options, rules = require_task(cur.task), cur.options, TRAINER["parameters"]
-    params = fill_parameters(
-        "torch",
-        rules,
-        {name: value for name, value in config.items() if name in rules},
-        cur.sweep_max_t,
-    )
+    task = require_task(cur.task)
+    options = cur.options
+    params = fill_parameters("torch", config, cur.sweep_max_t)
     if params["loader_workers"] and options["dataset"] is None:
         raise ValueError(
             "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
             "memory"
         )
-    ranks = Ranks.of(params["strategy"])
+    ranks = Ranks.of()
     torch.set_num_threads(cur.threads)
     loss = _loss(options["loss"] or LOSSES[task], params["loss_args"] or {}, ranks.device)
     definition = UserNetwork(
         task=task,
         outputs=1,
         model=options["model"],
-        arguments={name: value for name, value in config.items() if name not in rules},
+        arguments={},
         columns=None,
         dataset=options["dataset"],
         dataset_args=params["dataset_args"] or {},
@@ -462,21 +240,14 @@ def train_func(config: dict[str, Any]) -> None:
         mean, std = moments(data[0].labels, ranks, data[0].weights)
         definition = replace(definition, mean=mean, std=std)
     set_seeds(cur.seed)
-    network, definition = _network(definition, data[0].rows, cur)
+    network, definition = _network(definition, config, data[0].rows, cur)
     settings = {
         field.name: params[field.name]
         for field in fields(Settings)
         if params.get(field.name) is not None
     }
-    fit(
-        network,
-        definition,
-        loss,
-        Settings(**settings, report_all=reports_all(config)),
-        data,
-        ranks,
-        TRAINER["metrics"],
-    )
+    usual = read("torch")["metrics"][task]
+    fit(network, definition, loss, Settings(**settings), data=data, ranks=ranks, usual=usual)
 
 
 def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
@@ -536,18 +307,20 @@ def _data(
 
 
 def _network(
-    definition: UserNetwork, rows: Rows, cur: trial.Current
+    definition: UserNetwork, config: Mapping[str, Any], rows: Rows, cur: trial.Current
 ) -> tuple[nn.Module, UserNetwork]:
     """Build the network. Return the network and the complete definition.
 
     Args:
-        definition: Definition of the network, with the arguments in `params`.
+        definition: Definition of the network, without arguments.
+        config: The trial's `params`.
         rows: Rows of train. The network computes its outputs for the first row, so that its number
             of outputs is known.
         cur: The trial.
 
     Raises:
-        ValueError: The outputs do not have a shape that the task needs.
+        ValueError: `params` has a name that neither the trainer nor the network takes, or the
+            outputs do not have a shape that the task needs.
     """
     of_classes = (
         cur.options["loss"] is not None
@@ -562,8 +335,8 @@ def _network(
     known = {"in_features": math.prod(shape), "input_shape": list(shape), "task": cur.task}
     known |= dict.fromkeys(("out_features", "num_classes", "outputs"), outputs)
     function = resolve("trainer.model", definition.model)
-    _require_arguments(function, definition)
-    definition = replace(definition, arguments=all_arguments(function, definition.arguments, known))
+    arguments = SplitParams("torch", config, [function]).arguments(function, known)
+    definition = replace(definition, arguments=arguments)
     network = definition.build()
     network.eval()
     with torch.no_grad():
@@ -582,24 +355,3 @@ def _network(
             f"{tuple(found.shape)}, but must have {wanted}"
         )
     return network, replace(definition, outputs=size)
-
-
-def _require_arguments(function: Any, definition: UserNetwork) -> None:
-    """Raise an error if `params` has a name that is neither a parameter of this trainer nor an argument of the network.
-
-    Raises:
-        ValueError: There is such a name. The message suggests the most similar name.
-    """
-    try:
-        signature = inspect.signature(function).parameters
-    except ValueError:  # a class in C has no signature
-        return
-    if any(each.kind is each.VAR_KEYWORD for each in signature.values()):
-        return
-    for name in definition.arguments:
-        if name not in signature:
-            hint = did_you_mean(name, [*signature, *TRAINER["parameters"]])
-            raise ValueError(
-                f"params.{name} is neither a parameter of torch nor an argument of "
-                f"`{definition.model}`; {hint}"
-            )

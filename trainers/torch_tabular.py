@@ -1,11 +1,10 @@
 """Train a multi-layer perceptron for tables with PyTorch, on one worker or on several workers (DistributedDataParallel).
 
-`TRAINER["parameters"]` describes `params`.
+`torch_tabular.yaml` describes `params`.
 
 Each epoch sends one report, with the metrics that objectives and constraints name. `valid-rmse` and
 `valid-mae` have the unit of the target. If the trial is not stopped, the other metrics of train and
 valid are measured after the last epoch, for the model of the best epoch (`Current.report_final`).
-With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
 
 A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is the mean.
 """
@@ -23,7 +22,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import fill_parameters, read_rows, reports_all, require_task
+from sweeps.core.trainer_file import read
+from sweeps.trainers import fill_parameters, read_rows, require_task
 from sweeps.trainers._torch_data import NUMBERS, Columns, TensorRows, few_threads
 from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
@@ -32,94 +32,6 @@ from sweeps.trainers._torch_parallel import Ranks
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "torch",
-    "load": "load",
-    "resume_files": ["latest.pt"],
-    "reads_numbers": True,
-    "needs_label": True,
-    "weights": True,
-    # At most the best weights, the latest weights, and two moments of each latest weight.
-    "checkpoint_bytes": (
-        "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
-        " + (depth or 2) * ((width or 64) + 1) ** 2 + ((width or 64) + features + 1) * outputs)"
-    ),
-    "metrics": {
-        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "train-loss"],
-        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "train-loss"],
-        "regression": ["valid-rmse", "valid-mae", "train-loss"],
-    },
-    "all_metrics": True,
-    "parameters": {
-        "depth": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 2,
-            "description": "Number of hidden layers.",
-        },
-        "width": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 64,
-            "description": "Number of units in each hidden layer.",
-        },
-        "dropout": {
-            "type": "number",
-            "minimum": 0,
-            "exclusiveMaximum": 1,
-            "default": 0.0,
-            "description": "Dropout rate of hidden units.",
-        },
-        "optimizer": {
-            "enum": ["adam", "adamw", "sgd"],
-            "default": "adam",
-            "description": "Optimizer; sgd has a momentum of 0.9.",
-        },
-        "lr": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "default": 0.001,
-            "description": "Learning rate.",
-        },
-        "weight_decay": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0.0,
-            "description": "L2 penalty on the weights.",
-        },
-        "batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 64,
-            "description": "Number of rows in each training step of a worker.",
-        },
-        "epochs": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or "
-            "20.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
-            "`all`.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {
-        "depth": {"randint": [1, 4]},
-        "width": {"lograndint": [16, 256]},
-        "dropout": {"uniform": [0.0, 0.5]},
-        "lr": {"loguniform": [0.0001, 0.1]},
-        "weight_decay": {"loguniform": [1e-05, 0.01]},
-        "batch_size": {"choice": [32, 64, 128]},
-        "epochs": 50,
-    },
-}
 BLOCK = 64  # number of rows that a loaded model predicts at once
 WIDTH = 16  # smallest number of units of each layer of a loaded model
 LOSSES = {
@@ -219,7 +131,7 @@ def train_func(config: dict[str, Any]) -> None:
     """Train one network. Report every epoch, and keep the model of the best epoch.
 
     Args:
-        config: The trial's `params`; see `TRAINER`.
+        config: The trial's `params`.
 
     Raises:
         ValueError: The data has no label, a column is not numeric, or a parameter or a requested
@@ -227,8 +139,8 @@ def train_func(config: dict[str, Any]) -> None:
     """
     cur = trial.current()
     task = require_task(cur.task)
-    params = fill_parameters("torch_tabular", TRAINER["parameters"], config, cur.sweep_max_t)
-    ranks = Ranks.of("ddp")
+    params = fill_parameters("torch_tabular", config, cur.sweep_max_t)
+    ranks = Ranks.of()
     torch.set_num_threads(cur.threads)
     columns, train = cur.cached(
         f"torch_tabular.train.{ranks.device}", lambda: _split("train", cur, ranks.device)
@@ -252,7 +164,6 @@ def train_func(config: dict[str, Any]) -> None:
         optimizer=OPTIMIZERS[params["optimizer"]],
         lr=params["lr"],
         optimizer_args={"weight_decay": params["weight_decay"], **momentum},
-        report_all=reports_all(config),
     )
     set_seeds(cur.seed)
     fit(
@@ -260,9 +171,9 @@ def train_func(config: dict[str, Any]) -> None:
         architecture,
         LOSSES[task](),
         settings,
-        (train, valid),
-        ranks,
-        TRAINER["metrics"],
+        data=(train, valid),
+        ranks=ranks,
+        usual=read("torch_tabular")["metrics"][task],
     )
 
 

@@ -15,7 +15,6 @@ import functools
 import inspect
 import json
 import math
-import multiprocessing
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -42,23 +41,6 @@ from sweeps import trial
 from sweeps.core import references, trust
 from sweeps.trainers import report
 
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "selected_by": "trainable",
-    "resume_files": ["sweeps_trainable.json", "*.mac"],
-    "pickles": ["_dict_checkpoint.pkl"],
-    "max_workers": 1,
-    "streams": True,
-    "additional_parameters": True,
-    "options": {
-        "trainable": {
-            "format": "reference",
-            "description": "a subclass of `ray.tune.Trainable`, such as `my_mod:MyTrainable`",
-        }
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {"trainable": "my_mod:MyTrainable"},
-}
 # Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which
 # Ray pickles.
 STATE, DICT = "sweeps_trainable.json", "_dict_checkpoint.pkl"
@@ -118,25 +100,13 @@ def train_func(config: dict[str, Any]) -> None:
         TypeError: The object is not a subclass of `ray.tune.Trainable`.
     """
     cur = trial.current()
-    kept: dict[str, Any] = cur.cached("trainable", dict)
-    with contextlib.chdir(
-        os.getcwd()
-    ):  # A `Trainable` changes the working directory to the trial's folder.
-        instance = make(class_of(cur.options["trainable"]), config, cur, kept.pop("instance", None))
-        failed = True
+    # A `Trainable` changes the working directory to the trial's folder.
+    with contextlib.chdir(os.getcwd()):
+        instance = make(class_of(cur.options["trainable"]), config, cur)
         try:
             train(instance, cur)
-            failed = False
-        except BaseException as e:
-            failed = isinstance(
-                e, Exception
-            )  # The exception that stops a trial does not inherit from Exception.
-            raise
         finally:
-            if not failed and can_be_reused(instance):
-                kept["instance"] = instance
-            else:
-                instance.stop()
+            instance.stop()
 
 
 def class_of(reference: str) -> Any:
@@ -158,42 +128,20 @@ def class_of(reference: str) -> Any:
     )
 
 
-def make(cls: Any, config: dict[str, Any], cur: trial.Current, earlier: Any) -> Any:
-    """Return an instance for a trial.
+def make(cls: Any, config: dict[str, Any], cur: trial.Current) -> Any:
+    """Return an instance of the class for a trial.
 
     Args:
         cls: The class.
         config: The trial's `params`.
         cur: The trial.
-        earlier: Instance of an earlier trial, which is used again if `reset_config` returns True.
-            None if there is no such instance.
     """
-    config = copy.deepcopy(config) | {
-        TRIAL_INFO: TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())
-    }
-    storage = TrialStorage(str(cur.folder))
-    can_continue = earlier is not None and earlier.reset(dict(config), storage)
-    instance = earlier if can_continue else cls(config=config, storage=storage)
-    instance._storage = (
-        None  # Otherwise `Trainable.save` would copy each checkpoint to Ray's own storage.
-    )
+    about = TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())
+    config = copy.deepcopy(config) | {TRIAL_INFO: about}
+    instance = cls(config=config, storage=TrialStorage(str(cur.folder)))
+    # Otherwise `Trainable.save` would copy each checkpoint to Ray's own storage.
+    instance._storage = None
     return instance
-
-
-def can_be_reused(instance: Any) -> bool:
-    """Return whether a later trial on this worker may use an instance again.
-
-    The class must have `reset_config`. It must not have `cleanup`, which is called at the end of
-    each trial. An instance that has started processes cannot be reused, because the trial's
-    processes are killed at its end.
-    """
-    cls = type(instance)
-    frees = cls.cleanup is not Trainable.cleanup or cls.stop is not Trainable.stop
-    return (
-        cls.reset_config is not Trainable.reset_config
-        and not frees
-        and not multiprocessing.active_children()
-    )
 
 
 def train(instance: Any, cur: trial.Current) -> None:

@@ -36,7 +36,8 @@ from transformers.trainer_callback import PrinterCallback
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import read_rows, report, reports_all, require_task
+from sweeps.core.trainer_file import read
+from sweeps.trainers import read_rows, report, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
@@ -52,215 +53,6 @@ from sweeps.trainers._transformers_model import (
     outputs_of,
 )
 
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "torch",
-    "load": "load",
-    "extra": "transformers",
-    "packages": ["transformers", "accelerate"],
-    "resume_files": ["latest", "steps.pt"],
-    "needs_label": True,
-    "metrics": {
-        "binary": [
-            "valid-loss",
-            "train-loss",
-            "valid-logloss",
-            "valid-error",
-            "valid-accuracy",
-            "valid-auc",
-        ],
-        "multiclass": [
-            "valid-loss",
-            "train-loss",
-            "valid-mlogloss",
-            "valid-merror",
-            "valid-accuracy",
-        ],
-        "regression": ["valid-loss", "train-loss", "valid-rmse", "valid-mae"],
-    },
-    "all_metrics": True,
-    "options": {
-        "model": {
-            "format": "reference",
-            "description": "a function that returns the model, which computes a loss from `labels`",
-        },
-        "tokenizer": {
-            "format": "reference",
-            "default": None,
-            "description": "a function that returns a tokenizer, or another object with `save_pretrained` "
-            "such as an image processor",
-        },
-        "dataset": {
-            "format": "reference",
-            "default": None,
-            "description": (
-                "a function of prepared rows (a DataFrame without the label) that returns the "
-                "model's inputs: a mapping from names of "
-                "inputs to their values for all rows, or a sequence with a mapping for each row. "
-                "Default: the tokenizer encodes the text"
-            ),
-        },
-        "standardize_target": {
-            "type": "boolean",
-            "default": True,
-            "description": "For a regression, whether the model learns `(target - mean) / standard "
-            "deviation`.",
-        },
-    },
-    # The parameters of the user's functions have any name.
-    "additional_parameters": True,
-    "parameters": {
-        "learning_rate": {
-            "type": "number",
-            "minimum": 0,
-            "default": 5e-5,
-            "description": "Learning rate at the start.",
-        },
-        "num_train_epochs": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "Number of passes over the rows. Default: `max_t`, or 3.",
-        },
-        "max_steps": {
-            "type": "integer",
-            "default": -1,
-            "description": "Number of steps of the optimizer; -1 for `num_train_epochs`.",
-        },
-        "per_device_train_batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 8,
-            "description": "Number of rows in each batch.",
-        },
-        "per_device_eval_batch_size": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 8,
-            "description": "Number of rows that are predicted at once.",
-        },
-        "gradient_accumulation_steps": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Number of batches whose gradients are added up for one step of the optimizer.",
-        },
-        "optim": {
-            "type": "string",
-            "default": "adamw_torch_fused",
-            "description": "Optimizer, such as `adamw_torch` or `sgd`.",
-        },
-        "weight_decay": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0.0,
-            "description": "Weight decay, except of biases and norms.",
-        },
-        "adam_beta1": {
-            "type": "number",
-            "minimum": 0,
-            "exclusiveMaximum": 1,
-            "default": 0.9,
-            "description": "First beta of Adam.",
-        },
-        "adam_beta2": {
-            "type": "number",
-            "minimum": 0,
-            "exclusiveMaximum": 1,
-            "default": 0.999,
-            "description": "Second beta of Adam.",
-        },
-        "adam_epsilon": {
-            "type": "number",
-            "minimum": 0,
-            "default": 1e-8,
-            "description": "Epsilon of Adam.",
-        },
-        "max_grad_norm": {
-            "type": "number",
-            "minimum": 0,
-            "default": 1.0,
-            "description": "Norm of clipped gradients; 0 for no clipping.",
-        },
-        "lr_scheduler_type": {
-            "type": "string",
-            "default": "linear",
-            "description": "Schedule of the learning rate, such as `linear`, `cosine`, "
-            "`constant_with_warmup` or `reduce_lr_on_plateau`.",
-        },
-        "warmup_steps": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Steps of the optimizer in which the learning rate rises; below 1, a fraction of "
-            "all steps.",
-        },
-        "label_smoothing_factor": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0.0,
-            "description": "Label smoothing in training.",
-        },
-        "bf16": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether to train with mixed precision in bfloat16.",
-        },
-        "fp16": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether to train with mixed precision in float16.",
-        },
-        "eval_strategy": {
-            "enum": ["epoch", "steps"],
-            "default": "epoch",
-            "description": "When to evaluate. Each evaluation is a step.",
-        },
-        "eval_steps": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "Steps of the optimizer between evaluations; below 1, a fraction of all steps. "
-            "For `eval_strategy: steps`.",
-        },
-        "max_length": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of tokens to which a text is cut. Default: the tokenizer's limit. With "
-            "`dataset`, its argument.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics in each report: `asked` for the losses and the metrics that the space "
-            "file names, or `all`.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {
-        "learning_rate": {"loguniform": [1e-05, 0.0001]},
-        "num_train_epochs": {"randint": [2, 5]},
-        "max_steps": 1000,
-        "per_device_train_batch_size": {"choice": [8, 16, 32]},
-        "per_device_eval_batch_size": 32,
-        "gradient_accumulation_steps": {"choice": [1, 2, 4]},
-        "optim": "adafactor",
-        "weight_decay": {"uniform": [0.0, 0.1]},
-        "adam_beta1": {"uniform": [0.85, 0.95]},
-        "adam_beta2": {"uniform": [0.98, 0.999]},
-        "adam_epsilon": {"loguniform": [1e-08, 1e-06]},
-        "max_grad_norm": {"loguniform": [0.1, 10]},
-        "lr_scheduler_type": {"choice": ["linear", "cosine"]},
-        "warmup_steps": {"choice": [0, 100, 500]},
-        "label_smoothing_factor": {"uniform": [0.0, 0.2]},
-        "eval_steps": 500,
-        "max_length": {"choice": [128, 256]},
-        "model": "my_model:build",
-        "tokenizer": "my_model:tokenizer",
-        "dataset": "my_data:Texts",
-    },
-}
 # Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its
 # reports and checkpoints.
 RESERVED = (
@@ -313,7 +105,7 @@ def train_func(config: dict[str, Any]) -> None:
     """Train one model. Report every evaluation, and keep the model of the best evaluation.
 
     Args:
-        config: The trial's `params`; see `TRAINER`.
+        config: The trial's `params`.
 
     Raises:
         ValueError: The data has no label, or a parameter, an option or a requested metric is
@@ -322,10 +114,9 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train
     import ray.train.huggingface.transformers as ray_transformers
 
-    cur, checkpoint, ranks = trial.current(), ray.train.get_checkpoint(), Ranks.of("ddp")
-    usual = TRAINER["metrics"][require_task(cur.task)]
-    more = [name for name in usual if name.startswith("valid-")] if reports_all(config) else []
-    steps = Steps(cur, list(dict.fromkeys([*requested(cur, usual), *more])), ranks)
+    cur, checkpoint, ranks = trial.current(), ray.train.get_checkpoint(), Ranks.of()
+    usual = read("transformers")["metrics"][require_task(cur.task)]
+    steps = Steps(cur, requested(cur, usual), ranks)
     transformers.utils.logging.disable_progress_bar()
     set_seeds(cur.seed)
     parts = _parts(config, cur, ranks)
@@ -384,9 +175,7 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
         if options[name] is not None
     }
     fields = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
-    params = SplitParams(
-        "transformers", config, TRAINER["parameters"], fields, RESERVED, functions.values()
-    )
+    params = SplitParams("transformers", config, functions.values(), fields, RESERVED)
     assert cur.check is not None  # there is a label, so there is data
     known: dict[str, Any] = {
         "in_features": len(cur.check.columns),

@@ -14,7 +14,7 @@ the model of the best round (`Current.report_final`). If `params.eval_metric` is
 metrics in `params.eval_metric`. Otherwise they are logloss, error and auc for two classes, mlogloss
 and merror for more classes, and rmse and mae for a regression. For several label columns, they are
 logloss and error, or rmse and mae, over all columns. If an error rate is among these metrics,
-`valid-accuracy` is added. With `params.report: all`, every report has all of these metrics.
+`valid-accuracy` is added.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import xgboost as xgb
 from sweeps import trial
 from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
-from sweeps.trainers import constraints_by_position, report, whole_numbers
+from sweeps.trainers import constraints_by_position, main_names, report
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import (
     Columns,
@@ -51,424 +51,6 @@ from sweeps.trainers._xgboost_metrics import METRICS, final_metrics, metric_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import.
-# `sweeps/space/trainer_definition.py` explains the keys.
-TRAINER: dict[str, Any] = {
-    "loop": "train_func",
-    "backend": "xgboost",
-    "load": "load",
-    "resume_files": ["latest.ubj", "state.json"],
-    "reads_numbers": True,
-    "reads_categories": True,
-    "needs_label": True,
-    "weights": True,
-    "several_labels": True,
-    "ranking": "rank:.*",
-    # At most two models, in which every tree is full.
-    "checkpoint_bytes": (
-        "10_000 + 2 * (num_boost_round or max_t or max(100, min(5_000, 5_000 * patience)))"
-        " * outputs * (num_parallel_tree or 1)"
-        " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
-    ),
-    "metrics": {
-        "binary": [
-            "logloss",
-            "error",
-            "auc",
-            "aucpr",
-            "valid-accuracy",
-            "rmse",
-            "rmsle",
-            "mae",
-            "mape",
-            "mphe",
-            "pre",
-            "map",
-            "ndcg",
-        ],
-        "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
-        "regression": [
-            "rmse",
-            "mae",
-            "rmsle",
-            "mape",
-            "mphe",
-            "poisson-nloglik",
-            "gamma-nloglik",
-            "gamma-deviance",
-            "quantile",
-        ],
-        "multilabel": ["logloss", "error", "valid-accuracy"],
-        "multioutput": ["rmse", "mae"],
-    },
-    "all_metrics": True,
-    # New versions of XGBoost add parameters. Therefore, names that are not listed below are passed
-    # to XGBoost, unless they are similar to a listed name.
-    "additional_parameters": True,
-    "parameters": {
-        "num_boost_round": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Largest number of rounds. Default: `max_t`, or 100; with `patience`, 5000.",
-        },
-        "patience": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Training ends after this many rounds without an improvement.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
-            "`all`.",
-        },
-        "booster": {
-            "enum": ["gbtree", "gblinear", "dart"],
-            "default": "gbtree",
-            "description": "Kind of model.",
-        },
-        "eta": {"type": "number", "minimum": 0, "default": 0.3, "description": "Learning rate."},
-        "learning_rate": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0.3,
-            "description": "Alias of `eta`.",
-        },
-        "gamma": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Smallest loss reduction for which a leaf is split.",
-        },
-        "min_split_loss": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Alias of `gamma`.",
-        },
-        "max_depth": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 6,
-            "description": "Largest depth of a tree; 0 for no limit.",
-        },
-        "min_child_weight": {
-            "type": "number",
-            "minimum": 0,
-            "default": 1,
-            "description": "Smallest sum of instance weights in a leaf.",
-        },
-        "max_delta_step": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Largest absolute value of a leaf; 0 for no limit.",
-        },
-        "subsample": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the rows that each round uses.",
-        },
-        "sampling_method": {
-            "enum": ["uniform", "gradient_based"],
-            "default": "uniform",
-            "description": "How rows are drawn; `gradient_based` needs a GPU.",
-        },
-        "colsample_bytree": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the columns that each tree uses.",
-        },
-        "colsample_bylevel": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the columns that each level of a tree uses.",
-        },
-        "colsample_bynode": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the columns that each split uses.",
-        },
-        "lambda": {
-            "type": "number",
-            "minimum": 0,
-            "default": 1,
-            "description": "L2 regularization.",
-        },
-        "reg_lambda": {
-            "type": "number",
-            "minimum": 0,
-            "default": 1,
-            "description": "Alias of `lambda`.",
-        },
-        "alpha": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "L1 regularization.",
-        },
-        "reg_alpha": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Alias of `alpha`.",
-        },
-        "tree_method": {
-            "enum": ["auto", "exact", "approx", "hist", "gpu_hist"],
-            "default": "auto",
-            "description": "How trees are grown.",
-        },
-        "scale_pos_weight": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Weight of the second class.",
-        },
-        "grow_policy": {
-            "enum": ["depthwise", "lossguide"],
-            "default": "depthwise",
-            "description": "Order in which leaves are split.",
-        },
-        "max_leaves": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
-            "description": "Largest number of leaves; 0 for no limit.",
-        },
-        "max_bin": {
-            "type": "integer",
-            "minimum": 2,
-            "default": 256,
-            "description": "Number of bins in the histogram of a column.",
-        },
-        "num_parallel_tree": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Number of trees of each round.",
-        },
-        "monotone_constraints": {
-            "type": ["object", "array", "string"],
-            "description": "For each column: 1 for increasing, -1 for decreasing, 0 for no constraint.",
-        },
-        "interaction_constraints": {
-            "type": ["array", "string"],
-            "description": "Lists of columns that may interact with each other.",
-        },
-        "multi_strategy": {
-            "enum": ["one_output_per_tree", "multi_output_tree"],
-            "default": "one_output_per_tree",
-            "description": "Whether each tree predicts one output or all outputs.",
-        },
-        "max_cached_hist_node": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of nodes whose histograms are cached.",
-        },
-        "max_cat_to_onehot": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Largest number of categories that are one-hot encoded.",
-        },
-        "max_cat_threshold": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Largest number of categories that one split considers.",
-        },
-        "rate_drop": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0,
-            "description": "Fraction of trees that `dart` drops.",
-        },
-        "skip_drop": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0,
-            "description": "Probability that `dart` drops no tree.",
-        },
-        "one_drop": {
-            "type": ["boolean", "integer"],
-            "default": 0,
-            "description": "Whether `dart` always drops at least one tree.",
-        },
-        "sample_type": {
-            "enum": ["uniform", "weighted"],
-            "default": "uniform",
-            "description": "How `dart` samples trees to drop.",
-        },
-        "normalize_type": {
-            "enum": ["tree", "forest"],
-            "default": "tree",
-            "description": "How `dart` weights new trees.",
-        },
-        "feature_selector": {
-            "enum": ["cyclic", "shuffle", "random", "greedy", "thrifty"],
-            "default": "cyclic",
-            "description": "Order in which `gblinear` updates the columns.",
-        },
-        "top_k": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
-            "description": "Number of columns for `greedy` and `thrifty`; 0 for all.",
-        },
-        "tolerance": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Largest change of a weight at which `gblinear` stops.",
-        },
-        "updater": {
-            "type": "string",
-            "description": "Names of the updaters that build or change the trees, separated by commas.",
-        },
-        "refresh_leaf": {
-            "type": ["boolean", "integer"],
-            "default": 1,
-            "description": "Whether `refresh` also updates leaf values.",
-        },
-        "process_type": {
-            "enum": ["default", "update"],
-            "default": "default",
-            "description": "Whether trees are built or updated.",
-        },
-        "objective": {
-            "type": "string",
-            "description": "Loss function. The default depends on the task.",
-        },
-        "base_score": {
-            "type": ["number", "array"],
-            "description": "Prediction before the first round.",
-        },
-        "eval_metric": {
-            "type": ["string", "array"],
-            "description": "Additional metrics, measured on `valid`, in every report.",
-        },
-        "seed": {"type": "integer", "description": "Seed. The default is the seed of the trial."},
-        "random_state": {"type": "integer", "description": "Alias of `seed`."},
-        "seed_per_iteration": {
-            "type": ["boolean", "integer"],
-            "default": True,
-            "description": "Whether each round has its own seed.",
-        },
-        "num_class": {
-            "type": "integer",
-            "minimum": 0,
-            "description": "Number of classes. Default: the number of classes of the label.",
-        },
-        "tweedie_variance_power": {
-            "type": "number",
-            "exclusiveMinimum": 1,
-            "exclusiveMaximum": 2,
-            "default": 1.5,
-            "description": "Variance power of `reg:tweedie`.",
-        },
-        "huber_slope": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Slope of `reg:pseudohubererror`.",
-        },
-        "quantile_alpha": {
-            "type": "number",
-            "description": "Quantile of `reg:quantileerror`.",
-        },
-        "expectile_alpha": {
-            "type": "number",
-            "description": "Expectile of `reg:expectileerror`.",
-        },
-        "boost_from_average": {
-            "type": ["boolean", "integer"],
-            "description": "Whether `base_score` is estimated from the label.",
-        },
-        "device": {
-            "type": "string",
-            "description": "`cpu` or `cuda`. The default is `cuda` if the worker has a GPU, and `cpu` "
-            "otherwise.",
-        },
-        "nthread": {
-            "type": "integer",
-            "description": "Number of threads. The default is the number of CPUs of the worker.",
-        },
-        "n_jobs": {"type": "integer", "description": "Alias of `nthread`."},
-        "verbosity": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": 3,
-            "default": 1,
-            "description": "0 for silent, 1 for warnings, 2 for information, 3 for debugging.",
-        },
-        "validate_parameters": {
-            "type": ["boolean", "integer"],
-            "description": "Whether XGBoost warns about unknown parameters.",
-        },
-    },
-    # A value of each option and parameter, or a domain to tune it with, for editors
-    "examples": {
-        "num_boost_round": {"randint": [50, 500]},
-        "patience": 50,
-        "eta": {"loguniform": [0.01, 0.3]},
-        "learning_rate": {"loguniform": [0.01, 0.3]},
-        "gamma": {"loguniform": [0.001, 1.0]},
-        "min_split_loss": {"loguniform": [0.001, 1.0]},
-        "max_depth": {"randint": [3, 12]},
-        "min_child_weight": {"loguniform": [0.1, 10]},
-        "max_delta_step": {"uniform": [0.0, 10.0]},
-        "subsample": {"uniform": [0.5, 1.0]},
-        "colsample_bytree": {"uniform": [0.5, 1.0]},
-        "colsample_bylevel": {"uniform": [0.5, 1.0]},
-        "colsample_bynode": {"uniform": [0.5, 1.0]},
-        "lambda": {"loguniform": [0.001, 10.0]},
-        "reg_lambda": {"loguniform": [0.001, 10.0]},
-        "alpha": {"loguniform": [0.001, 10.0]},
-        "reg_alpha": {"loguniform": [0.001, 10.0]},
-        "scale_pos_weight": {"loguniform": [1, 10]},
-        "max_leaves": {"lograndint": [15, 255]},
-        "max_bin": {"choice": [64, 256]},
-        "num_parallel_tree": {"choice": [1, 5]},
-        "monotone_constraints": {"age": 1},
-        "interaction_constraints": [["age", "income"], ["city"]],
-        "max_cached_hist_node": 1024,
-        "max_cat_to_onehot": {"choice": [4, 10]},
-        "max_cat_threshold": {"lograndint": [8, 128]},
-        "rate_drop": {"uniform": [0.05, 0.3]},
-        "skip_drop": {"uniform": [0.0, 0.9]},
-        "one_drop": 1,
-        "top_k": 10,
-        "tolerance": 0.01,
-        "updater": "coord_descent",
-        "refresh_leaf": 0,
-        "objective": "binary:logistic",
-        "base_score": 0.5,
-        "eval_metric": "auc",
-        "seed": 1,
-        "random_state": 1,
-        "seed_per_iteration": False,
-        "num_class": 3,
-        "tweedie_variance_power": {"uniform": [1.1, 1.9]},
-        "huber_slope": {"loguniform": [0.1, 10]},
-        "quantile_alpha": 0.9,
-        "expectile_alpha": 0.9,
-        "boost_from_average": True,
-        "device": "cuda",
-        "nthread": 2,
-        "n_jobs": 2,
-        "verbosity": 0,
-        "validate_parameters": True,
-    },
-}
-
 OBJECTIVES = {
     "binary": "binary:logistic",
     "multiclass": "multi:softprob",
@@ -477,8 +59,7 @@ OBJECTIVES = {
     "multioutput": "reg:squarederror",
 }
 # Parameters of the trainer, which XGBoost does not have
-OWN = ("num_boost_round", "patience", "report", "eval_metric")
-ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
+OWN = ("num_boost_round", "patience", "eval_metric")
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees,
 # and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
@@ -501,7 +82,7 @@ def train_func(config: dict[str, Any]) -> None:
     """
     import ray.train
 
-    cur = trial.current()
+    cur, config = trial.current(), main_names("xgboost", config)
     requested = RequestedMetrics.of(
         config, cur, METRICS, functools.partial(metric_name, str(cur.task))
     )
@@ -524,7 +105,6 @@ def train_func(config: dict[str, Any]) -> None:
     evals = [(splits[part], part) for part in requested.splits]
     interval = _renewal_interval(params, train.num_row() * train.num_col())
     renewals = rounds.resumable(interval)
-    is_checked = False
     # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number
     # of a round is its seed.
     for step in rounds.after(done, best):
@@ -541,9 +121,6 @@ def train_func(config: dict[str, Any]) -> None:
             measured |= measure(
                 str(cur.task), "valid", labels, predict(booster, valid), requested.computed
             )
-        if not is_checked:
-            requested.require(measured)
-            is_checked = True
         metrics = requested.select(measured)
         if best.compare(step, metrics, requested.lead) and best.whole:
             best.raw = booster.save_raw("ubj")
@@ -711,14 +288,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     Args:
         config: The trial's `params`.
         cur: The trial.
-
-    Raises:
-        ValueError: A parameter is refused.
     """
-    if "early_stopping_rounds" in config:
-        raise ValueError(
-            "params.early_stopping_rounds is not a parameter of this trainer; write `patience`"
-        )
     task = str(cur.task)
     # With a seed for each round, a resumed trial samples the same rows and columns as an
     # uninterrupted one.
@@ -732,12 +302,12 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    given = whole_numbers({k: v for k, v in config.items() if k not in OWN}, TRAINER["parameters"])
+    given = {name: value for name, value in config.items() if name not in OWN}
     if given.get("objective") == "multi:softmax":
         given["objective"] = (
             "multi:softprob"  # the training is the same, but the predictions are probabilities
         )
-    params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
+    params = defaults | given
     # XGBoost knows the columns by other names, because it refuses some characters in names.
     params |= constraints_by_position(given, () if cur.check is None else cur.check.columns)
     # XGBoost accepts signs only as a tuple, and positions only as text.

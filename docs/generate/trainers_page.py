@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from typing import Any
 
-from docs.generate.docstrings import section, summary
+from docs.generate.docstrings import summary
 from docs.generate.markdown import table
 from docs.generate.paths import ROOT
 from docs.generate.space_file import takes
+from sweeps.space.trainer_definition import definition_of
 
 
 def page() -> str:
@@ -21,35 +24,36 @@ def page() -> str:
         "trainer, copy its file.\n",
     ]
     for file in sorted((ROOT / "trainers").glob("[a-z]*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+        about = definition_of(f"sweeps.trainers.{file.stem}")
         parts += [
             f"## `{file.stem}` {{ #{file.stem} }}\n",
-            summary(ast.get_docstring(tree)).replace("<", "&lt;") + "\n",
+            summary(text).replace("<", "&lt;") + "\n",
+            options(about.options),
+            parameters(about.parameters),
         ]
-        parts += [options(literal(tree)), parameters(tree, file.stem)]
     return "\n".join(parts)
 
 
-def options(definition: dict) -> str:
-    """Return the table of the keys that a trainer adds to the section `trainer`; "" if it adds
-    none.
-    """
-    declared = definition.get("options", {})
+def options(declared: Mapping[str, Any]) -> str:
+    """Return the table of the keys that a trainer adds to the section `trainer`; "" if it adds none."""
+    if not declared:
+        return ""
     rows = [
-        (name, "required" if "default" not in fragment else default, accepted, meaning)
+        (name, default if "default" in fragment else "required", accepted, meaning)
         for (name, default, accepted, meaning), fragment in zip(
             fragment_rows(declared), declared.values(), strict=True
         )
     ]
-    heading = "Keys of the section `trainer`:\n\n" if rows else ""
-    return heading + (
-        table(("key", "default", "takes", "meaning"), rows) + "\nParameters (`space.params`):\n"
-        if rows
-        else ""
+    heading = "Keys of the section `trainer`:\n\n"
+    return (
+        heading
+        + table(("key", "default", "takes", "meaning"), rows)
+        + "\nParameters (`space.params`):\n"
     )
 
 
-def fragment_rows(fragments: dict) -> list[tuple[str, str, str, str]]:
+def fragment_rows(fragments: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return the name, default, accepted values and meaning of each JSON Schema fragment."""
     rows = []
     for name, fragment in fragments.items():
@@ -74,45 +78,8 @@ def fragment_rows(fragments: dict) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def parameters(tree: ast.Module, name: str) -> str:
-    """Return the table of a trainer's parameters, from its `TRAINER` literal or its class `Params`."""
-    if declared := literal(tree).get("parameters"):
-        return table(("parameter", "default", "takes", "meaning"), fragment_rows(declared))
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == "Params":
-            meanings = section(ast.get_docstring(node), "Attributes")
-            rows = []
-            for field in node.body:
-                if isinstance(field, ast.AnnAssign):
-                    name = ast.unparse(field.target)
-                    rows.append(
-                        (
-                            f"`{name}`",
-                            f"`{ast.unparse(field.value)}`" if field.value else "",
-                            meanings.get(name, ""),
-                        )
-                    )
-            return table(("parameter", "default", "meaning"), rows)
-    return (
-        "It takes XGBoost's own parameters, `num_boost_round` and `patience`.\n"
-        if name == "xgboost"
-        else "Its parameters are those of its framework.\n"
-    )
-
-
-def literal(tree: ast.Module) -> dict:
-    """Return the `TRAINER` literal of a module; {} if there is none."""
-    for node in tree.body:
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign)
-            else []
-        )
-        if (
-            any(isinstance(target, ast.Name) and target.id == "TRAINER" for target in targets)
-            and node.value is not None
-        ):
-            return ast.literal_eval(node.value)
-    return {}
+def parameters(declared: Mapping[str, Any]) -> str:
+    """Return the table of a trainer's parameters."""
+    if not declared:
+        return "Its parameters are those of its framework.\n"
+    return table(("parameter", "default", "takes", "meaning"), fragment_rows(declared))

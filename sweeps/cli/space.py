@@ -128,16 +128,9 @@ def plan(
 
 
 def _print_notes(space: Space) -> None:
-    """Print the notes about a space, and what only `sweeps run` can check."""
+    """Print the notes about a space."""
     for note in space.notes:
         click.echo(f"note: {note}", err=True)
-    own = [f"`{name}`" for name in space.trainer.references if not name.startswith("sklearn.")]
-    if own and space.trainer_definition.check is not None:
-        click.echo(
-            "note: params: only `sweeps run` checks the names of parameters, because this calls "
-            f"{', '.join(own)}",
-            err=True,
-        )
 
 
 def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:

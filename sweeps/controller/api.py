@@ -32,7 +32,6 @@ from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_ot
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
-from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.scaffold.table_space import Task, request_of, table_space
@@ -269,7 +268,7 @@ def _check(
     check_root(root)
     if not has_tables:
         check_data(space)
-    if problems := check_metric_functions(space) or check_plugins(space) or check_parameters(space):
+    if problems := check_metric_functions(space) or check_plugins(space):
         raise locate_problems(space, problems)
     if (
         not address

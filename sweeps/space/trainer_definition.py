@@ -1,45 +1,14 @@
-"""Read the `TRAINER` literal, in which a trainer's module describes the trainer.
+"""Read how a trainer is described, without importing its module.
 
-The module is not imported.
-
-    TRAINER = {
-        "loop": "train_func",               # name of the training loop; `train_func` is the default
-        "backend": "torch",                 # the process group of its ranks, as for the key `trainer.backend`; the default is none
-        "load": "load",                     # the function that loads a checkpoint's model; if absent, a sweep writes no bundle
-        "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle omits these files
-        "pickles": ["model.pkl"],           # files of a checkpoint that the loop signs, because reading them can run code
-        "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001,
-        "description": "Learning rate."}}, "additional_parameters": False,     # True to allow other
-        parameters; the default is False if there are `parameters`, else True "check":
-        "unknown_parameters",      # the function with which `run` checks the names in `params`
-        before the sweep starts "metrics": {"binary": ["valid-logloss"]},  # for each task: the
-        metrics that the loop can report "all_metrics": True,                # True if the loop can
-        also report every metric in `sweeps.core.metrics`, as `valid-NAME` "additional_metrics":
-        True,         # True if the loop can also report metrics of the user's own code
-        "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan`
-        evaluates it "reads_numbers": True,              # True if every prepared column must be
-        numeric "reads_categories": True,           # with `reads_numbers`: True if columns of
-        categories are allowed, too "needs_label": True,                # True if the space file
-        must have `data.label` "weights": True,                    # True if the loop uses the
-        weights of rows, the column `Current.weight` of train "streams": True,                    #
-        True if the loop can read its data as a stream, see `data.ingest` "several_labels": True,
-        # True if the loop can predict several columns; `Current.label` is then a list "options":
-        {"model": {"format": "reference", "description": "Your network."}},  # further keys of the
-        section `trainer` "selected_by": "model",             # the option that selects this
-        built-in trainer without its name "examples": {"lr": {"loguniform": [1e-4, 0.1]}},  # values
-        of options and parameters, or domains to tune with, for editors "max_workers": 1,
-        # the largest number of workers of a trial "environment": {"KERAS_BACKEND": "framework"},  #
-        environment variables of the workers, and the option with the value of each "packages":
-        ["lightgbm"],           # the packages that the trainer imports "extra": "lightgbm",
-        # the extra of sweeps that installs these packages
-    }
-
-A loop in a module without this literal may have any parameters.
+A user's module has a `TRAINER` literal. A built-in trainer has a data file with the same keys, such
+as `trainers/xgboost.yaml`. `TrainerDefinition` explains the keys. A loop in a module without a
+literal may have any parameters.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweeps.core import references
+from sweeps.core import references, trainer_file
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.parameter_schema import Fragment, fragment_problem, rule_of
 from sweeps.core.suggestions import did_you_mean
@@ -63,7 +32,7 @@ FORM = (
 
 @dataclass(frozen=True)
 class TrainerDefinition:
-    """The `TRAINER` literal of a trainer's module.
+    """The `TRAINER` literal or the data file of a trainer.
 
     Attributes:
         loop: Name of the training loop, which is a function of the module.
@@ -78,9 +47,6 @@ class TrainerDefinition:
         parameters: JSON Schema of each parameter, by the parameter's name; see `parameter_schema`.
         additional_parameters: True if `space.params` may also have parameters that `parameters`
             does not name.
-        check: Name of the module's function that `run` calls before a sweep starts, with the
-            options and the names in `params`. It returns a message for each wrong name, in a dict.
-            None if there is no such function.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or
             `train-` stands for both metrics.
         all_metrics: True if the loop can also report every metric of the task in
@@ -112,6 +78,8 @@ class TrainerDefinition:
         max_workers: Largest number of workers of a trial; None for no limit.
         environment: Environment variables that the workers have before they import the user's code.
             Maps the name of each variable to the option that has its value.
+        aliases: Other names of parameters, each with the name in `parameters`. The loop gets a
+            value under the name that the space file uses.
         packages: Names of the packages that the trainer imports and that may be missing.
         extra: Name of the extra that installs these packages.
     """
@@ -123,7 +91,6 @@ class TrainerDefinition:
     pickles: tuple[str, ...] = ()
     parameters: Mapping[str, Fragment] = field(default_factory=dict)
     additional_parameters: bool = False
-    check: str | None = None
     metrics: Mapping[AnyTask, tuple[str, ...]] = field(default_factory=dict)
     all_metrics: bool = False
     additional_metrics: bool = False
@@ -140,6 +107,7 @@ class TrainerDefinition:
     selected_by: str | None = None
     max_workers: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     extra: str | None = None
 
@@ -149,19 +117,17 @@ UNKNOWN = TrainerDefinition(additional_parameters=True, weights=True, several_la
 
 
 def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
-    """Return True if a module has a `TRAINER` literal.
+    """Return True if a module is a built-in trainer or has a `TRAINER` literal.
 
     Args:
         module: Dotted name of the trainer's module.
         roots: Folders that are searched before `sys.path`.
     """
-    return _assignment(module, roots) is not None
+    return trainer_file.file_of(module) is not None or _assignment(module, roots) is not None
 
 
 def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
-    """Read the definition of a trainer from the source of its module.
-
-    This function does not run the module.
+    """Read the definition of a trainer. This function does not import the module.
 
     Args:
         module: Dotted name of the trainer's module.
@@ -173,6 +139,8 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
     Raises:
         InputError: The literal breaks a rule. Every problem has its file, line and column.
     """
+    if (file := trainer_file.file_of(module)) is not None:
+        return _built_in(file)
     assignment = _assignment(module, roots)
     if assignment is None:
         return UNKNOWN
@@ -183,13 +151,38 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
         raise InputError(_problem(path, node, NAME, f"must be a literal; {FORM}")) from None
     keys = {key.value: key for key in node.keys if isinstance(key, ast.Constant)}
     problems = [
-        _problem(path, keys.get(key, node), f"{NAME}.{key}", text)
-        for key, text in _literal_problems(value)
+        _problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _problems(value)
     ]
     if problems:
         raise InputError(problems)
-    value.setdefault("additional_parameters", "parameters" not in value)
-    definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(value)
+    return _definition(value)
+
+
+@functools.cache
+def _built_in(file: Path) -> TrainerDefinition:
+    """Return the definition in a data file of sweeps.
+
+    Raises:
+        InputError: The file breaks a rule.
+    """
+    value = trainer_file.read(file.stem)
+    if problems := [Problem(f"{file}", f"{key}: {text}") for key, text in _problems(value)]:
+        raise InputError(problems)
+    return _definition(value)
+
+
+def _definition(value: Mapping[str, Any]) -> TrainerDefinition:
+    """Return the definition with the keys of a literal, in which each alias is a parameter."""
+    parameters = dict(value.get("parameters", {}))
+    examples = dict(value.get("examples", {}))
+    for alias, name in value.get("aliases", {}).items():
+        parameters[alias] = {**parameters[name], "description": f"Alias of `{name}`"}
+        if name in examples:
+            examples[alias] = examples[name]
+    defaults = {"additional_parameters": "parameters" not in value}
+    definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(
+        {**defaults, **value, "parameters": parameters, "examples": examples}
+    )
     return definition
 
 
@@ -213,7 +206,7 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
     return None
 
 
-def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
+def _problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return a pair (key, message) for each key of a literal that breaks a rule."""
     valid = list(TrainerDefinition.__dataclass_fields__)
     problems = [
@@ -238,6 +231,9 @@ def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
         for name, fragment in value[key].items() if isinstance(value.get(key), dict) else ():
             if text := fragment_problem(fragment):
                 problems.append((key, f"`{name}`: {text}"))
+    if isinstance(aliases := value.get("aliases", {}), dict):
+        unknown = [name for name in aliases.values() if name not in value.get("parameters", {})]
+        problems += [("aliases", f"`{name}` is not in `parameters`") for name in unknown]
     return list(dict.fromkeys(problems))
 
 

@@ -19,13 +19,18 @@ space: {{params: {{{params}}}}}
 
 
 OWN_LOOP = '{loop: "tests.user_loops:plain", backend: none}'
-ALL = "report: {choice: [asked, all]}"
+PARAMS = {"torch_tabular": "lr: {choice: [0.1, 0.2]}"}
 
 
 def read(
-    tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = ALL, goal: str = "minimize"
+    tmp_path: Path,
+    metric: str,
+    trainer: str = "xgboost",
+    params: str | None = None,
+    goal: str = "minimize",
 ) -> space_file.Space:
     file = tmp_path / "own.yaml"
+    params = params or PARAMS.get(trainer, "eta: {choice: [0.1, 0.2]}")
     file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params, goal=goal))
     return space_file.load(file)
 

@@ -123,7 +123,6 @@ def test_the_network_is_trained_on_two_ranks_as_on_one(gpu_ray, tmp_path, worker
     [
         {"precision": "bf16", "compile": "true"},
         {"precision": "fp16", "accumulate": "2", "clip_norm": "1.0"},
-        {"strategy": "fsdp", "precision": "bf16"},
     ],
 )
 def test_the_options_of_torch_train_a_network_on_a_gpu(gpu_ray, tmp_path, params):

@@ -90,25 +90,3 @@ def test_the_commands_print_the_notes(tmp_path, monkeypatch, verb):
         'write `{choice: ["x", "y"]}`'
     )
     assert said("rmse", "minimize", "{a: [x, y], b: {choice: [1, 2]}}") == []
-
-
-def test_what_only_run_can_check_is_noted(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "est.py").write_text("def make(C): ...\n")
-    data = "data: {train: rows.csv, label: y, valid: 0.2}\n"
-
-    def said(estimator: str) -> str:
-        file = FILE.format(
-            metric="valid-auc", goal="maximize", params="{CC: {uniform: [0, 1]}}"
-        ).replace('loop: "json:load"', f'estimator: "{estimator}"')
-        (tmp_path / "space.yaml").write_text(data + file)
-        done = CliRunner().invoke(cli.main, ["validate", "space.yaml"], prog_name="sweeps")
-        assert done.exit_code == 0, done.output
-        return done.stderr
-
-    assert (
-        said("est:make")
-        == "note: params: only `sweeps run` checks the names of parameters, because this calls "
-        "`est:make`\n"
-    )
-    assert said("sklearn.linear_model:LogisticRegression") == ""

@@ -227,7 +227,6 @@ def test_an_estimator_of_scikit_learn_is_a_trainer(tmp_path, trainer):
         "estimator": ESTIMATOR,
         "steps": None,
         "batch_size": None,
-        "report": "asked",
     }
 
 

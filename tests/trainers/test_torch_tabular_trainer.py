@@ -3,18 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import fill_parameters
 from sweeps.trainers._metrics import measure
-from sweeps.trainers.torch_tabular import TRAINER, load, train_func
+from sweeps.trainers.torch_tabular import load, train_func
 
 
 def parameters(config, max_t):
-    return fill_parameters("torch_tabular", TRAINER["parameters"], config, max_t)
+    return fill_parameters("torch_tabular", config, max_t)
 
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
@@ -53,8 +51,7 @@ def test_params_are_filled_in():
     assert parameters({}, None)["epochs"] == 20
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
-@pytest.mark.parametrize("depth", [0, 3])
+@pytest.mark.parametrize(("optimizer", "depth"), [("adam", 0), ("adamw", 3), ("sgd", 3)])
 def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
     current, shards = small_table("regression")
     params = {
@@ -83,7 +80,7 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path):
     assert model.predict(check.iloc[:0]).shape == (0, 3)
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize("threads", [2, 8])
 def test_predictions_do_not_depend_on_threads(threads, tmp_path):
     """A bundle is checked with as many threads as its machine has, and with wide layers the
     rounding would depend on this number.
@@ -102,18 +99,6 @@ def test_predictions_do_not_depend_on_threads(threads, tmp_path):
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2).filter(
-        lambda rows: len({y for y, _ in rows}) == 2
-    )
-)
-def test_auc_is_scikit_learns(rows):
-    y, score = np.array([r[0] for r in rows]), np.array([r[1] / 7 for r in rows])
-    assert measure("binary", "valid", y, score)["valid-auc"] == pytest.approx(
-        sk.roc_auc_score(y, score)
-    )
 
 
 def test_metrics_are_scikit_learns():
@@ -139,25 +124,3 @@ def test_metrics_are_scikit_learns():
     assert np.isfinite(
         measure("binary", "valid", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"]
     )
-
-
-def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
-    current, shards = small_table("binary")
-    donor = run_loop(
-        train_func,
-        {"epochs": 4, "optimizer": "sgd"},
-        current(checkpoint_interval=0.0),
-        shards,
-        tmp_path,
-    ).checkpoints[2]
-    for params in ({"optimizer": "adam"}, {"optimizer": "sgd", "lr": 0.5}):
-        took_over = run_loop(
-            train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor
-        )
-        assert len(took_over.metrics) == 2
-    with pytest.raises(
-        ValueError,
-        match="a network of another shape; under pbt, parameters that change the shape must be "
-        "constants",
-    ):
-        run_loop(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)

@@ -19,9 +19,7 @@ import ray.train
 from ray import tune
 
 from sweeps.core import trust
-from sweeps.core.errors import InputError
 from sweeps.core.trial import Current
-from sweeps.space import load
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import trainable as trainer
@@ -84,36 +82,12 @@ class Writes(Descent):
         self.random.setstate((version, tuple(state), gauss))
 
 
-class Resets(Descent):
-    """The same training, with an instance that can be used again."""
+class Fails(Descent):
+    def step(self) -> dict[str, Any]:
+        raise OSError("no more rows")
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        calls.append(("reset_config", dict(new_config)))
-        if new_config["rate"] == 0.4:
-            return False
-        self.x, self.random = 8.0, random.Random(random.random())
-        self.rate = new_config["rate"]
-        return True
-
-
-class Cleans(Descent):
     def cleanup(self) -> None:
         calls.append("cleanup")
-
-
-class CleansAndResets(Cleans, Resets):
-    pass
-
-
-class Fails(Resets):
-    def step(self) -> dict[str, Any]:
-        if self.iteration == 1:
-            raise OSError("no more rows")
-        return super().step()
-
-
-class CleansAndFails(Cleans, Fails):
-    pass
 
 
 class Scripted(tune.Trainable):
@@ -221,16 +195,12 @@ class Suite(TrainerTests):
     metric = "loss"
     cls: ClassVar[str]
 
-    @pytest.fixture(autouse=True)
-    def _shared(self) -> None:
-        self.kept: dict[str, Any] = {}  # A worker keeps these objects between trials.
-
     def run(self, folder: Path, **more: Any) -> LoopRun:
         return run(
             folder,
             self.cls,
             dict(self.params),
-            **{"checkpoint_interval": 0.0, "_kept": self.kept} | more,
+            **{"checkpoint_interval": 0.0} | more,
         )
 
 
@@ -240,14 +210,6 @@ class TestDict(Suite):
 
 class TestFiles(Suite):
     cls = "Writes"
-
-
-class TestReset(Suite):
-    cls = "Resets"
-
-
-class TestCleanup(Suite):
-    cls = "CleansAndResets"
 
 
 # ---- reports
@@ -267,7 +229,7 @@ def test_a_report_is_the_dict_of_step_without_what_ray_adds(tmp_path):
 
 def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
     with pytest.raises(OSError, match="no more rows"):
-        run(tmp_path, "CleansAndFails")
+        run(tmp_path, "Fails")
     assert calls[-1] == "cleanup"
 
 
@@ -288,21 +250,6 @@ def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
 def test_anything_but_a_trainable_is_refused(tmp_path, name, message):
     with pytest.raises(TypeError, match=message):
         run(tmp_path, name)
-
-
-def test_several_workers_are_refused(tmp_path):
-    (tmp_path / "own.py").write_text("from ray import tune\nclass Own(tune.Trainable): ...\n")
-    space = "trainer: {trainable: own:Own}\nobjective: {metric: loss, goal: minimize}\n"
-    (tmp_path / "space.yaml").write_text(
-        space + "space: {scaling: {num_workers: {grid: [1, 2]}}, params: {rate: 1}}\n"
-    )
-    with pytest.raises(InputError) as e:
-        load(tmp_path / "space.yaml")
-    (problem,) = map(str, e.value.problems)
-    assert problem.endswith(
-        "`trainable` trains on at most 1 worker, but the space has trials with 2 workers; set "
-        "num_workers to 1"
-    )
 
 
 def test_the_class_reads_the_prepared_data_and_the_attributes_name_the_trial(tmp_path):
@@ -345,10 +292,6 @@ def test_a_refit_saves_only_the_last_step(tmp_path):
     assert [*scripted(tmp_path, [3.0, 2.0, 1.0], keep_last=True).checkpoints] == [3]
 
 
-def test_a_sweep_without_a_metric_saves_only_the_last_step(tmp_path):
-    assert [*scripted(tmp_path, [3.0, 2.0, 1.0], metric=None, asked=()).checkpoints] == [3]
-
-
 def test_a_nested_objective_has_dots(tmp_path):
     losses = [{"valid": {"loss": loss}} for loss in (2.0, 1.0, 3.0, 4.0)]
     assert [*scripted(tmp_path, losses, metric="valid.loss").checkpoints] == [1, 2, 4]
@@ -369,85 +312,15 @@ def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path):
     assert [metrics["timesteps_total"] for metrics in again.metrics] == [6, 8]
 
 
-def test_a_trial_that_was_done_makes_no_further_step(tmp_path):
-    first = run(tmp_path, "Descent")
-    assert run(tmp_path / "again", "Descent", resume=first.checkpoints[6]).metrics == []
-
-
 def test_a_dict_is_signed_and_files_are_not(tmp_path):
     checkpoint = run(tmp_path, "Descent").checkpoints[6]
-    trust.refuse_unsigned(checkpoint, trainer.TRAINER["pickles"], trust=False)
+    trust.refuse_unsigned(checkpoint, ["_dict_checkpoint.pkl"], trust=False)
     (checkpoint / "_dict_checkpoint.pkl").write_bytes(b"by a stranger")
     with pytest.raises(trust.UntrustedFile, match=r"_dict_checkpoint\.pkl"):
-        trust.refuse_unsigned(checkpoint, trainer.TRAINER["pickles"], trust=False)
+        trust.refuse_unsigned(checkpoint, ["_dict_checkpoint.pkl"], trust=False)
     files = run(tmp_path / "files", "Writes").checkpoints[6]
     assert {str(path.relative_to(files)) for path in files.rglob("*")} == {
         "sub",
         "sub/state.json",
         "sweeps_trainable.json",
     }
-
-
-# ---- instances that are used again
-
-
-def names() -> list[str]:
-    """Return the methods that were called, without `step`."""
-    return [call if isinstance(call, str) else call[0] for call in calls if call != "step"]
-
-
-def test_an_instance_is_used_again_if_reset_config_returns_true(tmp_path):
-    kept: dict[str, Any] = {}
-    first = run(tmp_path / "1", "Resets", _kept=kept)
-    stopped = run(tmp_path / "2", "Resets", {"rate": 0.3}, _kept=kept, stop_at=2, trial="0008")
-    again = run(tmp_path / "3", "Resets", _kept=kept)
-    refused = run(tmp_path / "4", "Resets", {"rate": 0.4}, _kept=kept)
-    assert [len(found.metrics) for found in (first, stopped, again, refused)] == [6, 2, 6, 6]
-    assert again.metrics == first.metrics
-    assert names() == ["setup", "reset_config", "reset_config", "reset_config", "setup"]
-    assert [call[1] for call in calls if call[0] == "reset_config"] == [
-        {"rate": rate} for rate in (0.3, 0.2, 0.4)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rate", "expected"),
-    [
-        (0.3, ["reset_config", "load_checkpoint"]),
-        (0.4, ["reset_config", "setup", "load_checkpoint"]),
-    ],
-)
-def test_changed_params_reach_the_instance_before_the_checkpoint(tmp_path, rate, expected):
-    """Under PBT, a trial continues from the checkpoint of another trial with changed params."""
-    kept: dict[str, Any] = {}
-    first = run(tmp_path / "1", "Resets", _kept=kept, stop_at=2)
-    calls.clear()
-    found = run(tmp_path / "2", "Resets", {"rate": rate}, resume=first.checkpoints[2], _kept=kept)
-    assert names() == expected and len(found.metrics) == 4
-    alone = run(tmp_path / "3", "Resets", {"rate": rate}, resume=first.checkpoints[2], _kept={})
-    assert found.metrics == alone.metrics, "the same as with a new instance"
-    assert found.metrics[0]["x"] == pytest.approx(first.metrics[1]["x"] * (1 - 2 * rate), abs=0.5)
-
-
-@pytest.mark.parametrize("cls", ["Descent", "CleansAndResets"])
-def test_each_trial_has_a_new_instance_without_reset_config_or_with_cleanup(tmp_path, cls):
-    kept: dict[str, Any] = {}
-    for number in "12":
-        run(tmp_path / number, cls, _kept=kept, stop_at=2)
-    assert names() == (["setup"] * 2 if cls == "Descent" else ["setup", "cleanup"] * 2)
-
-
-def test_an_instance_that_failed_is_not_used_again(tmp_path):
-    kept: dict[str, Any] = {}
-    for number in "12":
-        with pytest.raises(OSError, match="no more rows"):
-            run(tmp_path / number, "Fails", _kept=kept)
-    assert names() == ["setup", "setup"]
-
-
-def test_an_instance_with_processes_is_not_used_again(tmp_path, monkeypatch):
-    kept: dict[str, Any] = {}
-    monkeypatch.setattr(multiprocessing, "active_children", lambda: ["a process"])
-    for number in "12":
-        run(tmp_path / number, "Resets", _kept=kept)
-    assert names() == ["setup", "setup"]

@@ -1,0 +1,32 @@
+"""Read the data file of a built-in trainer: `trainers/xgboost.yaml` describes `trainers/xgboost.py`.
+
+The file has the keys of a `TRAINER` literal; see `sweeps/space/trainer_definition.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "sweeps.trainers"
+FOLDER = Path(__file__).parents[1] / "trainers"
+
+
+def file_of(module: str) -> Path | None:
+    """Return the data file of a module; None if the module is no built-in trainer."""
+    package, _, name = module.rpartition(".")
+    file = FOLDER / f"{name}.yaml"
+    return file if package == PACKAGE and file.is_file() else None
+
+
+@functools.cache
+def read(trainer: str) -> dict[str, Any]:
+    """Return the content of a built-in trainer's data file. The caller must not change it."""
+    import yaml
+
+    # The loader in C is ten times as fast. Only a build of PyYAML without libyaml lacks it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = (FOLDER / f"{trainer}.yaml").read_bytes()
+    found: dict[str, Any] = yaml.load(text, loader)
+    return found
