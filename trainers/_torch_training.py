@@ -257,7 +257,6 @@ def settings_of(
     ]
     return copy.deepcopy(
         {
-            "kinds": [type(each).__name__ for each in optimizers],
             "groups": groups,
             # Names with an underscore are counters, which are no settings.
             "schedulers": [
@@ -280,23 +279,13 @@ def apply_changes(
     optimizers have the other trial's settings.
 
     Args:
-        optimizers: The restored optimizers. An optimizer of another kind than in the checkpoint
-            starts without a state.
+        optimizers: The restored optimizers.
         schedulers: The restored schedulers.
         before: Settings in the checkpoint; see `settings_of`.
         now: Settings that follow from the trial's `params`.
     """
-    for number, optimizer in enumerate(optimizers):
-        if before["kinds"][number] != now["kinds"][number]:
-            optimizer.state.clear()
-            for group, new in zip(optimizer.param_groups, now["groups"][number], strict=True):
-                parameters = group["params"]
-                group.clear()
-                group.update(copy.deepcopy(new), params=parameters)
-            continue
-        for group, old, new in zip(
-            optimizer.param_groups, before["groups"][number], now["groups"][number], strict=True
-        ):
+    for optimizer, olds, news in zip(optimizers, before["groups"], now["groups"], strict=True):
+        for group, old, new in zip(optimizer.param_groups, olds, news, strict=True):
             _change_group(group, old, new)
     for scheduler, old, new in zip(
         schedulers, before["schedulers"], now["schedulers"], strict=True

@@ -57,21 +57,16 @@ class TestLightning(TrainerTests):
     metric = "valid-loss"
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
-    metric = {
-        "binary": "valid-logloss",
-        "multiclass": "valid-neg_log_loss",
-        "regression": "valid-r2",
-    }[task]
-    goal = "minimize" if task == "binary" else "maximize"
+    metric = {"multiclass": "valid-neg_log_loss", "regression": "valid-r2"}[task]
     found, cur, shards = run(
         task,
         tmp_path,
         PARAMS | {"max_epochs": 12, "lr": 0.3},
         metric=metric,
         asked=(metric,),
-        goal=goal,
+        goal="maximize",
     )
     assert len(found.metrics) == 12 and set(found.metrics[0]) == {
         "train-loss",
@@ -79,7 +74,7 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
         metric,
     }
     values = [metrics[metric] for metrics in found.metrics]
-    best = int(np.argmin(values) if goal == "minimize" else np.argmax(values)) + 1
+    best = int(np.argmax(values)) + 1
     assert best < 12, "the case should overfit"
     folder = found.checkpoints[12]
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
@@ -87,34 +82,27 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
     scores = {}
     for split, shard in shards.items():
-        scores |= measure(
-            task,
-            split,
-            shard.frame["y"].to_numpy(),
-            model.predict(shard.frame.drop(columns="y")),
-            None,
-        )
-        scores |= measure(
-            task,
-            split,
-            shard.frame["y"].to_numpy(),
-            model.predict(shard.frame.drop(columns="y")),
-            (metric,),
-        )
+        predicted = model.predict(shard.frame.drop(columns="y"))
+        for names in (None, (metric,)):
+            scores |= measure(task, split, shard.frame["y"].to_numpy(), predicted, names)
     assert scores[metric] == pytest.approx(values[best - 1], rel=1e-4)
     assert found.final == pytest.approx({name: scores[name] for name in found.final}, rel=1e-4)
     assert {name.partition("-")[0] for name in found.final} == {"train", "valid"}
 
 
-@pytest.mark.parametrize("schedule", [None, "steps", "plateau"])
 @pytest.mark.parametrize(
-    "options", [{}, {"datamodule": f"{MODELS}:Shuffled"}, {"datamodule": f"{MODELS}:loaders"}]
+    ("schedule", "options"),
+    [
+        (None, {"datamodule": f"{MODELS}:loaders"}),
+        ("steps", {}),
+        ("plateau", {"datamodule": f"{MODELS}:Shuffled"}),
+    ],
 )
 def test_a_resume_from_every_step_equals_an_uninterrupted_run(schedule, options, tmp_path):
     params = PARAMS | {"schedule": schedule, "accumulate_grad_batches": 2}
     whole, *_ = run("binary", tmp_path / "whole", params, options=options)
     assert list(whole.checkpoints) == [1, 2, 3, 4, 5, 6]
-    for step in (1, 3, 5):
+    for step in (1, 4):
         rest, *_ = run(
             "binary", tmp_path / str(step), params, options=options, resume=whole.checkpoints[step]
         )
@@ -133,12 +121,6 @@ def test_a_resume_from_every_step_equals_an_uninterrupted_run(schedule, options,
             resume=rest.checkpoints[1],
         )
         assert again.metrics == whole.metrics[step + 1 :], "a second resume"
-    assert (
-        run("binary", tmp_path / "done", params, options=options, resume=whole.checkpoints[6])[
-            0
-        ].metrics
-        == []
-    )
 
 
 def test_steps_are_the_epochs_that_lightning_validates(tmp_path):
@@ -193,13 +175,9 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     assert groups("same")["param_groups"][0]["lr"] == pytest.approx(0.1 * 0.5**3)
     assert groups("lr", lr=0.01)["param_groups"][0]["lr"] == pytest.approx(0.01 * 0.5**3)
     assert groups("gamma", gamma=0.1)["param_groups"][0]["lr"] == pytest.approx(0.1 * 0.5**2 * 0.1)
-    sgd = groups("kind", optimizer="sgd")
-    assert "momentum" in sgd["param_groups"][0] and not any(
-        "exp_avg" in state for state in sgd["state"].values()
-    )
 
 
-@pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed", "64-true"])
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_computed_metrics_use_the_precision_of_the_training(precision, tmp_path):
     found, _, shards = run(
         "binary",
@@ -243,46 +221,13 @@ def test_columns_of_arrays_and_of_numbers(tmp_path):
     np.testing.assert_array_equal(model.predict(check), np.load(found.checkpoints[8] / "check.npy"))
 
 
-def test_a_module_may_have_arguments_that_lightning_has_too_and_nulls(tmp_path):
-    options = {"module": f"{MODELS}:Renamed"}
-    found, *_ = run(
-        "binary",
-        tmp_path,
-        PARAMS | {"strategy": "mine", "schedule": None, "gradient_clip_val": None},
-        options=options,
-    )
-    assert found.metrics[0]["is_mine"] == 1.0 and len(found.metrics) == 6
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [
         ({"val_check_interval": 0.5}, r"params\.val_check_interval cannot be set"),
         ({"max_epoch": 3}, r"params\.max_epoch is unknown .* did you mean `max_epochs`\?"),
-        ({"report": "some"}, r"params\.report is 'some'"),
     ],
 )
 def test_a_wrong_parameter(params, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         run("binary", tmp_path, params)
-
-
-def test_a_metric_that_nothing_reports(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"objective\.metric is `valid-los`.*did you mean `valid-loss`\?"
-    ):
-        run("binary", tmp_path, metric="valid-los", asked=("valid-los",))
-
-
-def test_report_all_and_keep_last(tmp_path):
-    found, *_ = run(
-        "binary", tmp_path / "all", PARAMS | {"report": "all", "lr": 0.3}, keep_last=True
-    )
-    assert {"valid-auc", "valid-accuracy", "valid-loss"} <= set(found.metrics[0])
-    assert json.loads((found.checkpoints[6] / "sweeps.json").read_text()) == {"best_step": 6}
-
-
-def test_the_logs_have_no_progress_bars(tmp_path, capfd):
-    run("binary", tmp_path)
-    out = capfd.readouterr()
-    assert "Epoch" not in out.out + out.err and "GPU available" not in out.out + out.err

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import DOCUMENTS
-from tests.frameworks.sweep_commands import call
+from tests.frameworks.test_sweeps import call
 
 pytestmark = [pytest.mark.timeout(240)]
 PAGE = DOCUMENTS["docs/how-to/rllib.md"]

@@ -15,125 +15,88 @@ from sweeps.space.trainer_section import trainer_names
 from tests.commands import REPO
 
 COLUMNS = ("classification", "regression", "2 workers", "resume", "`--refit`", "bundle", "suite")
-SWEEP, OTHER = "test_a_sweep_from_run_to_predict", "test_a_sweep_of_another_task"
-TABLE, NETWORK = "frameworks/test_table_sweeps.py", "frameworks/test_network_sweeps.py"
-BOTH, RANKS, SUITE = (
-    "trainers/test_both_trainers.py",
-    "trainers/test_two_ranks.py",
-    "testing/test_trainers.py",
-)
-KERAS, SKLEARN = (
-    "frameworks/test_keras_sweep.py::test_a_sweep_on_two_workers[torch]",
-    "frameworks/test_sklearn.py",
-)
-KERAS_TRAINER = "frameworks/test_keras_trainer.py"
-PIPELINE = f"{SKLEARN}::test_an_own_pipeline_grows_under_asha_is_refitted_and_predicts_without_ray"
-GRID = f"{SKLEARN}::test_each_kind_of_estimator_is_swept_refitted_and_predicts_without_ray"
-IMAGES = "frameworks/test_torch_sweep.py::test_images_on_two_workers"
-CLASS = (
-    "frameworks/test_trainable_sweep.py::test_a_class_is_swept_refitted_and_predicts_without_ray"
-)
-SCRIPT = "frameworks/test_command_sweep.py::test_a_script_from_run_to_predict"
 RESUMED = "test_a_resumed_run_equals_an_uninterrupted_one"
+SUITE = "testing/test_trainers.py"
+RANKS = "trainers/test_two_ranks.py::test_ranks_agree_and_repeat"
+TORCH_RANKS = "trainers/test_torch_ranks.py"
+BOOSTING = "frameworks/test_boosting_trainers.py"
+LIGHTGBM_RANKS = "frameworks/test_lightgbm_ranks.py::test_ranks_agree_repeat_and_resume"
+TWO = "frameworks/test_two_ranks.py::test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run"
+EVERY = "test_a_resume_from_every_step_equals_an_uninterrupted_run"
+
+
+def cells(
+    trainer: str, workers: str | None, resumed: str, suite: str, regression: str | None = None
+) -> tuple[str | None, ...]:
+    """Return the tests of a trainer for each column."""
+    sweep = f"frameworks/test_sweeps.py::test_a_sweep_from_run_to_predict[{trainer}]"
+    other = f"frameworks/test_sweeps.py::test_a_sweep_of_another_task[{trainer}-regression]"
+    return sweep, regression or other, workers, resumed, sweep, sweep, suite
+
+
 # For each trainer, a test for each column. None where the trainer has no such thing.
 CELLS: dict[str, tuple[str | None, ...]] = {
-    "xgboost": (
-        f"{TABLE}::{SWEEP}[xgboost]",
-        f"{TABLE}::{OTHER}[xgboost-regression]",
-        f"{RANKS}::test_ranks_agree_and_repeat[sweeps.trainers.xgboost-regression]",
+    "xgboost": cells(
+        "xgboost",
+        f"{RANKS}[sweeps.trainers.xgboost-regression]",
         f"{SUITE}::TestXGBoostBinary::{RESUMED}",
-        f"{TABLE}::{SWEEP}[xgboost]",
-        f"{TABLE}::{SWEEP}[xgboost]",
         f"{SUITE}::TestXGBoostBinary",
     ),
-    "lightgbm": (
-        f"{TABLE}::{SWEEP}[lightgbm]",
-        f"{TABLE}::{OTHER}[lightgbm-regression]",
-        "frameworks/test_lightgbm_ranks.py::test_ranks_agree_repeat_and_resume[regression]",
-        "frameworks/test_lightgbm_ranks.py::test_ranks_agree_repeat_and_resume[binary]",
-        f"{TABLE}::{SWEEP}[lightgbm]",
-        f"{TABLE}::{SWEEP}[lightgbm]",
-        "frameworks/test_boosting_trainers.py::TestLightGBM",
+    "lightgbm": cells(
+        "lightgbm",
+        f"{LIGHTGBM_RANKS}[regression]",
+        f"{LIGHTGBM_RANKS}[binary]",
+        f"{BOOSTING}::TestLightGBM",
     ),
-    "catboost": (
-        f"{TABLE}::{SWEEP}[catboost]",
-        f"{TABLE}::{OTHER}[catboost-regression]",
-        None,
-        f"frameworks/test_boosting_trainers.py::TestCatBoost::{RESUMED}",
-        f"{TABLE}::{SWEEP}[catboost]",
-        f"{TABLE}::{SWEEP}[catboost]",
-        "frameworks/test_boosting_trainers.py::TestCatBoost",
+    "catboost": cells(
+        "catboost", None, f"{BOOSTING}::TestCatBoost::{RESUMED}", f"{BOOSTING}::TestCatBoost"
     ),
-    "sklearn": (
-        PIPELINE,
-        f"{GRID}[regression",
+    "sklearn": cells(
+        "sklearn",
         None,
         f"trainers/test_sklearn_trainer.py::TestMiniBatches::{RESUMED}",
-        PIPELINE,
-        PIPELINE,
         "trainers/test_sklearn_trainer.py::TestForest",
     ),
-    "torch_tabular": (
-        f"{TABLE}::{SWEEP}[torch_tabular]",
-        f"{TABLE}::{OTHER}[torch_tabular-regression]",
-        f"{RANKS}::test_ranks_agree_and_repeat[sweeps.trainers.torch_tabular-regression]",
+    "torch_tabular": cells(
+        "torch_tabular",
+        f"{RANKS}[sweeps.trainers.torch_tabular-regression]",
         f"{SUITE}::TestTorchTabularBinary::{RESUMED}",
-        f"{TABLE}::{SWEEP}[torch_tabular]",
-        f"{TABLE}::{SWEEP}[torch_tabular]",
         f"{SUITE}::TestTorchTabularBinary",
     ),
-    "torch": (
-        IMAGES,
-        "trainers/test_torch_trainer.py::TestRegression",
-        "trainers/test_torch_ranks.py::test_two_ranks_make_the_steps_of_one_rank_with_batches_of_twice_the_size",
-        "trainers/test_torch_ranks.py::test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one[ddp]",
-        IMAGES,
-        IMAGES,
+    "torch": cells(
+        "torch",
+        f"{TORCH_RANKS}::test_two_ranks_make_the_steps_of_one_rank_with_batches_of_twice_the_size",
+        f"{TORCH_RANKS}::test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one[ddp]",
         "trainers/test_torch_trainer.py::TestBinary",
     ),
-    "keras": (
-        KERAS,
-        f"{KERAS_TRAINER}::test_the_loaded_model_has_the_metrics_of_the_best_epoch[regression-compiled]",
+    "keras": cells(
+        "keras",
         "frameworks/test_keras_two_ranks.py::test_two_ranks_train_one_model[torch]",
-        f"{KERAS_TRAINER}::TestBinary::{RESUMED}",
-        KERAS,
-        KERAS,
-        f"{KERAS_TRAINER}::TestBinary",
+        f"frameworks/test_keras_trainer.py::TestBinary::{RESUMED}",
+        "frameworks/test_keras_trainer.py::TestBinary",
     ),
-    "lightning": (
-        f"{NETWORK}::{SWEEP}[lightning]",
-        f"{NETWORK}::{OTHER}[lightning-regression]",
-        "frameworks/test_two_ranks.py::test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run[lightning-regression]",
-        "frameworks/test_lightning_trainer.py::test_a_resume_from_every_step_equals_an_uninterrupted_run",
-        f"{NETWORK}::{SWEEP}[lightning]",
-        f"{NETWORK}::{SWEEP}[lightning]",
+    "lightning": cells(
+        "lightning",
+        f"{TWO}[lightning-regression]",
+        f"frameworks/test_lightning_trainer.py::{EVERY}",
         "frameworks/test_lightning_trainer.py::TestLightning",
     ),
-    "transformers": (
-        f"{NETWORK}::{SWEEP}[transformers]",
-        f"{NETWORK}::{OTHER}[transformers-regression]",
-        "frameworks/test_two_ranks.py::test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run[transformers-regression]",
-        "frameworks/test_transformers_trainer.py::test_a_resume_from_every_step_equals_an_uninterrupted_run",
-        f"{NETWORK}::{SWEEP}[transformers]",
-        f"{NETWORK}::{SWEEP}[transformers]",
+    "transformers": cells(
+        "transformers",
+        f"{TWO}[transformers-regression]",
+        f"frameworks/test_transformers_trainer.py::{EVERY}",
         "frameworks/test_transformers_trainer.py::TestTransformers",
     ),
-    "command": (
-        f"{SCRIPT}[binary]",
-        f"{SCRIPT}[regression]",
+    "command": cells(
+        "command",
         "test_command.py::test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it",
         f"trainers/test_command_trainer.py::TestCommand::{RESUMED}",
-        f"{SCRIPT}[binary]",
-        f"{SCRIPT}[binary]",
         "trainers/test_command_trainer.py::TestCommand",
     ),
-    "trainable": (
-        CLASS,
-        "trainers/test_trainable_trainer.py::TestFiles",
+    "trainable": cells(
+        "trainable",
         None,
         f"trainers/test_trainable_trainer.py::TestDict::{RESUMED}",
-        CLASS,
-        CLASS,
         "trainers/test_trainable_trainer.py::TestDict",
     ),
 }

@@ -63,13 +63,9 @@ class TestTransformers(TrainerTests):
     params = PARAMS
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
-    metric = {
-        "binary": "valid-logloss",
-        "multiclass": "valid-neg_log_loss",
-        "regression": "valid-rmse",
-    }[task]
+    metric = {"multiclass": "valid-neg_log_loss", "regression": "valid-rmse"}[task]
     goal = "maximize" if task == "multiclass" else "minimize"
     params = PARAMS | {"num_train_epochs": 12, "learning_rate": 0.3}
     found, cur, shards = run(task, tmp_path, params, metric=metric, asked=(metric,), goal=goal)
@@ -87,18 +83,16 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
     scores = {}
     for split, shard in shards.items():
         predicted = model.predict(shard.frame.drop(columns="y"))
-        scores |= measure(task, split, shard.frame["y"].to_numpy(), predicted, None)
-        scores |= measure(task, split, shard.frame["y"].to_numpy(), predicted, (metric,))
+        for names in (None, (metric,)):
+            scores |= measure(task, split, shard.frame["y"].to_numpy(), predicted, names)
     assert scores[metric] == pytest.approx(values[best - 1], rel=1e-4)
     assert found.final == pytest.approx({name: scores[name] for name in found.final}, rel=1e-4)
     assert {name.partition("-")[0] for name in found.final} == {"train", "valid"}
 
 
 SCHEDULES = [
-    {},
     {"lr_scheduler_type": "cosine", "warmup_steps": 4, "gradient_accumulation_steps": 2},
     {"lr_scheduler_type": "reduce_lr_on_plateau", "optim": "sgd"},
-    {"eval_strategy": "steps", "eval_steps": 3},
     {
         "eval_strategy": "steps",
         "eval_steps": 3,
@@ -113,7 +107,7 @@ def test_a_resume_from_every_step_equals_an_uninterrupted_run(more, tmp_path):
     whole, *_ = run("binary", tmp_path / "whole", PARAMS | more)
     steps = len(whole.metrics)
     assert list(whole.checkpoints) == list(range(1, steps + 1)) and steps >= 4
-    for step in range(1, steps):
+    for step in (1, steps - 1):
         rest, *_ = run(
             "binary", tmp_path / str(step), PARAMS | more, resume=whole.checkpoints[step]
         )
@@ -135,10 +129,6 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     assert state("same")["param_groups"][0]["lr"] == 0.01
     changed = state("lr", learning_rate=0.002, weight_decay=0.3)["param_groups"][0]
     assert changed["lr"] == 0.002 and changed["weight_decay"] == 0.3
-    sgd = state("kind", optim="sgd")
-    assert "momentum" in sgd["param_groups"][0] and not any(
-        "exp_avg" in each for each in sgd["state"].values()
-    )
 
 
 def test_another_number_of_steps_in_an_epoch_after_a_resume(tmp_path):
@@ -240,15 +230,8 @@ def test_a_regression_learns_the_standardized_target(tmp_path):
     assert same.metrics[0]["valid-loss"] == pytest.approx((valid["y"] ** 2).mean(), rel=0.1)
 
 
-def test_processes_that_load_batches_do_not_change_the_training(tmp_path):
-    plain, *_ = run("binary", tmp_path / "plain", PARAMS | {"num_train_epochs": 2})
-    more = {"num_train_epochs": 2, "dataloader_num_workers": 1}
-    found, *_ = run("binary", tmp_path / "processes", PARAMS | more)
-    assert found.metrics == plain.metrics
-
-
-@pytest.mark.parametrize("task", ["multiclass", "regression"])
-def test_a_model_that_is_no_pretrained_model(task, tmp_path):
+def test_a_model_that_is_no_pretrained_model(tmp_path):
+    task = "multiclass"
     options = BERT | {"model": f"{MODELS}:Linear", "dataset": f"{MODELS}:vectors"}
     found, cur, _ = run(task, tmp_path, PARAMS | {"learning_rate": 0.02}, options=options)
     losses = [metrics["valid-loss"] for metrics in found.metrics]
@@ -279,24 +262,3 @@ def test_a_model_that_is_no_pretrained_model(task, tmp_path):
 def test_a_wrong_parameter_or_option(params, options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         run("binary", tmp_path, params, options=options)
-
-
-def test_a_metric_that_nothing_reports(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"objective\.metric is `valid-los`.*did you mean `valid-loss`\?"
-    ):
-        run("binary", tmp_path, metric="valid-los", asked=("valid-los",))
-
-
-def test_report_all_and_keep_last(tmp_path):
-    found, *_ = run(
-        "binary", tmp_path / "all", PARAMS | {"report": "all", "learning_rate": 0.3}, keep_last=True
-    )
-    assert {"valid-auc", "valid-accuracy", "valid-loss"} <= set(found.metrics[0])
-    assert json.loads((found.checkpoints[4] / "sweeps.json").read_text()) == {"best_step": 4}
-
-
-def test_the_logs_have_no_progress_bars(tmp_path, capfd):
-    run("binary", tmp_path)
-    out = capfd.readouterr()
-    assert out.out == "" and "it/s" not in out.err, out

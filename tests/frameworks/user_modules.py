@@ -104,22 +104,6 @@ class TwoInputs(Net):
         self.log("shapes", float(self.hparams.in_features))
 
 
-class Renamed(Net):
-    """A module with an argument that `lightning.Trainer` has, too.
-
-    None must replace the default of `schedule`.
-    """
-
-    def __init__(self, in_features, out_features, task, strategy, schedule="wrong", lr=0.05):
-        assert schedule is None
-        super().__init__(in_features, out_features, task, lr=lr)
-        self.strategy = strategy
-
-    def validation_step(self, batch, batch_idx):
-        super().validation_step(batch, batch_idx)
-        self.log("is_mine", float(self.strategy == "mine"))
-
-
 class Shuffled(pl.LightningDataModule):
     """A data module with an ordinary DataLoader that shuffles."""
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import random
 from pathlib import Path
