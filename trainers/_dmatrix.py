@@ -40,8 +40,6 @@ def matrix(
     label: str | list[str] | None = None,
     threads: int | None = None,
     weight: str | None = None,
-    max_bin: int | None = None,
-    reference: xgb.DMatrix | None = None,
 ) -> xgb.DMatrix:
     """Convert prepared rows to a `DMatrix` with the features and, if `label` and `weight` are given, the labels and weights.
 
@@ -50,9 +48,6 @@ def matrix(
         label: Name of the label column, or a list of label columns. None if the rows have no label.
         threads: Number of threads that XGBoost uses. If None, XGBoost chooses the number.
         weight: Name of the column of weights. None if the rows have no weights.
-        max_bin: Number of bins of a `QuantileDMatrix`, which has no copy of the values. None for a
-            `DMatrix` with all values.
-        reference: The `QuantileDMatrix` of train, whose bins are used, if the rows are not train.
 
     Raises:
         ValueError: A feature is not numeric, or has an infinite value, for which XGBoost would show
@@ -76,9 +71,6 @@ def matrix(
     weights = frame[weight].to_numpy() if weight else None
     query = None if weight else queries(frame)  # XGBoost would take one weight for each query
     features = features.set_axis(names, axis=1)
-    if max_bin is not None:
-        options |= {"max_bin": max_bin, "ref": reference}
-        return xgb.QuantileDMatrix(features, target, weight=weights, qid=query, **options)
     return xgb.DMatrix(features, target, weight=weights, qid=query, **options)
 
 
@@ -108,27 +100,6 @@ def require_trees(params: Mapping[str, Any], columns: Columns) -> None:
         if params.get(name) == value and "c" in (columns.types or ()):
             advice = f"write {others}, or use an encoder in place of `Categorizer`"
             raise ValueError(f"params.{name} is {value}, which cannot read categories; {advice}")
-
-
-def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:
-    """Return whether trees that are grown with the bins of train predict the same for rows and for a `QuantileDMatrix` of these rows.
-
-    This is so if all columns have numbers, and no value is as large as the end of the last bin,
-    which is above twice the largest value of train. Such values only matter for a tree that
-    separates the missing values.
-
-    Args:
-        frame: Features, in the order of train.
-        reference: The matrix of train.
-    """
-    if any(dtype.kind not in "biuf" for dtype in frame.dtypes):
-        return False
-    ends, cuts = reference.get_quantile_cut()
-    last = cuts[ends[1:].astype(np.int64) - 1]
-    return all(
-        not (frame[name].to_numpy(np.float32) >= end).any()
-        for name, end in zip(frame.columns, last, strict=True)
-    )
 
 
 @contextlib.contextmanager

@@ -13,11 +13,10 @@ works if no tracking server answers. It has these files:
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 # The server takes at most this many parameters, tags and metrics in one call.
 BATCH = 100
@@ -33,10 +32,11 @@ class MlflowFiles:
     """
 
     def __init__(self, folder: Path, metric: str | None, asked: Sequence[str]):
-        self.folder, self._metric, self._asked = folder, metric, asked
-        self._series: dict[Path, _Series] = {}
-        self._reported: dict[Path, int] = {}  # Number of reports of each run.
-        self._names: set[str] = set()  # Metrics that reports had.
+        self.folder = folder
+        self._metric = metric
+        self._asked = asked
+        self._reported: Counter[Path] = Counter()  # number of reports of each run
+        self._names: set[str] = set()  # metrics that reports had
 
     @property
     def environment(self) -> dict[str, str]:
@@ -59,26 +59,23 @@ class MlflowFiles:
             run = file.parents[len(Path(self._metric).parts)]
             if (run / "tags" / "mlflow.parentRunId").exists():
                 continue
-            lines = self._read(file).lines
-            for number in range(self._reported.get(run, 0), len(lines)):
-                metrics = self._at(run, lines[number][2]) | {self._metric: lines[number][1]}
-                if (
-                    number == len(lines) - 1
-                    and not ended
-                    and not metrics.keys() >= set(self._asked)
-                ):
+            lines = _values(file)
+            if len(lines) == self._reported[run]:
+                continue
+            latest = {
+                name: {step: value for _, value, step in _values(other)}
+                for name, other in _texts(run / "metrics")
+            }
+            for number in range(self._reported[run], len(lines)):
+                _, value, step = lines[number]
+                metrics = {name: values[step] for name, values in latest.items() if step in values}
+                metrics[self._metric] = value
+                is_whole = ended or metrics.keys() >= set(self._asked)
+                if number == len(lines) - 1 and not is_whole:
                     return
                 self._reported[run] = number + 1
                 self._names |= metrics.keys()
                 yield metrics
-
-    def _at(self, run: Path, step: int) -> dict[str, float]:
-        """Return the latest value of each metric of a run for one step."""
-        series = {name: self._read(file) for name, file in _texts(run / "metrics")}
-        return {name: found.at[step] for name, found in series.items() if step in found.at}
-
-    def _read(self, file: Path) -> _Series:
-        return self._series.setdefault(file, _Series(file)).read()
 
     def copy_to_run(self) -> None:
         """Copy the parameters, tags, artifacts and unreported metrics of all runs in the folder to the run of the trial."""
@@ -113,52 +110,24 @@ class MlflowFiles:
             Metric(name, value, time, step)
             for name, file in _texts(run / "metrics")
             if name not in self._names
-            for time, value, step in self._read(file).lines
+            for time, value, step in _values(file)
         ]
-        for batch in _batches(params):
-            client.log_batch(target, params=batch)
-        for batch in _batches(tags):
-            client.log_batch(target, tags=batch)
-        for batch in _batches(values):
-            client.log_batch(target, metrics=batch)
+        for kind, entities in (("params", params), ("tags", tags), ("metrics", values)):
+            for start in range(0, len(entities), BATCH):
+                client.log_batch(target, **{kind: entities[start : start + BATCH]})
         if any((run / "artifacts").glob("*")):
             mlflow.log_artifacts(str(run / "artifacts"))
 
 
-class _Series:
-    """The values of one metric in a run.
+def _values(file: Path) -> list[tuple[int, float, int]]:
+    """Return the time in milliseconds, the value and the step of each line of a metric's file.
 
-    Args:
-        file: File of the metric.
-
-    Attributes:
-        lines: Time in milliseconds, value and step of each line of the file.
-        at: The latest value for each step.
+    `log_model` logs the latest values again, so equal lines count once. The script may be writing
+    the last line, so it counts only with its end.
     """
-
-    def __init__(self, file: Path):
-        self._file, self._offset = file, 0
-        self._seen: set[tuple[str, ...]] = set()
-        self.lines: list[tuple[int, float, int]] = []
-        self.at: dict[int, float] = {}
-
-    def read(self) -> _Series:
-        """Read the lines that were added since the last call. Return this object."""
-        if self._file.stat().st_size > self._offset:
-            with self._file.open("rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]  # The script may be writing the last line.
-            self._offset += len(whole)
-            for line in whole.decode().splitlines():
-                fields = tuple(line.split()[:3])
-                if fields in self._seen:  # `log_model` logs the run's latest values again.
-                    continue
-                self._seen.add(fields)
-                time, value, step = fields
-                self.lines.append((int(time), float(value), int(step)))
-                self.at[int(step)] = float(value)
-        return self
+    whole = file.read_text().rpartition("\n")[0]
+    lines = dict.fromkeys(tuple(line.split()[:3]) for line in whole.splitlines())
+    return [(int(time), float(value), int(step)) for time, value, step in lines]
 
 
 def _texts(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -170,10 +139,3 @@ def _texts(folder: Path) -> Iterator[tuple[str, Path]]:
         for name in names:
             file = Path(parent, name)
             yield str(file.relative_to(folder)), file
-
-
-def _batches(entities: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield the entities in lists of at most `BATCH`."""
-    remaining = iter(entities)
-    while batch := list(itertools.islice(remaining, BATCH)):
-        yield batch

@@ -78,7 +78,6 @@ class Settings:
     patience: int | None = None
     compile: bool = False
     shuffle: bool = True
-    drop_last: bool = False
 
 
 class Training:
@@ -122,12 +121,9 @@ class Training:
             self.row_loss = loss_of_each_row(loss)
         self.epoch = 0
         self.values: list[float] = []
-        rows = len(train.labels)
-        batches = (
-            rows // settings.batch_size if settings.drop_last else -(-rows // settings.batch_size)
-        )
-        self.used = min(rows, max(1, batches) * settings.batch_size)  # rows that an epoch uses
-        self.updates = max(1, -(-batches // settings.accumulate))  # optimizer steps in an epoch
+        self.rows = len(train.labels)
+        batches = -(-self.rows // settings.batch_size)
+        self.updates = -(-batches // settings.accumulate)  # optimizer steps in an epoch
 
     def start(self, latest: dict[str, Any]) -> None:
         """Distribute the network, and create the optimizer and the schedule.
@@ -218,7 +214,6 @@ class Training:
         self.epoch += 1
         settings, device, rows = self.settings, self.ranks.device, len(self.targets)
         order = torch.randperm(rows, device="cpu") if settings.shuffle else torch.arange(rows)
-        order = order[: self.used]
         targets = torch.split(self.targets[order.to(device)], settings.batch_size)
         weights: Iterable[torch.Tensor | None] = itertools.repeat(None, len(targets))
         if self.weights is not None:
@@ -274,7 +269,7 @@ class Training:
             return 1.0
         together = settings.batch_size * settings.accumulate
         before = (number - 1) // settings.accumulate * together
-        return rows / min(together, self.used - before)
+        return rows / min(together, self.rows - before)
 
     def _update(self) -> None:
         if self.settings.clip_norm is not None:
@@ -380,7 +375,7 @@ def fit(
         # the seeds follow from the epoch, so a resumed trial repeats its draws
         set_seeds(cur.seed, epoch, ranks.rank)
         total = training.train_epoch("train-loss" in asked)
-        found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in asked else {}
+        found = {"train-loss": ranks.mean(total, training.rows)} if "train-loss" in asked else {}
         if any(name.startswith("valid-") for name in asked):
             found |= training.measure("valid", valid, asked)
         if best.compare(epoch, found, asked[0]) and ranks.rank == 0:

@@ -309,9 +309,6 @@ def _build(
         )
     elif params["learning_rate"] is not None and "learning_rate" not in arguments:
         model.optimizer.learning_rate = params["learning_rate"]
-    if params["jit_compile"] is not None:
-        model.jit_compile = params["jit_compile"]
-    model.steps_per_execution = params["steps_per_execution"]
     model.optimizer.build(model.trainable_variables)
     return model
 

@@ -29,13 +29,10 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
-from sweeps.core.freed_memory import return_freed_memory
-from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.trainers import constraints_by_position, main_names, report
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import (
     Columns,
-    fits_bins,
     matrix,
     named,
     require_trees,
@@ -66,8 +63,6 @@ UNSLICEABLE = ("dart", "gblinear")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
 LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
-# from this number of values in a rank's table, a `DMatrix` would hold at least 128 MB
-QUANTILES_FROM = 16_000_000
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -89,7 +84,7 @@ def train_func(config: dict[str, Any]) -> None:
     most = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))
     rounds = Rounds.of(config, most, cur.max_t)
     own = parameters(config, cur)
-    train, valid, columns = _matrices(cur, None if ray.train.get_checkpoint() else max_bin(own))
+    train, valid, columns = _matrices(cur)
     require_trees(own, columns)
     check, _ = (
         (None, None)
@@ -138,75 +133,19 @@ def train_func(config: dict[str, Any]) -> None:
         report(metrics, functools.partial(best.save, booster, step) if due else None)
 
 
-def max_bin(params: dict[str, Any]) -> int | None:
-    """Return the number of bins if XGBoost's `hist` method grows the trees on a CPU.
+def _matrices(cur: trial.Current) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
+    """Return this rank's rows of train and the rows of valid, and the columns' names and types.
 
-    Otherwise, return None.
-
-    This method needs only the bins of the values. It grows exactly the same trees with a
-    `QuantileDMatrix` as with a `DMatrix`.
+    The matrices have no column names.
     """
-    on_cpu = str(params.get("device", "cpu")) == "cpu"
-    hist = (
-        params.get("tree_method", "auto") in ("auto", "hist")
-        and params.get("booster", "gbtree") == "gbtree"
-    )
-    if (
-        not hist
-        or not on_cpu
-        or "updater" in params
-        or params.get("process_type", "default") != "default"
-    ):
-        return None
-    return int(params.get("max_bin", 256))
-
-
-def _matrices(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
-    """Return this rank's rows of train and the rows of valid as matrices without column names, and the names and types of the columns.
-
-    Large tables become instances of `QuantileDMatrix`, which take a fifth of the memory. A worker
-    keeps only one pair of these, because they depend on the number of bins.
-
-    Args:
-        cur: The trial.
-        bins: See `max_bin`. None if the trial continues from a checkpoint, too: a `QuantileDMatrix`
-            predicts exactly only for trees that were grown with the same bins.
-    """
-    train = functools.cache(lambda: _shard("train"))
-    if bins is not None and cur.cached("xgboost.values", lambda: train().size) >= QUANTILES_FROM:
-        latest: dict[int, tuple[xgb.DMatrix, xgb.DMatrix, Columns]] = cur.cached(
-            "xgboost.quantiles", dict
-        )
-        if bins not in latest:
-            latest.clear()
-            latest[bins] = _quantile_matrices(cur, train(), _shard("valid"), bins)
-            return_freed_memory()
-        return latest[bins]
-    rows, columns = cur.cached(
-        "xgboost.train", lambda: unnamed(matrix(train(), cur.label, cur.threads, cur.weight))
+    train, columns = cur.cached(
+        "xgboost.train",
+        lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads, cur.weight)),
     )
     valid, _ = cur.cached(
         "xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads))
     )
-    return rows, valid, columns
-
-
-def _quantile_matrices(
-    cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int
-) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
-    """Build the matrices of large tables; see `_matrices`.
-
-    If bins are not exact for valid, its matrix is a `DMatrix`.
-    """
-    rows = matrix(train, cur.label, cur.threads, cur.weight, bins)
-    exact = fits_bins(valid.drop(columns=[*label_columns(cur.label), QUERY], errors="ignore"), rows)
-    others = (
-        matrix(valid, cur.label, cur.threads, None, bins, rows)
-        if exact
-        else matrix(valid, cur.label, cur.threads)
-    )
-    without_names, columns = unnamed(rows)
-    return without_names, unnamed(others)[0], columns
+    return train, valid, columns
 
 
 def _restore(

@@ -46,7 +46,6 @@ class TestMulticlassWithEveryStepOfTheLoop(TestBinary):
         "schedule": "torch.optim.lr_scheduler:OneCycleLR",
         "schedule_every": "step",
         "warmup_epochs": 1.5,
-        "drop_last": True,
     }
 
 

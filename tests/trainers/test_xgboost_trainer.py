@@ -10,9 +10,9 @@ import xgboost as xgb
 
 from sweeps.core.best_step import Constraint
 from sweeps.core.trial import CHECKPOINT_NOTE
-from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import xgboost
-from sweeps.trainers._dmatrix import fits_bins, matrix
+from sweeps.trainers._dmatrix import matrix
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import reported_rounds
@@ -130,94 +130,6 @@ def varied(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(
         c=pd.Categorical.from_codes((x > 0).astype(int) + (x > 1).astype(int), list("abc"))
     )
-
-
-@pytest.mark.parametrize(
-    ("task", "categories", "params"),
-    [
-        ("binary", True, {"max_bin": 16, "tree_method": "hist"}),
-        ("multiclass", False, {"subsample": 0.7, "colsample_bytree": 0.8}),
-        ("regression", False, {"weights": True, "monotone_constraints": {"x0": -1}}),
-    ],
-)
-def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(
-    task, params, categories, tmp_path, monkeypatch
-):
-    params, models, metrics = dict(params), [], []
-    weights = {"weight": "w"} if params.pop("weights", False) else {}
-    built = []
-    monkeypatch.setattr(xgboost, "matrix", lambda *given: built.append(matrix(*given)) or built[-1])
-    for limit in (xgboost.QUANTILES_FROM, 1):
-        monkeypatch.setattr(xgboost, "QUANTILES_FROM", limit)
-        current, shards = small_table(task, rows=2000)
-        frames = {
-            name: varied(shard.frame).drop(columns=[] if categories else "c")
-            for name, shard in shards.items()
-        }
-        rng = np.random.default_rng(1)
-        frames["train"] = frames["train"].assign(
-            **{name: rng.integers(1, 4, 2000).astype(float) for name in weights.values()}
-        )
-        check = frames["valid"].drop(columns="y").head(32)
-        given = current(**weights, check=check, checkpoint_interval=0.0)
-        config = PARAMS | params
-        run = run_loop(
-            train_func,
-            config,
-            given,
-            {name: FakeShard(frame) for name, frame in frames.items()},
-            tmp_path,
-        )
-        models.append([(folder / "model.ubj").read_bytes() for folder in run.checkpoints.values()])
-        metrics.append((run.metrics, run.final))
-    assert models[0] == models[1] and metrics[0] == metrics[1]
-    assert [isinstance(one, xgb.QuantileDMatrix) for one in built] == [
-        False,
-        False,
-        False,
-        True,
-        not categories,
-        False,
-    ]
-
-
-def test_a_valid_value_beyond_the_last_bin_needs_the_copy_of_values():
-    _, shards = small_table("binary")
-    train, valid = (shards[name].frame.drop(columns="y") for name in ("train", "valid"))
-    rows = matrix(train, max_bin=16)
-    assert fits_bins(valid, rows) and fits_bins(valid.assign(x1=np.nan), rows)
-    assert not fits_bins(valid.assign(x1=[np.inf, *valid["x1"][1:]]), rows)
-    assert not fits_bins(valid.assign(x4=2.5 * abs(train["x4"]).max()), rows)
-    assert fits_bins(valid.assign(x4=-1e9), rows), "trees compare only with the ends of bins"
-
-
-def test_only_a_new_trial_that_grows_trees_from_bins_needs_no_copy_of_the_values(
-    tmp_path, monkeypatch
-):
-    others = (
-        {"tree_method": "exact"},
-        {"tree_method": "approx"},
-        {"booster": "gblinear"},
-        {"booster": "dart"},
-        {"device": "cuda"},
-    )
-    assert [
-        xgboost.max_bin(params)
-        for params in (*others, {"updater": "grow_colmaker"}, {"process_type": "update"})
-    ] == [None] * 7
-    assert (
-        xgboost.max_bin({}) == 256 and xgboost.max_bin({"tree_method": "hist", "max_bin": 64}) == 64
-    )
-    monkeypatch.setattr(xgboost, "QUANTILES_FROM", 1)
-    current, shards = small_table("binary")
-    first = run_loop(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
-    assert {"xgboost.quantiles"} == current()._kept.keys() & {"xgboost.quantiles", "xgboost.train"}
-    run_loop(train_func, PARAMS | {"max_bin": 16}, current(), shards, tmp_path)
-    assert [*current()._kept["xgboost.quantiles"]] == [16], (
-        "the worker keeps only one matrix of train"
-    )
-    rest = run_loop(train_func, PARAMS, current(), shards, tmp_path, resume=first.checkpoints[3])
-    assert rest.metrics == first.metrics[3:] and "xgboost.train" in current()._kept
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
