@@ -53,8 +53,6 @@ class TrainerDefinition:
             `sweeps.core.metrics.METRICS`, as `valid-NAME`.
         additional_metrics: True if the loop can also report metrics that the user's own code
             defines.
-        checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`,
-            `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
         reads_categories: With `reads_numbers`, True if prepared columns may also have categories.
         needs_label: True if the space file must have `data.label`.
@@ -71,8 +69,6 @@ class TrainerDefinition:
         options: JSON Schema of each option, which is a constant in the section `trainer`, by the
             option's name; see `parameter_schema`. An option without a default is required. The loop
             finds the values in `Current.options`.
-        examples: A value of each option and parameter, or a domain with which the parameter is
-            often tuned. Editors show the examples.
         selected_by: Name of the option that selects this built-in trainer in a section `trainer`
             without `name`.
         max_workers: Largest number of workers of a trial; None for no limit.
@@ -94,7 +90,6 @@ class TrainerDefinition:
     metrics: Mapping[AnyTask, tuple[str, ...]] = field(default_factory=dict)
     all_metrics: bool = False
     additional_metrics: bool = False
-    checkpoint_bytes: str | None = None
     reads_numbers: bool = False
     reads_categories: bool = False
     needs_label: bool = False
@@ -103,7 +98,6 @@ class TrainerDefinition:
     streams: bool = False
     several_labels: bool = False
     options: Mapping[str, Fragment] = field(default_factory=dict)
-    examples: Mapping[str, Any] = field(default_factory=dict)
     selected_by: str | None = None
     max_workers: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -174,14 +168,11 @@ def _built_in(file: Path) -> TrainerDefinition:
 def _definition(value: Mapping[str, Any]) -> TrainerDefinition:
     """Return the definition with the keys of a literal, in which each alias is a parameter."""
     parameters = dict(value.get("parameters", {}))
-    examples = dict(value.get("examples", {}))
     for alias, name in value.get("aliases", {}).items():
         parameters[alias] = {**parameters[name], "description": f"Alias of `{name}`"}
-        if name in examples:
-            examples[alias] = examples[name]
     defaults = {"additional_parameters": "parameters" not in value}
     definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(
-        {**defaults, **value, "parameters": parameters, "examples": examples}
+        {**defaults, **value, "parameters": parameters}
     )
     return definition
 
