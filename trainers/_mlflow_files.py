@@ -114,7 +114,8 @@ class MlflowFiles:
         ]
         for kind, entities in (("params", params), ("tags", tags), ("metrics", values)):
             for start in range(0, len(entities), BATCH):
-                client.log_batch(target, **{kind: entities[start : start + BATCH]})
+                part: dict[str, Any] = {kind: entities[start : start + BATCH]}
+                client.log_batch(target, **part)
         if any((run / "artifacts").glob("*")):
             mlflow.log_artifacts(str(run / "artifacts"))
 
