@@ -17,6 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 # The server takes at most this many parameters, tags and metrics in one call.
 BATCH = 100
