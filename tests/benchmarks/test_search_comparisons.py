@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-
 import numpy as np
 import pytest
 
-from benchmarks.search_quality import pausing, rows, warm_start
+from benchmarks.search_quality import warm_start
 from benchmarks.search_quality.axes import draw, ordered, place
-from benchmarks.search_quality.report import read
 from benchmarks.search_quality.split import HELD
 from benchmarks.search_quality.tasks import Axis
 
@@ -66,60 +62,3 @@ def test_warm_starts_are_compared_with_the_replays_without_an_earlier_sweep():
         and "| cells | cells, moved | 0.200 / 0.400 |" in made
     )
     assert made.count("| ratio | | 0.50 (0.50 – 0.50) |") == 2 and "Unrelated" not in made
-
-
-def test_pausing_schedulers_are_compared_on_the_replays_that_all_of_them_have(tmp_path):
-    lines = []
-    for method, task, seed in itertools.product(["", ", promotion"], ["branin", "cells"], range(3)):
-        regret = [
-            0.1 + 0.1 * (task == "cells") + 0.01 * seed + 0.05 * (method == ", promotion")
-        ] * 3
-        lines.append({"method": f"sweeps gp{method}", "task": task, "seed": seed, "regret": regret})
-    lines.append({**lines[0], "seed": 9})
-    (tmp_path / "out.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    made = pausing.table(read(tmp_path / "out.jsonl"), "gp")
-    assert "| stopping | 0.160 |" in made and "| promotion | 0.210 (+0.050 ± 0.000) |" in made
-    assert "| 6 |" in made and pausing.table(lines, "random") == ""
-    assert "| cells | 0.210 | 0.260 | 3 |" in pausing.by_task(lines, "gp", 25.0)
-
-
-def test_a_search_on_rows_counts_only_models_of_all_rows_within_the_time():
-    now, runs = [0.0], []
-
-    def fit(config, step):
-        runs.append(step)
-        now[0] += step
-        return config["C"], -config["C"]
-
-    model = rows.Model({"C": Axis("float", 0.0, 1.0)}, lambda folder: fit, 0.0)
-    whole = rows.search(model, fit, 0, "full rows", 50.0, lambda: now[0])
-    assert set(runs) == {9} and (whole["trials"], whole["full"]) == (6, 6)
-    first, _, last = whole["best"]
-    assert first[0] >= last[0] == -last[1], (
-        "the sixth model ends after 54 seconds and does not count"
-    )
-    now[0], few = 0.0, len(runs)
-    on_rows = rows.search(model, fit, 0, "rows", 50.0, lambda: now[0])
-    assert {1, 3, 9} == set(runs[few:]) and on_rows["trials"] > 6 > on_rows["full"]
-    table = rows.table(
-        [
-            {"model": "m", "scheduler": s, "seed": 0, "seconds": 50, **one}
-            for s, one in (("rows", on_rows), ("full rows", whole))
-        ]
-    )
-    assert (
-        "| m, 50 s | full rows | 0." in table and "| m, 50 s | rows | a model in 0 of 1 |" in table
-    ), "its first model takes 13 seconds"
-
-
-def test_a_search_without_a_model_says_so():
-    row = {
-        "model": "m",
-        "seed": 0,
-        "seconds": 5,
-        "best": [None, [0.5, 0.6], [0.4, 0.5]],
-        "trials": 2,
-        "full": 1,
-    }
-    table = rows.table([{**row, "scheduler": scheduler} for scheduler in rows.SCHEDULERS])
-    assert "| a model in 0 of 1 | 0.5000 | 0.4000 | 0.5000 | 2 | 1 | 1 |" in table

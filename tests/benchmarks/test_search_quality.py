@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.search_quality import __main__ as program
-from benchmarks.search_quality import auto, cost, report
+from benchmarks.search_quality import auto
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Random
 from benchmarks.search_quality.replay import replay
@@ -111,66 +110,6 @@ def test_a_replay_of_our_searcher_repeats_its_result(algorithm):
     )
 
 
-def test_finished_replays_are_reused_and_make_a_table(tmp_path):
-    out = tmp_path / "replays.jsonl"
-    for _ in range(2):
-        program.run(["random", "sweeps random"], ["branin", "cells"], range(2), 1, (10, 25), out)
-    rows = report.read(out)
-    assert len(out.read_text().splitlines()) == len(rows) == 8
-    mean, half, seeds = report.means(rows, "random", 10, ["branin", "cells"])
-    assert seeds == 2 and half > 0
-    assert mean == pytest.approx(np.mean([r["regret"][0] for r in rows if r["method"] == "random"]))
-    assert "| sweeps random |" in report.table(rows, ["branin", "cells"])
-    page = report.half_report([*rows, {**rows[0], "task": "conditional_100"}], "held")
-    assert (
-        "Tasks with conditions (1):" in page
-        and "branin" not in page
-        and report.half_report(rows, "held") == ""
-    )
-    assert "All tasks (2):" in report.half_report(
-        rows, "dev"
-    ) and "| branin |" in report.half_report(rows, "dev")
-    out.write_text(out.read_text() + '{"method": "torn')
-    assert len(report.read(out)) == 8
-
-
-def test_the_time_of_a_suggestion_is_measured_for_each_algorithm():
-    rows = cost.measure(sizes=(12,), asks=2)
-    assert {"tpe", "gp", "random"} <= {row["algorithm"] for row in rows}
-    assert all(0 < row["median"] <= row["p95"] for row in rows)
-
-
-def test_many_trials_are_counted_and_compared_in_wall_time(monkeypatch):
-    monkeypatch.setattr(auto, "LAST", {"sweeps random": 4, "sweeps random, none": 8})
-    monkeypatch.setattr(auto, "TASKS", ("branin",))
-    rows = [
-        {"method": m, "task": "branin", "seed": 0, **auto.replay_many(m, "branin", 0)}
-        for m in auto.LAST
-    ]
-    asha, none = rows
-    assert (
-        none["budgets"][-1] == 8 and none["trials"][-1] == 11
-    )  # 8 are complete, and 3 run on the other workers.
-    assert asha["trials"][-1] > 4 and sorted(asha["trials"]) == asha["trials"]
-    table = auto.many_trials(rows, ["sweeps random, none", "sweeps gp"], (4, 8))
-    assert f"| branin | {none['regret'][-7]:.3f}, {none['regret'][-1]:.3f} (11) |  |" in table
-    assert "`random`, no scheduler" in auto.wall_times(rows)
-
-
-def test_the_regret_in_a_wall_time_counts_trials_suggestions_and_steps():
-    row = {
-        "budgets": [1.0, 2.0],
-        "trials": [10, 20],
-        "regret": [0.5, 0.25],
-        "suggestion": 0.03,
-        "steps": 4,
-    }
-    assert auto.regret_in_time(row, 0, 0.49) == (1.0, True)
-    assert auto.regret_in_time(row, 0, 0.51) == (0.5, True)
-    assert auto.regret_in_time(row, 1, 2.9) == (0.5, True)
-    assert auto.regret_in_time(row, 1, 3.01) == (0.25, False)
-
-
 def test_dtlz2_has_its_front_where_the_distance_is_smallest():
     for size, angles in ((2, [0.3]), (3, [0.3, 0.8])):
         on_front = auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.5], size)
@@ -178,20 +117,3 @@ def test_dtlz2_has_its_front_where_the_distance_is_smallest():
         assert np.linalg.norm(auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.0], size)) == pytest.approx(
             1.25
         )
-
-
-def test_hypervolumes_grow_and_are_shares_of_the_largest(monkeypatch):
-    monkeypatch.setattr(auto, "TRIALS", (6, 12))
-    rows = [
-        {"method": s, "task": "rough_0 2", "seed": 0, **auto.replay_objectives(s, "rough_0 2", 0)}
-        for s in ("gp", "nsga2")
-    ]
-    assert all(0 <= row["hypervolume"][0] <= row["hypervolume"][1] for row in rows)
-    assert auto.problem("dtlz2 3")[1](dict.fromkeys(("x0", "x1", "x2", "x3", "x4", "x5"), 0.5))[
-        2
-    ] == pytest.approx(0.5**0.5)
-    largest = max(row["hypervolume"][-1] for row in rows)
-    assert (
-        f"{rows[0]['hypervolume'][0] / largest:.2f}, {rows[0]['hypervolume'][1] / largest:.2f}"
-        in auto.several_objectives(rows, 2)
-    )

@@ -4,15 +4,12 @@ split.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from optuna.pruners import MedianPruner
 
-from benchmarks.search_quality import __main__ as program
-from benchmarks.search_quality import generated, lcbench, report
-from benchmarks.search_quality.axes import Axis, draw, ordered
+from benchmarks.search_quality import generated, lcbench
+from benchmarks.search_quality.axes import Axis, draw
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Optuna, Random, Ray, RungStudies
 from benchmarks.search_quality.replay import replay
@@ -84,20 +81,6 @@ def test_the_best_configuration_of_a_generated_task_has_the_optimum_and_the_spac
     assert again.best == made[0].best and again.typical == made[0].typical
 
 
-def test_a_random_configuration_has_values_for_active_dimensions_only():
-    axes = {
-        "kind": Axis("choice", 0, 1),
-        "deep": Axis("choice", 0, 1, when=("kind", (1,))),
-        "x": Axis("float", 0, 1, when=("deep", (0,))),
-    }
-    rng = np.random.RandomState(0)
-    seen = {tuple(draw(axes, rng)) for _ in range(50)}
-    assert seen == {("kind",), ("kind", "deep"), ("kind", "deep", "x")}
-    assert {draw({"n": ordered(8, 32)}, rng)["n"] for _ in range(20)} == {8, 32}
-    drawn = [draw({"n": Axis("int", 16, 1024, log=True)}, rng)["n"] for _ in range(400)]
-    assert min(drawn) >= 16 and max(drawn) <= 1024 and 0.4 < np.mean(np.array(drawn) < 128) < 0.6
-
-
 def test_noise_depends_on_the_configuration_the_step_and_the_seed():
     first, again, other = task("branin+noise", 3), task("branin+noise", 3), task("branin+noise", 4)
     config = {"x": 0.25, "y": 0.75}
@@ -159,14 +142,6 @@ def test_the_regret_is_that_of_the_true_value_of_the_best_seen_value():
     assert any(searcher.seen[i, 3] != i for i in range(4))
 
 
-def test_a_trial_whose_value_is_not_a_number_fails_and_frees_its_worker():
-    searcher = Listed([{"x": 3}, {"x": 1}])
-    assert replay(
-        _small(lambda x: [5, math.nan if x == 3 else 4, x]), searcher, (5,), workers=1
-    ) == [0.1]
-    assert searcher.failed == [0] and [*searcher.seen] == [(0, 1), (1, 1), (1, 2), (1, 3)]
-
-
 def test_a_budget_of_costs_is_spent_in_seconds():
     t = _small(lambda x: [9, 8, x], cost=lambda c: np.full(3, 1.0 + c["x"]), typical_cost=6.0)
     searcher = Listed([{"x": 5}, {"x": 2}, {"x": 0}])
@@ -184,17 +159,6 @@ SEARCHERS = {
     "ray, optunasearch": lambda t: Ray(t, 0, "optuna"),
     "ray, tpe per rung": lambda t: RungStudies(t, 0),
 }
-
-
-def test_replays_by_cost_leave_out_tasks_without_costs(tmp_path):
-    out = tmp_path / "replays.jsonl"
-    program.run(
-        ["random", "sweeps auto"], ["branin", "mixed_0"], range(2), 1, (1, 2), out, by_cost=True
-    )
-    rows = report.read(out)
-    assert {(r["method"], r["task"], r["seed"]) for r in rows} == {
-        (m, "mixed_0", s) for m in ("random", "sweeps auto") for s in (0, 1)
-    }
 
 
 @pytest.mark.parametrize("name", ["conditional_0", "failing_0+noise", "lcbench_3945"])
