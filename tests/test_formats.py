@@ -28,8 +28,8 @@ WRONG = {
     "null": (None, "`format` is null"),
 }
 RULE = (
-    f"but this version of sweeps reads only format {FORMAT}; install sweeps 7.8.9, which wrote "
-    "this file"
+    f"but this version of sweeps reads only format {FORMAT}; install the version of sweeps that "
+    "wrote this file"
 )
 wrong = pytest.mark.parametrize(("value", "text"), WRONG.values(), ids=WRONG)
 
@@ -131,13 +131,6 @@ def test_every_command_refuses_a_bundle_of_another_format(bundle, value, text):
     assert contents(bundle) == before
 
 
-@pytest.mark.parametrize("writer", [None, 5, "", "\x1b[31m0.1", "0." * 40])
-def test_a_version_that_is_none_is_not_named(writer):
-    problem = format_problem(Path("origin.json"), {"format": 2}, writer)
-    assert problem is not None
-    assert problem.text.endswith("; install the version of sweeps that wrote this file")
-
-
 def test_a_long_format_is_cut():
-    problem = format_problem(Path("origin.json"), {"format": ["\n" * 5000]}, None)
+    problem = format_problem(Path("origin.json"), {"format": ["\n" * 5000]})
     assert problem is not None and len(str(problem)) < 200 and "\n" not in str(problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,30 +13,27 @@ import pandas as pd
 
 from sweeps.bundle import averaging, selection, write
 from sweeps.bundle.export import (
+    SweepModels,
     code_of,
     describe_recorded,
     model_to_export,
     predict_checkpoint,
     recorded_predictions,
-    refuse_unsigned_checkpoint,
     score_test,
     sweep_facts,
 )
 from sweeps.bundle.manifest import Member
 from sweeps.core import metrics, references
-from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.label_columns import MULTILABEL, label_columns
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
-from sweeps.core.sweep_folder import refuse_special_files
 from sweeps.core.trial import format_trial_id
 from sweeps.core.trust import UntrustedFile
-from sweeps.data.prepared_store import DatasetInfo, PreparedStore
+from sweeps.data.prepared_store import DatasetInfo
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.space import Space
 from sweeps.study import ranking
-from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
     from sweeps.data.variants import DataVariants
@@ -68,27 +64,6 @@ class Candidate:
     def trial(self) -> str:
         """Id of the trial."""
         return format_trial_id(self.number)
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The models that an ensemble may contain.
-
-    Attributes:
-        models: the models, the best trial first.
-        trials: number of trials with a value that satisfy the constraints, with and without a
-            checkpoint.
-        worse: number of models that are left out because there are more than `MOST_CANDIDATES`.
-    """
-
-    models: tuple[Candidate, ...]
-    trials: int
-    worse: int = 0
-
-    @property
-    def steps(self) -> dict[str, int]:
-        """The step of each model, by the id of its trial."""
-        return {model.trial: model.step for model in self.models}
 
 
 @dataclass(frozen=True)
@@ -150,60 +125,44 @@ def require_supported(space: Space) -> None:
     raise InputError(OPTION, text)
 
 
-def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candidates:
-    """Return the models that an ensemble may contain: the checkpoints of completed and of pruned trials that still exist.
+def candidates_of(models: SweepModels) -> list[Candidate]:
+    """Return the models that an ensemble may contain, the best trial first.
 
-    Trials that violate a constraint are left out.
-
-    Args:
-        folder: folder of the sweep.
-        space: the search space.
-        study_store: the study.
+    These are the checkpoints of completed and of pruned trials that still exist. Trials that
+    violate a constraint are left out.
 
     Raises:
         InputError: no such trial has a checkpoint.
     """
-    results = study_store.results()
-    numbers = [
-        n
-        for n in ranking.ranked(results.items(), space.objective.goal == "minimize")
-        if results[n].feasible
-    ]
-    models = []
-    for number in numbers:
-        source, step, _ = model_to_export(folder, study_store, number, results[number], None, False)
-        if source is not None:
-            models.append(Candidate(number, source, step))
-    if not models:
+    store, space = models.study_store, models.space
+    results = store.results()
+    found = []
+    for number in ranking.ranked(results.items(), space.objective.goal == "minimize"):
+        if results[number].feasible and len(found) < MOST_CANDIDATES:
+            source, step, _ = model_to_export(models.folder, store, number, results[number])
+            if source is not None:
+                found.append(Candidate(number, source, step))
+    if not found:
         rule = " and satisfies the constraints" if space.constraints else ""
         raise InputError(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}")
-    return Candidates(tuple(models[:MOST_CANDIDATES]), len(numbers), len(models[MOST_CANDIDATES:]))
+    return found
 
 
 def export_ensemble(
-    folder: Path,
-    space: Space,
-    study_store: StudyStore,
-    candidates: Candidates,
+    models: SweepModels,
+    candidates: Sequence[Candidate],
     variants: DataVariants,
     rounds: int,
     target: Path,
-    roots: tuple[Path, ...],
-    trust: bool = False,
 ) -> EnsembleExport:
     """Choose the models of an ensemble with `sweeps.bundle.selection`, and write their bundle.
 
     Args:
-        folder: folder of the sweep.
-        space: the search space; `require_supported` has accepted it.
-        study_store: the study.
-        candidates: the models to choose from.
+        models: the models of the sweep; `require_supported` has accepted its space.
+        candidates: the models to choose from, at least one.
         variants: the data of the sweep.
         rounds: number of rounds of the selection.
         target: folder in which the subfolder `bundle` is written.
-        roots: folders of the user's modules. They are added to `sys.path`.
-        trust: True to read the pickles in the sweep's folder even if they are not signed with this
-            user's key.
 
     Returns:
         The bundle, and notes for the user.
@@ -212,10 +171,7 @@ def export_ensemble(
         InputError: the metric cannot be computed, or no model can be scored.
         BundleError: the bundle cannot be written, or predicts other values than the members.
     """
-    sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-    return _Exporter(folder, space, study_store, variants, roots, trust).export(
-        candidates, rounds, target
-    )
+    return _Exporter(models, variants).export(candidates, rounds, target)
 
 
 @dataclass(frozen=True)
@@ -225,30 +181,26 @@ class _Exporter:
     The other attributes are arguments of `export_ensemble`.
     """
 
-    folder: Path
-    space: Space
-    study_store: StudyStore
+    source: SweepModels
     variants: DataVariants
-    roots: tuple[Path, ...]
-    trust: bool
     problems: dict[str, str] = field(default_factory=dict)
 
-    def export(self, candidates: Candidates, rounds: int, target: Path) -> EnsembleExport:
+    def export(self, candidates: Sequence[Candidate], rounds: int, target: Path) -> EnsembleExport:
         """Choose the members, and write their bundle; see `export_ensemble`."""
-        first = self.study_store.trial(candidates.models[0].number)
-        splits, info = self.variants.splits(first.data), self._prepared.load_info(first.data)
-        metric = self.space.objective.metric
+        first = self.source.study_store.trial(candidates[0].number)
+        splits, info = self.variants.splits(first.data), self.source.prepared.load_info(first.data)
+        metric = self.source.space.objective.metric
         if not references.is_reference(metric) and metrics.find(metric, info.task) is None:
             text = (
                 f"cannot compute the metric `{metric}` for the task {info.task}, because only the "
                 "loop knows it; use --trial ID"
             )
             raise InputError(OPTION, text)
-        models = self._of_one_source(candidates.models)
+        models = self._of_one_source(candidates)
         predictions = dict(self._predict_valid(models, info))
         models = [model for model in models if model.number in predictions]
         labels = _labels_of(splits.valid, info)
-        minimize = self.space.objective.goal == "minimize"
+        minimize = self.source.space.objective.goal == "minimize"
         outputs = [predictions[model.number] for model in models]
         found = selection.select(
             outputs, lambda p: self._score(info.task, labels, p), minimize, rounds
@@ -267,7 +219,7 @@ class _Exporter:
             "rounds": rounds,
             "values": found.rounds,
             "rows": len(labels),
-            "candidates": candidates.steps,
+            "candidates": steps_of(candidates),
             "single": {
                 "trial": models[found.single].trial,
                 "value": found.single_value,
@@ -275,7 +227,7 @@ class _Exporter:
             },
         }
         facts = {
-            **sweep_facts(self.folder, self.space, self._fingerprint),
+            **sweep_facts(self.source, self.variants.fingerprint),
             "trial": None,
             "value": found.value,
             "test": tests[None],
@@ -288,17 +240,9 @@ class _Exporter:
         )
         notes = [
             *_score_lines(metrics.base_name(metric), facts, about["single"]),
-            _member_line(members, len(models), candidates, rounds),
+            _member_line(members, len(models), rounds),
         ]
         return EnsembleExport(bundle, (*notes, *([note] if note else ()), *self._problem_lines()))
-
-    @property
-    def _prepared(self) -> PreparedStore:
-        return PreparedStore(self.folder, self.trust)
-
-    @property
-    def _fingerprint(self) -> str:
-        return self.variants.fingerprint
 
     def _of_one_source(self, models: Sequence[Candidate]) -> list[Candidate]:
         """Return the models whose trials read the same source as the best trial.
@@ -306,27 +250,13 @@ class _Exporter:
         Other sources may have other rows of valid.
         """
         sources = {
-            model: self.variants.source_index(self.study_store.trial(model.number).data)
+            model: self.variants.source_index(self.source.study_store.trial(model.number).data)
             for model in models
         }
         for model, source in sources.items():
             if source != sources[models[0]]:
                 self.problems[model.trial] = "its trial read another source of data"
         return [model for model, source in sources.items() if source == sources[models[0]]]
-
-    @contextlib.contextmanager
-    def _local(self, model: Candidate) -> Iterator[Path]:
-        """Yield the local folder of a checkpoint.
-
-        If the checkpoint is in a store, the folder exists until the `with` block ends.
-
-        Raises:
-            InputError: the folder has links, or a pickle that is not signed with this user's key.
-        """
-        with local_checkpoint(model.source) as source:
-            refuse_special_files(source)
-            refuse_unsigned_checkpoint(source, self.space, self.roots, self.trust)
-            yield source
 
     def _predict_valid(
         self, models: Sequence[Candidate], info: DatasetInfo
@@ -339,16 +269,18 @@ class _Exporter:
         """
         chains: dict[str, list[Candidate]] = {}
         for model in models:
-            trial = self.study_store.trial(model.number)
+            trial = self.source.study_store.trial(model.number)
             chains.setdefault(
                 data_key(self.variants.fingerprint_of(trial.data), trial.preprocessor), []
             ).append(model)
         for alike in chains.values():
-            trial = self.study_store.trial(alike[0].number)
+            trial = self.source.study_store.trial(alike[0].number)
             splits = self.variants.splits(trial.data)
             raw = splits.valid.select(list(splits.features)).to_pandas()
             try:
-                rows = self._prepared.load_chain(trial.preprocessor, trial.data).transform(raw)
+                rows = self.source.prepared.load_chain(trial.preprocessor, trial.data).transform(
+                    raw
+                )
             except UntrustedFile:
                 raise
             except Exception as e:  # a user's step may raise anything
@@ -372,11 +304,11 @@ class _Exporter:
             BundleError: the model cannot be loaded or cannot predict, or the metric needs
                 probabilities and the model predicts classes.
         """
-        load, metric = self.space.trainer.load, self.space.objective.metric
+        load, metric = self.source.space.trainer.load, self.source.space.objective.metric
         assert load is not None
-        with self._local(model) as source:
+        with self.source.local(model.source) as source:
             output = np.asarray(
-                predict_checkpoint(self.study_store.trial(model.number), load, source, rows)
+                predict_checkpoint(self.source.study_store.trial(model.number), load, source, rows)
             )
         only_classes = output.dtype.kind in "iub" and (
             info.task == MULTILABEL or (info.classes is not None and output.ndim == 1)
@@ -395,7 +327,7 @@ class _Exporter:
         return numbers
 
     def _score(self, task: str | None, labels: np.ndarray, predictions: np.ndarray) -> float:
-        metric = self.space.objective.metric
+        metric = self.source.space.objective.metric
         try:
             value = metrics.score(metric, task, labels, predictions)
         except Exception as e:  # a user's metric may raise anything
@@ -405,7 +337,7 @@ class _Exporter:
         return value
 
     def _nothing_scored(self) -> InputError:
-        metric = self.space.objective.metric
+        metric = self.source.space.objective.metric
         reason = f": trial {' '.join(next(iter(self.problems.items())))}" if self.problems else ""
         return InputError(
             OPTION, f"no model of this sweep has a finite `{metric}` on valid{reason}"
@@ -432,11 +364,11 @@ class _Exporter:
         )
         labels = None
         for model in models:
-            trial = self.study_store.trial(model.number)
-            if (test := self._prepared.load_test(trial.data)) is None:
+            trial = self.source.study_store.trial(model.number)
+            if (test := self.source.prepared.load_test(trial.data)) is None:
                 return scores, None
             rows, labels = (
-                self._prepared.load_chain(trial.preprocessor, trial.data).transform(test[0]),
+                self.source.prepared.load_chain(trial.preprocessor, trial.data).transform(test[0]),
                 test[1],
             )
             outputs.append(self._predict(model, rows, info))
@@ -447,7 +379,7 @@ class _Exporter:
             [None, *(model.number for model in models)], [mean, *outputs], strict=True
         ):
             scores[number], note = score_test(
-                self.space.objective.metric, info.task, labels, output
+                self.source.space.objective.metric, info.task, labels, output
             )
         return scores, note
 
@@ -466,8 +398,10 @@ class _Exporter:
             scores: the scores on valid and test, by the number of the trial.
             facts: facts about the sweep and the ensemble, for the manifest.
         """
-        trials = {model: self.study_store.trial(model.number) for model in members}
-        infos = {model: self._prepared.load_info(trial.data) for model, trial in trials.items()}
+        trials = {model: self.source.study_store.trial(model.number) for model in members}
+        infos = {
+            model: self.source.prepared.load_info(trial.data) for model, trial in trials.items()
+        }
         first = next(iter(infos.values()))
         checks = {name: info.check[name] for info in infos.values() for name in info.features}
         whole = list(
@@ -482,7 +416,7 @@ class _Exporter:
         described = []
         for model, weight in members.items():
             trial, (value, test) = trials[model], scores[model.number]
-            training = describe_recorded(self.study_store, model.number, model.step)
+            training = describe_recorded(self.source.study_store, model.number, model.step)
             training |= {"value": value, "test": test, "best_step": model.step, "seed": trial.seed}
             columns = (
                 None
@@ -500,8 +434,8 @@ class _Exporter:
         with contextlib.ExitStack() as stack:
             models = {
                 model.trial: write.TrainedModel(
-                    stack.enter_context(self._local(model)),
-                    self._prepared.load_chain(trial.preprocessor, trial.data),
+                    stack.enter_context(self.source.local(model.source)),
+                    self.source.prepared.load_chain(trial.preprocessor, trial.data),
                 )
                 for model, trial in trials.items()
             }
@@ -509,7 +443,7 @@ class _Exporter:
                 target / "bundle",
                 members=models,
                 member_facts=described,
-                **code_of(self.space, self.roots),
+                **code_of(self.source.space, self.source.roots),
                 label=first.label,
                 task=first.task,
                 classes=first.classes,
@@ -563,21 +497,15 @@ def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any
     return lines
 
 
-def _member_line(
-    members: Mapping[Candidate, int], used: int, candidates: Candidates, rounds: int
-) -> str:
-    """Return a line that lists the members with their weights, and says from how many models they were chosen."""
+def _member_line(members: Mapping[Candidate, int], used: int, rounds: int) -> str:
+    """Return a line with the members, their weights, and from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
-    line = (
-        f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} "
-        f"trial{'s' * (used != 1)}"
-    )
-    if (lacking := candidates.trials - candidates.worse - used) > 0:
-        line += f"; {lacking} of {candidates.trials} trials have no checkpoint that can be used"
-    if candidates.worse:
-        line += f"; {candidates.worse} worse trials were not considered"
-    return line + (
-        "; no average scored better than this model alone"
-        if len(members) == 1 and rounds > 1
-        else ""
-    )
+    line = f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} trial{'s' * (used != 1)}"
+    if len(members) == 1 and rounds > 1:
+        line += "; no average scored better than this model alone"
+    return line
+
+
+def steps_of(candidates: Sequence[Candidate]) -> dict[str, int]:
+    """Return the step of each model, by the id of its trial."""
+    return {model.trial: model.step for model in candidates}

@@ -8,9 +8,10 @@ read from the sweep's folder.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from sweeps.core.errors import (
     Problem,
     SweepsError,
     UnreadableFile,
+    first_of,
     unknown_trial,
 )
 from sweeps.core.resources import COSTS
@@ -36,7 +38,6 @@ from sweeps.core.sweep_folder import refuse_special_files
 from sweeps.core.trial import (
     CHECK_PREDICTIONS,
     Result,
-    State,
     Trial,
     complete_trial_id,
     format_trial_id,
@@ -105,161 +106,191 @@ class Refitted:
         return {"on": list(self.splits), "rows": self.rows, "steps": self.steps}
 
 
-def export_trial(
-    folder: Path,
-    space: Space,
-    study_store: StudyStore,
-    number: int,
-    target: Path,
-    roots: tuple[Path, ...],
-    refitted: Refitted | None = None,
-    latest: bool = False,
-    trust: bool = False,
-) -> Exported:
-    """Export a trial of a sweep.
+@dataclass(frozen=True)
+class SweepModels:
+    """The models of a sweep.
 
-    Args:
+    Attributes:
         folder: folder of the sweep.
         space: the search space.
         study_store: the study.
-        number: number of the trial.
-        target: folder in which the subfolder `bundle` or `checkpoint` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
-        refitted: the model to export, if the trial was trained again on several splits. None to
-            export a checkpoint of the trial.
-        latest: True to export the trial's latest checkpoint instead of the checkpoint of the best
-            step.
         trust: True to read the pickles in the sweep's folder even if they are not signed with this
             user's key.
-
-    Returns:
-        The result of the export. If the bundle cannot be written, `error` gives the reason.
-    """
-    result = study_store.results()[number]
-    exporter = _Exporter(folder, space, study_store, number, result, target, roots, refitted, trust)
-    facts = {"refit": refitted.facts} if refitted else {}
-    exported = Exported(describe_recorded(study_store, number) | facts)
-    checkpoint, step, note = model_to_export(folder, study_store, number, result, refitted, latest)
-    exported = replace(exported, notes=(note,) if note else ())
-    if checkpoint is None:
-        return exported
-    with local_checkpoint(checkpoint) as source:
-        refuse_special_files(source)
-        return exporter.export(exported, source, step)
-
-
-@dataclass(frozen=True)
-class _Exporter:
-    """Exports the model in a checkpoint's folder. `result` is the trial's result.
-
-    The other attributes are arguments of `export_trial`.
     """
 
     folder: Path
     space: Space
     study_store: StudyStore
+    roots: tuple[Path, ...]
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        """Make the user's modules importable."""
+        sys.path[:0] = [str(root) for root in self.roots if str(root) not in sys.path]
+
+    @property
+    def prepared(self) -> PreparedStore:
+        """The prepared data."""
+        return PreparedStore(self.folder, self.trust)
+
+    @contextlib.contextmanager
+    def local(self, checkpoint: str | Path) -> Iterator[Path]:
+        """Yield the local folder of a checkpoint, which exists until the `with` block ends.
+
+        Raises:
+            InputError: the folder has links, or a pickle that is not signed with this user's key.
+        """
+        with local_checkpoint(checkpoint) as files:
+            refuse_special_files(files)
+            refuse_unsigned_checkpoint(files, self.space, self.roots, self.trust)
+            yield files
+
+
+def export_trial(
+    models: SweepModels,
+    number: int,
+    target: Path,
+    refitted: Refitted | None = None,
+    latest: bool = False,
+) -> Exported:
+    """Export a trial of a sweep.
+
+    Args:
+        models: the models of the sweep.
+        number: number of the trial.
+        target: folder in which the subfolder `bundle` or `checkpoint` is written.
+        refitted: the model to export, if the trial was trained again on several splits. None to
+            export a checkpoint of the trial.
+        latest: True to export the trial's latest checkpoint instead of the checkpoint of the best
+            step.
+
+    Returns:
+        The result of the export. If the bundle cannot be written, `error` gives the reason.
+    """
+    store = models.study_store
+    result = store.results()[number]
+    facts = {"refit": refitted.facts} if refitted else {}
+    best = describe_recorded(store, number) | facts
+    if refitted is not None:
+        checkpoint, step, note = str(refitted.checkpoint), refitted.steps, ""
+    else:
+        checkpoint, step, note = model_to_export(models.folder, store, number, result, latest)
+    exported = Exported(best, notes=(note,) if note else ())
+    if checkpoint is None:
+        return exported
+    if models.space.trainer.load is None:
+        with local_checkpoint(checkpoint) as source:
+            refuse_special_files(source)
+            copy = write.copy_checkpoint(source, target / "checkpoint")
+        return replace(exported, checkpoint=copy)
+    exporter = _Exporter(models, number, result, refitted)
+    try:
+        with models.local(checkpoint) as source:
+            return exporter.export(exported, target, source, step)
+    except UnreadableFile as e:
+        return replace(exported, error=e)
+    except Exception as e:
+        if disk_error(e) is not None:
+            raise
+        name = format_trial_id(number)
+        log.error("the export of trial %s failed", name, exc_info=e)
+        if not isinstance(e, BundleError):
+            e = BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
+        return replace(exported, error=e)
+
+
+@dataclass(frozen=True)
+class _Exporter:
+    """Exports the model in a checkpoint's folder.
+
+    `result` is the trial's result. The other attributes are arguments of `export_trial`.
+    """
+
+    models: SweepModels
     number: int
     result: Result
-    target: Path
-    roots: tuple[Path, ...]
     refitted: Refitted | None
-    trust: bool
 
-    def export(self, exported: Exported, source: Path, step: int) -> Exported:
-        """Export a checkpoint.
+    def export(self, exported: Exported, target: Path, source: Path, step: int) -> Exported:
+        """Write the bundle.
 
         Args:
             exported: the facts and the notes that are known so far.
+            target: folder in which the subfolder `bundle` is written.
             source: the checkpoint's folder.
             step: step of the model in the checkpoint.
-
-        Returns:
-            See `export_trial`.
         """
-        trainer, roots, number = self.space.trainer, self.roots, self.number
-        if trainer.load is None:
-            return replace(
-                exported, checkpoint=write.copy_checkpoint(source, self.target / "checkpoint")
-            )
-        sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-        try:
-            refuse_unsigned_checkpoint(source, self.space, roots, self.trust)
-            return self._write_bundle(exported, source, step, trainer.load)
-        except UnreadableFile as e:
-            return replace(exported, error=e)
-        except Exception as e:
-            if disk_error(e) is not None:
-                raise
-            name = format_trial_id(number)
-            log.error("the export of trial %s failed", name, exc_info=e)
-            error = (
-                e
-                if isinstance(e, BundleError)
-                else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
-            )
-            return replace(exported, error=error)
-
-    def _write_bundle(self, exported: Exported, source: Path, step: int, load: str) -> Exported:
-        """Write the bundle. For the arguments, see `export`.
-
-        `load` is the trainer's function that loads a model, as `module:attr`.
-        """
-        space, trial = self.space, self.study_store.trial(self.number)
-        info = PreparedStore(self.folder, self.trust).load_info(trial.data)
-        fitted = self._load_chain(self.refitted) if space.data.given else None
-        notes, best = exported.notes, dict(exported.best)
+        space = self.models.space
+        trial = self.models.study_store.trial(self.number)
+        info = self.models.prepared.load_info(trial.data)
+        fitted = self._load_chain(trial, self.refitted) if space.data.given else None
+        notes = exported.notes
+        best = dict(exported.best)
         if fitted is not None:
-            best["test"], note = self._score_on_test(load, source)
+            best["test"], note = self._score_on_test(trial, source)
             notes = (*notes, note) if note else notes
+        facts = self._description(exported.best, step) | {
+            "test": best["test"],
+            "best_step": step,
+            "seed": trial.seed,
+            **sweep_facts(self.models, info.fingerprint),
+        }
+        if self.refitted is not None:
+            facts["refit"] = self.refitted.facts
         path = write.write_bundle(
-            self.target / "bundle",
+            target / "bundle",
             checkpoint=source,
             fitted=fitted,
-            **code_of(space, self.roots),
+            **code_of(space, self.models.roots),
             label=info.label,
             task=info.task,
             classes=info.classes,
             raw=info.check if space.data.given else None,
             missing=info.missing,
             expected=recorded_predictions(source),
-            training=to_json_value(
-                self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)
-            ),
+            training=to_json_value(facts),
         )
         best["bytes"] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         best["rows_per_second"] = Manifest.read(path).rows_per_second
         return replace(exported, best=best, bundle=path, notes=notes)
 
-    def _load_chain(self, refitted: Refitted | None) -> FittedChain | None:
-        """Load the chain of the trial that was fitted in the search, or when the trial was trained again."""
-        trial, store = self.study_store.trial(self.number), PreparedStore(self.folder, self.trust)
+    def _load_chain(self, trial: Trial, refitted: Refitted | None) -> FittedChain | None:
+        """Load the chain that was fitted in the search, or when the trial was trained again."""
+        store = self.models.prepared
         if refitted is None:
             return store.load_chain(trial.preprocessor, trial.data)
         key = data_key(store.load_info(trial.data).fingerprint, trial.preprocessor)
-        return PreparedStore(refitted.folder, self.trust).find_chain(key)
+        return PreparedStore(refitted.folder, self.models.trust).find_chain(key)
 
-    def _score_on_test(self, load: str, source: Path) -> tuple[float | None, str | None]:
+    def _score_on_test(self, trial: Trial, source: Path) -> tuple[float | None, str | None]:
         """Score a model on the rows of test, which the model has not seen.
 
         This is the exported model, unless it was trained on these rows. Then it is the model
         before: `Refitted.scored`, or the model of the search.
 
         Args:
-            load: the trainer's function that loads a model, as `module:attr`.
+            trial: the trial.
             source: the folder of the checkpoint that is exported.
 
         Returns:
             See `score_test`. Two times None if there are no test rows.
         """
-        space, trial, refitted = self.space, self.study_store.trial(self.number), self.refitted
-        store = PreparedStore(self.folder, self.trust)
+        space = self.models.space
+        store = self.models.prepared
         test = store.load_test(trial.data)
         if test is None:
             return None, None
+        refitted = self.refitted
         checkpoint: str | Path | None = source
         if refitted is not None and "test" in refitted.splits:
             refitted = refitted.scored
-            checkpoint = refitted.checkpoint if refitted else self._search_checkpoint()
+            if refitted is not None:
+                checkpoint = refitted.checkpoint
+            else:
+                checkpoint, _, _ = model_to_export(
+                    self.models.folder, self.models.study_store, self.number, self.result
+                )
         if checkpoint is None:
             return None, "no test score: the checkpoint of the search was deleted"
         metric = next(
@@ -268,51 +299,24 @@ class _Exporter:
         )
         task = store.load_info(trial.data).task
         method = "decision_function" if metrics.needs(metric, task) == "scores" else "predict"
-        chain = self._load_chain(refitted)
+        chain = self._load_chain(trial, refitted)
         assert chain is not None, "each training stores the chain that it fits"
         rows = chain.transform(test[0])
-        with local_checkpoint(checkpoint) as files:
-            refuse_special_files(files)
-            refuse_unsigned_checkpoint(files, space, self.roots, self.trust)
+        load = space.trainer.load
+        assert load is not None
+        with self.models.local(checkpoint) as files:
             predictions = predict_checkpoint(trial, load, files, rows, method)
         return score_test(metric, task, test[1], predictions)
 
-    def _search_checkpoint(self) -> str | None:
-        """Return the best checkpoint of the trial in the search; None if it was deleted."""
-        found = model_to_export(
-            self.folder, self.study_store, self.number, self.result, refitted=None, latest=False
-        )
-        return found[0]
-
-    def _training(
-        self, described: dict[str, Any], test: float | None, step: int, seed: int, fingerprint: str
-    ) -> dict[str, Any]:
-        """Return the facts about the training that the bundle's manifest records.
-
-        Args:
-            described: description of the trial at its best step.
-            test: score on the test split.
-            step: step of the exported model.
-            seed: seed of the trial.
-            fingerprint: fingerprint of the data.
-        """
+    def _description(self, described: dict[str, Any], step: int) -> dict[str, Any]:
+        """Return the facts of the trial at a step, given those at its best step."""
+        store = self.models.study_store
         # If the steps are folds or parts of the rows, `step` counts the loop's own steps after a
         # refit.
-        of_loop = self.refitted is not None and self.study_store.objectives.last_step_counts
-        description = (
-            described
-            if of_loop or step == self.result.best_step
-            else describe_recorded(self.study_store, self.number, step)
-        )
-        training = description | {
-            "test": test,
-            "best_step": step,
-            "seed": seed,
-            **sweep_facts(self.folder, self.space, fingerprint),
-        }
-        if self.refitted is not None:
-            training["refit"] = self.refitted.facts
-        return training
+        of_loop = self.refitted is not None and store.objectives.last_step_counts
+        if of_loop or step == self.result.best_step:
+            return described
+        return describe_recorded(store, self.number, step)
 
 
 def recorded_predictions(checkpoint: Path) -> np.ndarray | None:
@@ -367,16 +371,16 @@ def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def sweep_facts(folder: Path, space: Space, fingerprint: str) -> dict[str, Any]:
+def sweep_facts(models: SweepModels, fingerprint: str) -> dict[str, Any]:
     """Return the facts about a sweep that every bundle's manifest records.
 
     Args:
-        folder: the sweep's folder.
-        space: the search space.
+        models: the models of the sweep.
         fingerprint: fingerprint of the data.
     """
+    space = models.space
     return {
-        "sweep": folder.name,
+        "sweep": models.folder.name,
         "metric": space.objective.metric,
         "goal": space.objective.goal,
         "space": space.public(space.text),
@@ -393,19 +397,16 @@ def model_to_export(
     study_store: StudyStore,
     number: int,
     result: Result,
-    refitted: Refitted | None,
-    latest: bool,
+    latest: bool = False,
 ) -> tuple[str | None, int, str]:
     """Return the checkpoint to export, the step of its model, and a note for the user, which may be empty.
 
     If there is no checkpoint to export, it is None, the step is 0, and the note gives the reason.
     """
-    if refitted is not None:
-        return str(refitted.checkpoint), refitted.steps, ""
     trial_id = format_trial_id(number)
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
-        return None, 0, _why_no_checkpoint(study_store, number, result, latest)
+        return None, 0, _why_no_checkpoint(study_store, number, latest)
     # the sweep's folder may have been moved
     source = f"{checkpoint_root(folder, trial_id)}/{Path(checkpoint.path).name}"
     if not checkpoint_exists(source):
@@ -427,29 +428,19 @@ def model_to_export(
     return source, step, note
 
 
-def _why_no_checkpoint(study_store: StudyStore, number: int, result: Result, latest: bool) -> str:
-    """Return why a trial that reported no checkpoint cannot be exported, and what the user can do."""
+def _why_no_checkpoint(study_store: StudyStore, number: int, latest: bool) -> str:
+    """Return why a trial that reported no checkpoint cannot be exported, and what to do."""
     cannot = f"trial {format_trial_id(number)} cannot be exported, because it"
     saved = [
         format_trial_id(n)
         for n, r in study_store.results().items()
         if _saved(study_store, n, r, latest)
     ]
+    if saved:
+        others = first_of(saved, 8)
+        return f"{cannot} reported no checkpoint; trials with a checkpoint: {others}"
     how = how_to_get_a_bundle(study_store.space.trainer)
-    if not saved and how is not None:
-        return f"{cannot} reported no checkpoint; {how}"
-    ended = {
-        State.PRUNED: "was stopped",
-        State.FAIL: "failed",
-        State.RUNNING: "was interrupted",
-    }.get(result.state, "ended")
-    step = f" after step {result.steps}" if result.steps else ""
-    others = (
-        f"; trials with a checkpoint: {', '.join(saved[:8])}{', ...' if len(saved) > 8 else ''}"
-        if saved
-        else ""
-    )
-    return f"{cannot} {ended}{step}, before its first checkpoint{others}"
+    return f"{cannot} reported no checkpoint" + (f"; {how}" if how else "")
 
 
 def score_test(
@@ -635,11 +626,8 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
     best = study_store.winner()
     if best is None:
         saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
-        more = (
-            f"; use --trial with the id of a trial that has a checkpoint: {', '.join(saved[:8])}"
-            if saved
-            else ""
-        )
+        hint = "; use --trial with the id of a trial that has a checkpoint: "
+        more = f"{hint}{first_of(saved, 8)}" if saved else ""
         raise InputError(
             "export", f"this sweep has no completed trial with a value of the objective{more}"
         )

@@ -198,10 +198,7 @@ def require_bundle(folder: Path) -> None:
     content = read_json_object(folder / FILE)
     if content is None:
         return
-    training = content.get("training")
-    versions = training.get("versions") if isinstance(training, dict) else None
-    writer = versions.get("sweeps") if isinstance(versions, dict) else None
-    if (problem := format_problem(folder / FILE, content, writer)) is not None:
+    if (problem := format_problem(folder / FILE, content)) is not None:
         raise InputError(problem)
 
 

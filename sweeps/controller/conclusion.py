@@ -119,10 +119,8 @@ def _export(
     def export(model: Refitted | None) -> Exported:
         session.close_workers()
         controller.publish_stage("exporting the winner")
-        roots = roots_of(space)
-        return trial_export.export_trial(
-            folder, space, store, number, folder, roots, model, trust=trust
-        )
+        models = trial_export.SweepModels(folder, space, store, roots_of(space), trust)
+        return trial_export.export_trial(models, number, folder, model)
 
     if not space.trains_winner:
         return export(None)

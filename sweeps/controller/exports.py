@@ -269,31 +269,27 @@ class _Export:
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
         """Export an ensemble; see `export`."""
         from sweeps.bundle import ensemble
+        from sweeps.bundle.export import SweepModels
         from sweeps.controller.split_rows import read_splits
         from sweeps.data import ingest
 
         space = ingest.resolved(self.space, self.store.data)
         ensemble.require_supported(space)
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
-        candidates = ensemble.candidates_of(self.folder, space, self.store)
+        models = SweepModels(self.folder, space, self.store, self.roots, self.trust)
+        candidates = ensemble.candidates_of(models)
         if os.path.lexists(target):
-            if reuse and output is None and holds_ensemble(target, rounds, candidates.steps):
+            if (
+                reuse
+                and output is None
+                and holds_ensemble(target, rounds, ensemble.steps_of(candidates))
+            ):
                 return Written(target)
             raise _exists(target)
 
         def write(work: Path) -> Written:
             variants = read_splits(self.folder, space, self.roots, self.store.data)
-            done = ensemble.export_ensemble(
-                self.folder,
-                space,
-                self.store,
-                candidates,
-                variants,
-                rounds,
-                work,
-                self.roots,
-                self.trust,
-            )
+            done = ensemble.export_ensemble(models, candidates, variants, rounds, work)
             done.bundle.rename(target)
             return Written(target, done.notes)
 
@@ -334,15 +330,14 @@ class _Export:
         from sweeps.controller import trial_refit
 
         folder, space, store, roots = self.folder, self.space, self.store, self.roots
+        models = trial_export.SweepModels(folder, space, store, roots, self.trust)
         training = (
             trial_refit.refitted(folder, space, store, number, roots, self.wanted)
             if self.refit
             else contextlib.nullcontext()
         )
         with training as refitted:
-            done = trial_export.export_trial(
-                folder, space, store, number, work, roots, refitted, self.latest, self.trust
-            )
+            done = trial_export.export_trial(models, number, work, refitted, self.latest)
         if done.error is not None:
             raise done.error
         written = done.bundle or done.checkpoint

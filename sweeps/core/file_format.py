@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,11 @@ from sweeps.core.errors import Problem
 
 # The format that this version writes. It reads no other format.
 FORMAT = 1
-# A version of sweeps as text, such as `0.1.0`. Other texts are not shown, because the file may come
-# from a stranger.
-_VERSION = re.compile(r"[0-9A-Za-z.+!-]{1,40}")
 # Longest text of a wrong `format` in a message.
 _LONGEST = 40
 
 
-def format_problem(file: Path, content: Mapping[str, Any], writer: Any) -> Problem | None:
+def format_problem(file: Path, content: Mapping[str, Any]) -> Problem | None:
     """Return the problem if a file has another format than this version reads.
 
     Return None if the format is right.
@@ -27,17 +23,14 @@ def format_problem(file: Path, content: Mapping[str, Any], writer: Any) -> Probl
     Args:
         file: The file that states the format.
         content: The JSON object in the file.
-        writer: The version of sweeps that wrote the file. Anything but a version stands for an
-            unknown version.
     """
     found = content.get("format")
     if type(found) is int and found == FORMAT:
         return None
     has = f"`format` is {_shown(found)}" if "format" in content else "has no key `format`"
-    known = isinstance(writer, str) and _VERSION.fullmatch(writer)
-    version = f"sweeps {writer}, which" if known else "the version of sweeps that"
     rule = f"this version of sweeps reads only format {FORMAT}"
-    return Problem(str(file), f"{has}, but {rule}; install {version} wrote this file")
+    text = f"{has}, but {rule}; install the version of sweeps that wrote this file"
+    return Problem(str(file), text)
 
 
 def _shown(value: Any) -> str:

@@ -18,7 +18,6 @@ from typing_extensions import TypedDict
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.file_format import format_problem
 from sweeps.core.json_files import Count, Number, Text, find_errors, read_json_object
-from sweeps.core.provenance import read_entries
 from sweeps.core.sweep_folder import ORIGIN, SweepFolder
 
 
@@ -58,9 +57,7 @@ def other_format(folder: Path, origin: dict[str, Any]) -> Problem | None:
         folder: The sweep's folder.
         origin: The content of its `origin.json`.
     """
-    versions = [entry.get("versions") for entry in read_entries(folder)[-1:]]
-    writer = versions[0].get("sweeps") if versions and isinstance(versions[0], dict) else None
-    return format_problem(SweepFolder(folder).origin, origin, writer)
+    return format_problem(SweepFolder(folder).origin, origin)
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:

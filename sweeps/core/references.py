@@ -12,7 +12,6 @@ import contextvars
 import functools
 import importlib
 import importlib.util
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -180,26 +179,10 @@ def _below(root: Path, parts: list[str]) -> Path | None:
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:
-    """Return the message that a module does not exist.
-
-    The message lists the folders that were searched.
-
-    If the module is in the folder `src` of a searched folder or of its parent, the message says how
-    to search `src` too.
-    """
-    folders = list(dict.fromkeys(root.absolute() for root in roots))
-    text = f"no module `{module}`"
-    if folders:
-        text += f" in {', '.join(map(_as_typed, folders))} or among the installed packages"
-    for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
-        if _below(folder, module.split(".")) is not None:
-            more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
-            text += (
-                f"; the module is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` "
-                "to add this folder to the search path"
-            )
-            break
-    return text
+    """Return the message that a module does not exist, with the folders that were searched."""
+    folders = ", ".join(dict.fromkeys(_as_typed(root.absolute()) for root in roots))
+    places = f" in {folders} or among the installed packages" if folders else ""
+    return f"no module `{module}`{places}"
 
 
 def _as_typed(folder: Path) -> str:

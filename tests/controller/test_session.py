@@ -215,7 +215,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(
         and result.reason is None
     )
     assert result.best is not None and result.best["trial"] == "0000"
-    assert any("before its first checkpoint" in note for note in result.notes)
+    assert any("reported no checkpoint" in note for note in result.notes)
     assert {
         "starting Ray",
         "reading the data",

@@ -142,22 +142,3 @@ def test_an_absent_module_is_told_with_the_folders_that_were_searched(tmp_path, 
         and " ./ " in said
         and "PYTHONPATH" not in said
     )
-
-
-@pytest.mark.parametrize("beside", ["spaces", "."])
-def test_a_module_below_src_is_told_with_the_way_to_add_it(tmp_path, monkeypatch, beside):
-    (tmp_path / "spaces").mkdir()
-    (tmp_path / "src" / "pkg_in_src").mkdir(parents=True)
-    (tmp_path / "src" / "pkg_in_src" / "loop.py").write_text("def train(config): ...\n")
-    monkeypatch.chdir(tmp_path / beside)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    said = references.problem("pkg_in_src.loop:train", [tmp_path / beside])
-    assert (
-        "no module `pkg_in_src.loop`" in said and f"`export PYTHONPATH={tmp_path / 'src'}`" in said
-    )
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    assert f"`export PYTHONPATH={tmp_path / 'src'}:$PYTHONPATH`" in references.problem(
-        "pkg_in_src.loop:train", [tmp_path / beside]
-    )
-    monkeypatch.syspath_prepend(str(tmp_path / "src"))
-    assert references.problem("pkg_in_src.loop:train", [tmp_path / beside]) is None
