@@ -136,7 +136,7 @@ def candidates_of(models: SweepModels) -> list[Candidate]:
     """
     store, space = models.study_store, models.space
     results = store.results()
-    found = []
+    found: list[Candidate] = []
     for number in ranking.ranked(results.items(), space.objective.goal == "minimize"):
         if results[number].feasible and len(found) < MOST_CANDIDATES:
             source, step, _ = model_to_export(models.folder, store, number, results[number])

@@ -172,6 +172,7 @@ def export_trial(
     result = store.results()[number]
     facts = {"refit": refitted.facts} if refitted else {}
     best = describe_recorded(store, number) | facts
+    checkpoint: str | None
     if refitted is not None:
         checkpoint, step, note = str(refitted.checkpoint), refitted.steps, ""
     else:
