@@ -81,7 +81,6 @@ def test_every_command_refuses_a_folder_of_another_format(folder, value, text):
         ("serve", folder),
         ("gc", folder, "--top", 1),
         ("repair", folder),
-        ("rm", folder, "--yes"),
         ("pause", folder),
     ):
         done = invoke(*command)

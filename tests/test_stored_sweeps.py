@@ -215,32 +215,6 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     ) == ["0", "2"]
 
 
-@pytest.mark.long
-def test_a_sweep_whose_files_are_deleted_in_the_bucket_continues_and_copies_them_again(
-    tmp_path, monkeypatch, bucket
-):
-    here = machine(tmp_path, "here", monkeypatch)
-    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
-    process = command("run", file, "--dir", "s3://bucket/sweeps", "--json")
-    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
-    folder = next((here / "sweeps-runs").glob("own-*"))
-    prefix = f"sweeps/{folder.name}"
-    wait_until(lambda: f"{prefix}/study.journal" in bucket.files(), 60, "the study to be there")
-    before = set(bucket.files())
-    for key in before:
-        bucket.delete(key)
-    kept = {key for key in before if "/trials/" not in key}
-    wait_until(lambda: kept <= set(bucket.files()), 60, "the files to be copied again")
-    (tmp_path / "go").touch()
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    result = json.loads(out)
-    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
-    lost = "somebody has deleted files of this sweep"
-    assert [note for note in result["notes"] if lost in note]
-    assert bucket.files()[f"{prefix}/study.journal"] == (folder / "study.journal").read_bytes()
-
-
 @pytest.mark.extended
 def test_a_bucket_that_refuses_the_sweep_is_one_line_and_leaves_nothing(
     tmp_path, monkeypatch, bucket

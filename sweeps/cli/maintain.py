@@ -1,10 +1,9 @@
-"""Verbs that change the folder of an earlier sweep: `gc`, `repair` and `rm`."""
+"""Verbs that change the folder of an earlier sweep: `gc` and `repair`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import click
@@ -77,48 +76,3 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
     click.echo(
         json.dumps(repaired.to_json()) if as_json else printable(text.format_repair(repaired))
     )
-
-
-@main.command("rm", short_help="Delete a sweep and its MLflow runs.")
-@options.sweep
-@click.option("-y", "--yes", is_flag=True, help="Delete without a question.")
-@click.option("--keep-runs", is_flag=True, help="Leave the MLflow runs alone.")
-@click.option(
-    "--tracking-uri",
-    default=None,
-    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
-)
-@options.stored_root
-def remove_sweep(
-    sweep: str, yes: bool, keep_runs: bool, tracking_uri: str | None, root: Path | str
-) -> None:
-    """Delete SWEEP: its folder, its files in a store, its study in a database, and its MLflow runs.
-
-    Before the question, the command says what it deletes. Bundles in other folders and registered
-    models stay. A running sweep is refused.
-    """
-    from sweeps.controller.removal import prepared, remove
-
-    with prepared(sweep, root, tracking_uri, keep_runs) as removal:
-        click.echo(printable(text.format_removal(removal)), err=True)
-        if not yes and not _confirmed():
-            sys.exit(1)
-        notes = remove(removal)
-    for note in notes[len(removal.notes) :]:
-        click.echo(printable(f"note: {note}"), err=True)
-    click.echo(printable(f"deleted {removal.name}"), err=True)
-
-
-def _confirmed() -> bool:
-    """Ask whether to delete, and return the answer.
-
-    Without an answer, such as at the end of a file, the answer is no.
-    """
-    try:
-        answer = click.confirm("delete all of this?", err=True)
-    except click.Abort:
-        click.echo(err=True)
-        answer = False
-    if not answer:
-        click.echo("nothing was deleted; --yes deletes without a question", err=True)
-    return answer

@@ -35,7 +35,7 @@ class _LocalRoot(_Root):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
-            verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun, gc and rm"
+            verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun and gc"
             raise InputError(
                 "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
             )

@@ -1,8 +1,7 @@
 """Control a running sweep from another process: stop it or one of its trials, pause it, continue it, or enqueue a configuration.
 
 Each function sends a command to the process that runs the sweep, and waits for its answer. The
-process may run on another machine: then the command goes through the shared folder, or through the
-sweep's store.
+command goes through the sweep's folder. The process may run on another machine that shares it.
 """
 
 from __future__ import annotations
@@ -10,22 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import JsonValue
 
 from sweeps.controller import commands, stored_sweeps
 from sweeps.controller.commands import Answer, Command, CommandError, Enqueue, Pause, Resume, Stop
-from sweeps.controller.store_commands import StoreChannel
 from sweeps.controller.sweep_summary import summarize
 from sweeps.core.command_hints import DEFAULT_ROOT, shell_command, sweep_argument
 from sweeps.core.errors import InputError, Problem, SweepsError, unknown_trial
 from sweeps.core.folder_lock import is_driven
-from sweeps.core.stores import allow, is_address, open_store, recorded_store
-from sweeps.core.sweep_folder import COMMANDS, SweepFolder
+from sweeps.core.sweep_folder import COMMANDS, SweepFolder, is_sweep
 from sweeps.core.trial import complete_trial_id, format_trial_id
 from sweeps.study import record
 
@@ -62,33 +59,14 @@ class Outcome:
         return f"{self.sweep}: {self.text}"
 
 
-class Channel(Protocol):
-    """Way to send commands to the process that runs a sweep.
-
-    Attributes:
-        interval: Seconds between two looks for an answer.
-    """
-
-    interval: float
-
-    def is_driven(self) -> bool:
-        """Return whether a process runs the sweep."""
-
-    def send(self, command: Command) -> str:
-        """Send a command, and return its name."""
-
-    def answer(self, name: str) -> Answer | None:
-        """Return the answer to a command and delete it. Return None if there is no answer yet."""
-
-    def withdraw(self, name: str) -> None:
-        """Take back a command that was not carried out."""
-
-
 class FolderChannel:
-    """Way to send commands through the sweep's folder; see `Channel`.
+    """Way to send commands through the sweep's folder.
 
     Args:
         folder: The sweep's folder.
+
+    Attributes:
+        interval: Seconds between two looks for an answer.
     """
 
     interval = 0.1
@@ -136,16 +114,14 @@ class SweepControl:
     """Controls one sweep.
 
     Attributes:
-        sweep: The sweep's folder, or its address in a store.
+        folder: The sweep's folder, in which the process that runs the sweep works.
         channel: Way to send commands.
         timeout: Seconds to wait for an answer.
-        root: Root folder of all sweeps, or the address of all sweeps.
     """
 
-    sweep: Path | str
-    channel: Channel
+    folder: Path
+    channel: FolderChannel
     timeout: float = TIMEOUT
-    root: str | Path = DEFAULT_ROOT
 
     @classmethod
     def of(
@@ -163,21 +139,13 @@ class SweepControl:
             InputError: No sweep matches, or several sweeps match.
             StoreError: The storage does not answer.
         """
-        found = stored_sweeps.find(str(sweep), root)
-        if not isinstance(found, str):
-            return cls(found, FolderChannel(found), timeout, root)
-        allow(found)
-        local = (
-            Path(DEFAULT_ROOT if is_address(root) else root).resolve() / found.rpartition("/")[2]
-        )
-        if recorded_store(local) == found and is_driven(local):
-            return cls(local, FolderChannel(local), timeout, root)
-        return cls(found, StoreChannel(open_store(found)), timeout, root)
+        folder = stored_sweeps.local_folder(stored_sweeps.find(str(sweep), root), root)
+        return cls(folder, FolderChannel(folder), timeout)
 
     @property
     def name(self) -> str:
         """Name of the sweep."""
-        return str(self.sweep).rpartition("/")[2]
+        return self.folder.name
 
     def stop(self, trial: str | int | None = None) -> Outcome:
         """Stop one trial, or the whole sweep.
@@ -207,12 +175,10 @@ class SweepControl:
                         f"{self.timeout:g} s"
                     )
                 time.sleep(self.channel.interval)
-        with self._files() as folder:
-            counts = (
-                ", ".join(f"{n} {word}" for word, n in summarize(folder).trials.items() if n)
-                or "no trial has started"
-            )
-        return Outcome(self.name, "stop", f"stopped; {counts}")
+        trials = summarize(self.folder).trials
+        counts = ", ".join(f"{n} {word}" for word, n in trials.items() if n)
+        text = f"stopped; {counts or 'no trial has started'}"
+        return Outcome(self.name, "stop", text)
 
     def pause(self) -> Outcome:
         """Let no new trial start. Running trials continue.
@@ -266,8 +232,7 @@ class SweepControl:
         """Return whether a process runs the sweep and the sweep is paused."""
         if not self.channel.is_driven():
             return False
-        with self._files() as folder:
-            study = record.read(folder)
+        study = record.read(self.folder)
         return study is not None and study.paused
 
     def _send(self, command: Command, place: str = "") -> Outcome:
@@ -315,30 +280,26 @@ class SweepControl:
             ) from None
 
     def _refuse_ended(self) -> None:
-        """Raise an error if no process runs the sweep."""
+        """Raise an error if no process on a machine that sees the folder runs the sweep."""
         if not self.channel.is_driven():
             state = self._state()
-            elsewhere = None if isinstance(self.sweep, str) else recorded_store(self.sweep)
-            hint = (
-                f"; if another machine runs it, give its address, {elsewhere}" if elsewhere else ""
-            )
             raise SweepsError(
                 f"{self.name}: no process runs this sweep ({state}), so it takes no commands; "
-                f"{self._way_out(state)}{hint}"
+                f"{self._way_out(state)}"
             )
 
     def _refuse_unknown(self, trial: str) -> None:
-        """Raise an error if a running sweep in a folder has no such trial.
+        """Raise an error if a running sweep has no such trial.
 
         The sweep's process may be too busy to say so soon.
         """
-        if isinstance(self.sweep, str) or not self.channel.is_driven():
+        if not self.channel.is_driven():
             return
         study = None
         with contextlib.suppress(
             InputError
         ):  # only the sweep's process may have the password of the database
-            study = record.copy_study(self.sweep)
+            study = record.copy_study(self.folder)
         if study is not None and study.trials:
             known = [format_trial_id(t.number) for t in study.trials]
             if complete_trial_id(trial) not in known:
@@ -346,31 +307,17 @@ class SweepControl:
 
     def _state(self) -> str:
         """Return the state of the sweep, such as `finished`."""
-        with self._files() as folder:
-            return summarize(folder).state
+        return summarize(self.folder).state if is_sweep(self.folder) else "not on this machine"
 
     def _way_out(self, state: str) -> str:
         """Return a text with the command that continues the sweep, or that adds trials if the sweep is finished."""
-        sweep = sweep_argument(self.sweep) if isinstance(self.sweep, Path) else self.sweep
+        sweep = sweep_argument(self.folder)
         more = " --add-trials N` adds trials" if state == "finished" else "` continues it"
         return f"`{shell_command('sweeps')} resume {sweep}{more}"
 
-    def _files(self) -> contextlib.AbstractContextManager[Path]:
-        """Return a context with a folder that has the files of the sweep that `show` reads."""
-        if isinstance(self.sweep, Path):
-            return contextlib.nullcontext(self.sweep)
-        return _copied(self.sweep, self.root)
-
-
-@contextlib.contextmanager
-def _copied(address: str, root: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder with the files of a sweep in a store that `show` reads."""
-    with stored_sweeps.opened(address, root) as (folder, _):
-        yield folder
-
 
 def wait_for_answer(
-    channel: Channel,
+    channel: FolderChannel,
     name: str,
     timeout: float,
     clock: Callable[[], float] = time.monotonic,

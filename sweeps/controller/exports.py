@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,28 +135,18 @@ def export(
             "is allowed only with --refit, because nothing is trained without --refit",
         )
     from sweeps import sweep_report
-    from sweeps.controller import mlflow_summary
 
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
-    place, report = Path(output).resolve() if output else None, list[Path]()
+    place = Path(output).resolve() if output else None
+    report: list[Path] = []
     with FolderLock(export_run.folder):
         if ensemble is None:
             written = export_run.write(trial, top, pareto, place, reuse)
         else:
             written = [export_run.write_ensemble(ensemble, place, reuse)]
-            report = (
-                sweep_report.refresh(export_run.folder, export_run.space) if place is None else []
-            )
-            written = [
-                replace(
-                    each,
-                    notes=(*each.notes, *mlflow_summary.renew_report(export_run.folder, report)),
-                )
-                for each in written
-            ]
-    stored_sweeps.save_exports(
-        export_run.folder, [*(exported.path for exported in written), *report]
-    )
+            if place is None:
+                report = sweep_report.refresh(export_run.folder, export_run.space)
+    stored_sweeps.save_exports(export_run.folder, [*(one.path for one in written), *report])
     return written
 
 

@@ -13,17 +13,15 @@ from typing import Any
 from sweeps.core import provenance
 from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import resume_command
-from sweeps.core.result import SweepResult, read_result
+from sweeps.core.result import SweepResult
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import PROVENANCE, RESULT, SweepFolder
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 from sweeps.study import storage
-from sweeps.tracking import MlflowTracker, default_uri
+from sweeps.tracking import MlflowTracker
 from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
 from sweeps.tracking.history import TrialHistory
-from sweeps.tracking.mlflow import uris
-from sweeps.tracking.mlflow.report_copy import replace_report
 
 # Beginning of the note in a result that says that MLflow missed events.
 MISSED = "MLflow at "
@@ -124,36 +122,6 @@ def add_mlflow(
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
     write_text(SweepFolder(result.dir).result, result.as_text())
     return result
-
-
-def renew_report(folder: Path, files: Collection[Path]) -> tuple[str, ...]:
-    """Replace MLflow's copy of a report that was written again after the sweep had ended.
-
-    Args:
-        folder: The sweep's folder.
-        files: The files of the report. If there are none, nothing is done.
-
-    Returns:
-        A note for the user if MLflow still has the old report. Empty if the report was replaced, or
-        if MLflow has no run of the sweep.
-    """
-    recorded = (read_result(folder) or {}).get("mlflow") or {}
-    named, run = recorded.get("tracking_uri"), recorded.get("parent_run")
-    if not files or not named or not run:
-        return ()
-    uri = uris.allowed_uri(named, default_uri(folder.parent))
-    reason: str | None
-    if uri is None:
-        shown = without_password(named)
-        reason = (
-            f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder "
-            "names this server"
-        )
-    else:
-        reason = replace_report(
-            uri, run, folder, SweepFolder(folder).report("md"), SweepFolder(folder).report("html")
-        )
-    return (f"note: MLflow still has the report of before this export: {reason}",) if reason else ()
 
 
 def place(tracker: MlflowTracker) -> dict[str, Any]:

@@ -23,8 +23,6 @@ from sweeps.core.stores import DRIVER, Store
 
 # A driver on another machine that has not renewed `driver.json` for this many seconds is dead.
 DEAD_AFTER = 60.0
-# A living driver writes a deleted `driver.json` again within this many seconds.
-WRITTEN_AGAIN_WITHIN = 8.0
 # A larger `driver.json` is not from sweeps.
 MAX_BYTES = 2**16
 
@@ -111,15 +109,3 @@ def read_driver(store: Store) -> Driver | None:
         except (FileNotFoundError, IsADirectoryError, ValidationError):
             return None
     return replace(driver, seen=file.time)
-
-
-def find_driver(store: Store) -> Driver | None:
-    """Return the living driver that `driver.json` in a store names; None if there is none.
-
-    If the file is missing, look again when a living driver would have written it again.
-    """
-    driver = read_driver(store)
-    if driver is None:
-        time.sleep(WRITTEN_AGAIN_WITHIN)
-        driver = read_driver(store)
-    return driver if driver is not None and driver.silence(time.time()) is not None else None

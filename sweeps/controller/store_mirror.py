@@ -22,8 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sweeps.controller.store_commands import CommandExchange
-from sweeps.controller.store_driver import DEAD_AFTER, Driver, find_driver, read_driver
+from sweeps.controller.store_driver import DEAD_AFTER, Driver, read_driver
 from sweeps.core.atomic_files import write_bytes, write_text
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
@@ -46,8 +45,6 @@ log = logging.getLogger(__name__)
 LEFT_OUT = frozenset({LOCK, RAY, STAGES, "trials", COMMANDS, *SCRATCH})
 # Seconds between two rounds, in each of which the changed files are copied.
 INTERVAL = 5.0
-# Seconds between two rounds that list the store, and copy again what somebody has deleted there.
-LIST_EVERY = 60.0
 # Seconds to wait for an answer of the pool.
 POOL_ANSWERS = 30.0
 # (size, time of the last change in nanoseconds) of each file, by its name relative to the sweep's
@@ -142,7 +139,6 @@ class StoreMirror:
         self._copied: Files = {}
         self._journal_size = -1
         self._is_driver = False  # whether this process has written `driver.json`
-        self._list_at = 0.0  # when to list the store, by the monotonic clock
         self._lock, self._driver_lock = threading.RLock(), threading.Lock()
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
@@ -150,7 +146,6 @@ class StoreMirror:
             target=self._renew_driver, name="sweeps-store-driver", daemon=True
         )
         self._failing = False
-        self._commands = CommandExchange(folder)
 
     def start(self) -> None:
         """Copy all files, and continue to copy changed files in the background.
@@ -190,7 +185,6 @@ class StoreMirror:
         if self._copies.ident is not None:
             self._copies.join()
         store = open_store(self.address, patient=patient)
-        self._list_at = 0.0
         try:
             self._copy_all(store)
             self._end_renewals()
@@ -237,9 +231,6 @@ class StoreMirror:
         with self._lock:
             unneeded = self._unneeded()
             self._save_driver(store)
-            if time.monotonic() >= self._list_at:
-                self._forget_deleted(store)
-            self._commands.exchange(store)
             result, journal = find_files(self.folder).get(RESULT), self._read_journal()
             now = find_files(self.folder)
             changed, gone = changed_files(self._copied, now, result)
@@ -256,44 +247,18 @@ class StoreMirror:
             if unneeded:
                 self.pool.delete_unneeded.remote(unneeded)
 
-    def _forget_deleted(self, store: Store) -> None:
-        """Forget the copies that the store no longer has, so that their files are copied again."""
-        stored = store.files()
-        deleted = [name for name in self._copied.keys() - stored if (self.folder / name).is_file()]
-        for name in deleted:
-            del self._copied[name]
-        if self._journal_size >= 0 and JOURNAL not in stored:
-            self._journal_size = -1
-            deleted.append(JOURNAL)
-        if deleted:
-            self.problem = (
-                f"{self.address}: somebody has deleted files of this sweep, such as {deleted[0]};"
-                f" sweeps has copied them again, but deleted checkpoints are lost"
-            )
-            log.warning("%s", self.problem)
-        self._list_at = time.monotonic() + LIST_EVERY
-
     def _refuse_other_driver(self, store: Store) -> None:
         """Raise a StoreError if another process runs the sweep, or has run it since this process wrote `driver.json`.
 
         This happens after this process was silent for a minute, for example because its machine
-        slept. The other process may have ended. A deleted `driver.json` alone does not mean this.
-        But if the study in the store has other lines than the study of this process, another
-        process has written these lines.
+        slept. The other process may have ended.
         """
         driver = read_driver(store)
-        if driver is None and self._is_driver:
-            self._list_at = 0.0
-            is_other = not is_behind(store, self.folder)
-        elif driver is None or driver.is_here:
-            is_other = False
-        else:
-            is_other = self._is_driver or driver.silence(time.time()) is not None
-        if is_other:
+        if driver is None or driver.is_here:
+            return
+        if self._is_driver or driver.silence(time.time()) is not None:
             self.taken_over = True
-            raise StoreError(
-                f"{self.address}: {driver or 'another process'} has taken over this sweep"
-            )
+            raise StoreError(f"{self.address}: {driver} has taken over this sweep")
 
     def _unneeded(self) -> tuple[str, ...]:
         if self.pool is None:
@@ -376,10 +341,10 @@ def refuse_running(store: Store) -> None:
         SweepLocked: A process has renewed `driver.json` less than a minute ago. A dead process of
             this machine does not count.
     """
-    driver = find_driver(store)
-    if driver is None:
+    driver = read_driver(store)
+    silent = None if driver is None else driver.silence(time.time())
+    if silent is None:
         return
-    silent = driver.silence(time.time()) or 0.0
     wait = f"wait until it ends; if its machine is lost, try again in {DEAD_AFTER:.0f} s"
     raise SweepLocked(
         f"{store.address}: {driver} was running this sweep {silent:.0f} s ago; {wait}"

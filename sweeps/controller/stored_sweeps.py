@@ -54,14 +54,8 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
     if not is_address(sweep):
         return Path(sweep).resolve()
     store = _open(str(sweep))
-    folder = Path(root or DEFAULT_ROOT).resolve() / store.address.rpartition("/")[2]
+    folder = local_folder(store.address, root or DEFAULT_ROOT)
     if is_sweep(folder):
-        if (recorded := recorded_store(folder)) != store.address:
-            where = recorded or "a sweep on this disk"
-            raise InputError(
-                str(folder),
-                f"belongs to {where}, not to {store.address}; use another working directory",
-            )
         if is_driven(folder):
             return folder
         refuse_other_entries(folder)
@@ -76,6 +70,27 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
             _download(store, names, Path(scratch))
             _check_origin(Path(scratch), store.address)
             _replace(folder, Path(scratch), names)
+    return folder
+
+
+def local_folder(sweep: Path | str, root: str | os.PathLike[str]) -> Path:
+    """Return the folder in which a process of this machine runs a sweep.
+
+    Args:
+        sweep: The sweep's folder, or its address in a store.
+        root: Root folder or address of all sweeps.
+
+    Raises:
+        InputError: The folder belongs to another sweep.
+    """
+    if isinstance(sweep, Path):
+        return sweep
+    folder = Path(DEFAULT_ROOT if is_address(root) else root).resolve() / sweep.rpartition("/")[2]
+    if is_sweep(folder) and (recorded := recorded_store(folder)) != sweep:
+        where = recorded or "a sweep on this disk"
+        raise InputError(
+            str(folder), f"belongs to {where}, not to {sweep}; use another working directory"
+        )
     return folder
 
 

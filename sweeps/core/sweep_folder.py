@@ -87,8 +87,6 @@ OWN_FOLDERS = (
     "checkpoint",
     *SCRATCH,
 )
-# Everything that sweeps writes into a sweep's folder. `sweeps rm` deletes nothing else.
-OWN = (*OWN_FILES, *OWN_FOLDERS, "*.damaged-*", ".*.part")
 # The end of a sweep folder's name, after the sweep's name, as a regular expression.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -199,11 +197,6 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
         f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in "
         "a second",
     )
-
-
-def is_own(name: str) -> bool:
-    """Return whether sweeps writes a file or folder of this name into a sweep's folder."""
-    return _matches(name, OWN)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

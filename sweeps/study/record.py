@@ -43,8 +43,6 @@ REPEAT_OF = "origin"
 ENQUEUED = "enqueued"
 # Reason in the record of a trial that `sweeps stop SWEEP TRIAL` stopped.
 STOPPED = "stopped by the command `sweeps stop`"
-# Attribute of a study in a database: what `storage.owner` returned for the folder of its sweep.
-OWNER = "owner"
 # Attribute of the study: True while `sweeps pause` keeps the sweep from starting trials.
 SWEEP_PAUSED = "paused"
 # Attribute of a trial: the last rung from which the trial continued.

@@ -23,7 +23,6 @@ from sweeps.core.origin import refuse_other_format
 from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, remember_uri, secrets_in, without_password
-from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
 # SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for
@@ -276,11 +275,6 @@ def _safe_authentication() -> dict[str, str]:
     if "PGREQUIREAUTH" in os.environ or libpq_version() < LIBPQ_WITH_REQUIRE_AUTH:
         return {}
     return {"require_auth": SAFE_AUTHENTICATION}
-
-
-def owner(folder: Path) -> str:
-    """Return the text that names the sweep in a folder, to record whose a study in a database is."""
-    return recorded_store(folder) or str(folder.resolve())
 
 
 def outage(error: BaseException) -> str | None:

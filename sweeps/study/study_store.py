@@ -78,8 +78,6 @@ class StudyStore:
                 load_if_exists=True,
             )
             self.study.set_user_attr("judged", self.objectives.to_json())
-            if storage.place_of(folder) is not None:
-                self.study.set_user_attr(record.OWNER, storage.owner(folder))
             self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0

@@ -19,14 +19,12 @@ from sweeps.core.command_hints import (
 )
 from sweeps.core.durations import format_clock
 from sweeps.core.resources import workers_text
-from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import flat, format_trial_id, trained_on, without_repetition
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
-    from sweeps.controller.removal import Removal
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
@@ -304,51 +302,6 @@ def format_repair(done: RepairResult) -> str:
         facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
-
-
-def format_removal(removal: Removal) -> str:
-    """Format what the removal of a sweep would delete, and what would stay."""
-    facts = []
-    if removal.folder is not None:
-        parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in removal.sizes.items())
-        facts.append(
-            (
-                "folder",
-                (
-                    f"{relative_path(removal.folder)}: "
-                    f"{format_bytes(sum(removal.sizes.values()))} "
-                    f"({parts})"
-                ),
-            )
-        )
-    if removal.store is not None:
-        facts.append(
-            (
-                "store",
-                (
-                    f"{removal.store}: {count_noun(removal.store_files, 'file')}, "
-                    f"{format_bytes(removal.store_bytes)}"
-                ),
-            )
-        )
-    if removal.study is not None:
-        facts.append(("study", f"{removal.study[1]} in {without_password(removal.study[0])}"))
-    if (runs := removal.runs) is not None:
-        size = f" and {format_bytes(removal.artifact_bytes)} of artifacts" if runs.artifacts else ""
-        file = runs.uri.removeprefix("sqlite:///")
-        place = (
-            f"at {without_password(runs.uri)}"
-            if file == runs.uri
-            else f"in {relative_path(Path(file))}"
-        )
-        facts.append(("MLflow", f"{count_noun(len(runs.runs), 'run')}{size} {place}"))
-    lines = [f"{removal.name} will be deleted:", *pairs(facts)]
-    if removal.foreign:
-        lines.append(
-            f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with "
-            "this"
-        )
-    return "\n".join([*lines, *(f"note: {note}" for note in removal.notes)])
 
 
 def _look(result: SweepResult) -> list[str]:

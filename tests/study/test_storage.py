@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import os
-import shutil
 import socket
 import struct
 import threading
@@ -18,7 +17,6 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
-from sweeps.controller import removal
 from sweeps.core.file_format import FORMAT
 from sweeps.core.secrets import without_password
 from sweeps.search import optuna_asker
@@ -135,26 +133,6 @@ def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowher
         assert PASSWORD not in text
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-def test_rm_leaves_the_study_of_another_sweep(make_space, told, tmp_path):
-    space = make_space(BODY, **KINDS["asha"])
-    victim = folder_in(space, tmp_path / "victim", told)
-    drive(space, victim)
-    downloaded = tmp_path / "downloaded"
-    shutil.copytree(victim, downloaded)
-    with removal.prepared(str(downloaded), tmp_path, keep_runs=True) as found:
-        assert found.study is None
-        (note,) = removal.remove(found)
-    assert note.startswith("the study `victim-") and note.endswith(
-        f"belongs to the sweep in {victim}"
-    )
-    assert not downloaded.exists() and len(record.read(victim).trials) == 6
-    with removal.prepared(str(victim), tmp_path, keep_runs=True) as found:
-        assert removal.remove(found) == []
-    assert not victim.exists()
 
 
 @pytest.mark.timeout(60)

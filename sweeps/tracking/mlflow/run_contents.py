@@ -183,11 +183,6 @@ def description(markdown: str, links: dict[str, str]) -> str:
     return _description(" · ".join(f"[{text}]({link})" for text, link in links.items()), markdown)
 
 
-def renewed_description(before: str, markdown: str) -> str:
-    """Return a run's description with the links of its earlier description, and with a new report."""
-    return _description(before.partition("\n\n")[0], markdown)
-
-
 def _description(shown: str, markdown: str) -> str:
     report = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
     whole = f"{shown}\n\n{report}"
