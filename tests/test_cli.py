@@ -182,20 +182,6 @@ def test_the_next_command_can_be_pasted():
     assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text
 
 
-def test_json_leaves_out_empty_keys():
-    assert set(result().to_json()) == {
-        "sweep",
-        "dir",
-        "trials",
-        "best",
-        "bundle",
-        "mlflow",
-        "fits",
-        "seconds",
-    }
-    assert set(result(reason="interrupted", notes=("n",)).to_json()) >= {"reason", "notes"}
-
-
 @pytest.mark.parametrize(
     "args, code, said",
     [

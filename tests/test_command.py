@@ -208,24 +208,6 @@ space: {{params: {{x: {{uniform: [0, 1]}}}}}}
 """
 
 
-@pytest.mark.long
-@pytest.mark.extended
-def test_a_population_exploits_checkpoints_of_scripts(clean_ray, tmp_path):
-    (tmp_path / "train.py").write_text(CALLS)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "own.yaml").write_text(POPULATION.format(out=tmp_path / "out"))
-    folder, result = run(tmp_path / "own.yaml")
-    assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
-    exploiting = [trial for trial in record.read(folder).trials if trial.lineage]
-    assert exploiting, "seed 3 has a trial that exploits another"
-    for trial in exploiting:
-        first, *later = [
-            tuple(map(float, line.split()))
-            for line in (tmp_path / "out" / trial.id).read_text().splitlines()
-        ]
-        assert first[0] == 0 and any(step in (2, 4) and x != first[1] for step, x in later)
-
-
 LOGS = """
 import os
 import mlflow

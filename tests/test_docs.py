@@ -25,7 +25,7 @@ from sweeps.bundle.model import Bundle
 from sweeps.cli import main
 from sweeps.core import errors, registry
 from sweeps.core.result import SweepResult
-from sweeps.space import load, schema, section_models
+from sweeps.space import load, section_models
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.load import TOP
@@ -33,7 +33,6 @@ from sweeps.space.problems import key_names
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import BUILTIN_STEPS, required_parameters
-from sweeps.space.yaml12 import parse
 from tests.documents import (
     BLOCKS,
     DOCUMENTS,
@@ -393,17 +392,6 @@ def test_every_space_file_shown_loads(block, tmp_path):
     assert load_or_skip(file).shapes
 
 
-def test_an_editor_marks_nothing_in_the_space_files_shown():
-    jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(schema())
-    blocks = [block for block in BLOCKS if is_space(block)]
-    assert [
-        f"{block.page}: {block.text[:40]}"
-        for block in blocks
-        if not validator.is_valid(parse(block.text, block.page).plain())
-    ] == []
-
-
 def test_there_are_space_files_to_check():
     assert len(spaces()) >= 15
 
@@ -545,22 +533,6 @@ def test_the_diagram_of_the_architecture_is_the_import_graph():
     assert drawn == import_graph.svg(import_graph.graph()), (
         "draw it again: .venv/bin/python -m docs.generate.import_graph"
     )
-
-
-def test_the_reduced_graph_reaches_what_the_graph_reaches():
-    graph = {
-        "a": frozenset(),
-        "b": frozenset({"a"}),
-        "c": frozenset({"a", "b"}),
-        "d": frozenset({"a", "b"}),
-    }
-    assert import_graph.reduced(graph) == {
-        "a": frozenset(),
-        "b": frozenset({"a"}),
-        "c": frozenset({"b"}),
-        "d": frozenset({"b"}),
-    }
-    assert import_graph.layers(graph) == [["a"], ["b"], ["c", "d"]]
 
 
 def test_the_table_of_folders_names_every_folder():

@@ -70,6 +70,7 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
     assert not os.path.exists("mlflow.db")
 
 
+@pytest.mark.extended
 def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imported(
     clean_ray, tmp_path
 ):

@@ -143,16 +143,3 @@ def test_a_second_interrupt_ends_the_cell_and_not_the_kernel(kernel, tmp_path):
     assert kernel.run("mine") == "7"
     (tmp_path / "go").touch()
     assert "1 completed" in kernel.run("sweeps.open('latest').resume()")
-
-
-@pytest.mark.timeout(300)
-def test_a_wrong_space_file_is_one_line_in_a_notebook(kernel, tmp_path):
-    space_of(tmp_path, "held", limits="max_trials: 0")
-    last = kernel.run("import sweeps\nsweeps.run('own.yaml')")
-    assert (
-        last.startswith("InputError: own.yaml:5:")
-        and "max_trials" in last
-        and "Traceback" not in last
-        and len(last.splitlines()) == 1
-    )
-    assert not (tmp_path / "sweeps-runs").exists()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 from sklearn import datasets
 
 import sweeps
-from sweeps.controller.rerun import rerun
 from sweeps.core.errors import InputError
 from sweeps.study.record import read
 from tests.commands import command, invoke, space_of
@@ -323,40 +321,6 @@ def reports(folder: Path) -> list[dict[str, float]]:
     return [report.metrics for report in reports_of(trials_of(folder)[0], "loss")]
 
 
-@pytest.mark.long
-@pytest.mark.extended
-def test_members_of_a_population_copy_checkpoints_inside_the_bucket(
-    clean_ray, tmp_path, monkeypatch, bucket
-):
-    """The shared Ray was started without the credentials, so the processes get them from the
-    driver, as on a cluster.
-    """
-    monkeypatch.chdir(tmp_path)
-    pbt = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
-    result = sweeps.run(
-        space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"),
-        dir="s3://bucket/sweeps",
-        overrides=pbt,
-    )
-    assert (
-        result.trials == {"completed": 4, "pruned": 0, "failed": 0}
-        and result.store == f"s3://bucket/sweeps/{result.sweep}"
-    )
-    record = read(result.dir)
-    assert record is not None
-    taken = [t for t in record.trials if t.lineage]
-    assert taken
-    for t in taken:
-        curve, last = dict(t.curve), t.lineage[-1]
-        for step in range(last.donor_step + 1, 7):
-            assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), (
-                "from the donor's state, with the new x"
-            )
-    again = rerun(result.store, next(t.id for t in record.trials if not t.lineage))
-    assert again.equal, str(again)
-    assert not [key for key in bucket.files() if "/.rerun-" in key] and not leaks(result.dir)
-
-
 FOREST = """\
 name: forest
 trainer: "sklearn.ensemble:RandomForestClassifier"
@@ -478,59 +442,6 @@ def latest_checkpoint(folder: Path) -> str | None:
 
     trials = trials_of(folder)
     return checkpoint_names(trials[0])[1] if trials else None
-
-
-@pytest.mark.long
-def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
-    tmp_path, monkeypatch, bucket
-):
-    first = machine(tmp_path, "first", monkeypatch)
-    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
-    # Each driver takes one of the machine's CPUs, as if it had a machine of its own.
-    asleep = command("run", file, "--dir", "s3://bucket/sweeps", "--cpus", "1", "-q")
-    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
-    folder = next((first / "sweeps-runs").glob("own-*"))
-    address, prefix = f"s3://bucket/sweeps/{folder.name}", f"sweeps/{folder.name}"
-    wait_until(
-        lambda: b"checkpoint_000002" in bucket.files().get(f"{prefix}/study.journal", b""),
-        60,
-        "the study to be in the bucket",
-    )
-    asleep.send_signal(signal.SIGSTOP)
-    driver = json.loads(bucket.files()[f"{prefix}/driver.json"])
-    assert driver["pid"] == asleep.pid
-
-    machine(tmp_path, "second", monkeypatch)
-    early = command("resume", address, "--cpus", "1")
-    _, err = early.communicate(timeout=120)
-    assert early.returncode != 0 and err.strip().splitlines()[-1].startswith(
-        f"{address}: process {asleep.pid} on "
-    ), err
-    bucket.put(f"{prefix}/driver.json", json.dumps(driver | {"host": "elsewhere"}).encode())
-    bucket.age(f"{prefix}/driver.json", 60)
-    taking = command("resume", address, "--cpus", "1", "--json")
-    wait_until(
-        lambda: list(tmp_path.glob("own-0001.two")),
-        120,
-        "the second process to hold in its second trial",
-    )
-    asleep.send_signal(signal.SIGCONT)
-    _, err = asleep.communicate(timeout=120)
-    assert asleep.returncode == 1, err
-    taken = (
-        f"{address}: process {taking.pid} on {driver['host']} has taken over this sweep; this "
-        "process has stopped"
-    )
-    assert err.strip().splitlines()[-1] == taken, err
-    (tmp_path / "go").touch()
-    out, err = taking.communicate(timeout=120)
-    assert taking.returncode == 0, err
-    assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
-    assert (
-        bucket.files()[f"{prefix}/study.journal"]
-        == (tmp_path / "second" / "sweeps-runs" / folder.name / "study.journal").read_bytes()
-    )
-    assert json.loads(bucket.files()[f"{prefix}/driver.json"])["ended"]
 
 
 def test_rows_of_a_bucket(tmp_path, bucket):

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import sweeps
-from search_spaces.tutorials import checkpoints, decoded, linear, vit
+from search_spaces.tutorials import checkpoints, decoded, linear
 from sweeps.plan import plan, render
 from sweeps.space import load
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
@@ -40,27 +40,6 @@ def test_there_are_two_hundred_small_images_in_five_classes():
     files = sorted(IMAGES.rglob("*.jpg"))
     assert len(files) == 200 and len({file.parent for file in files}) == 5
     assert max(file.stat().st_size for file in files) < 4096
-
-
-@pytest.mark.parametrize(("patch_size", "depth", "heads"), [(4, 1, 2), (8, 3, 8)])
-def test_the_vision_transformer_returns_a_logit_for_each_class(patch_size, depth, heads):
-    network = vit.VisionTransformer(patch_size, depth, heads, width=16, classes=5)
-    logits = network(torch.randint(0, 256, (3, 32, 32, 3), dtype=torch.uint8))
-    assert logits.shape == (3, 5) and logits.requires_grad and logits.isfinite().all()
-
-
-def test_each_rank_evaluates_its_share_of_the_batches():
-    def constant(images):
-        return torch.tensor([[0.0, 1.0]]).expand(len(images), 2)
-
-    batches = [
-        (torch.zeros(4, 1), torch.tensor([1, 1, 0, 1])),
-        (torch.zeros(2, 1), torch.tensor([0, 0])),
-    ]
-    metrics = vit.evaluate(constant, batches, 0, 1, torch.device("cpu"))
-    assert metrics["valid-accuracy"] == 0.5 and metrics["valid-mlogloss"] == pytest.approx(
-        np.log1p(np.e) - 0.5
-    )
 
 
 def test_an_image_is_decoded_from_a_file_or_from_a_column():
@@ -170,6 +149,7 @@ class TestSweeps:
         )
         assert sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"x": [0.5]})).shape == (1, 1)
 
+    @pytest.mark.extended
     def test_the_vision_transformer_trains_on_one_and_on_two_workers(self, tmp_path):
         result, reports = run(
             "vit",

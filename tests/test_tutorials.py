@@ -128,33 +128,6 @@ def test_the_label_is_a_tip_of_more_than_a_fifth(modules):
     assert cleaned["is_big_tip"].tolist() == [False, True] and "tip_amount" not in cleaned
 
 
-def test_the_features_are_those_of_the_tutorial(modules):
-    import big_tip
-
-    made = big_tip.features(pd.DataFrame([trip()]))
-    expected = {
-        "passenger_count": 1.0,
-        "trip_distance": 1.5,
-        "fare_amount": 10.0,
-        "trip_duration": 630.0,
-        "hour": 8.0,
-        "day_of_week": 1.0,
-    }
-    assert made.to_dict("records") == [expected] and set(made.dtypes) == {np.dtype("float64")}
-
-
-def test_made_trips_have_errors_and_both_labels(modules):
-    import big_tip
-
-    raw = big_tip.made_trips("2020-02", 2_000)
-    pd.testing.assert_frame_equal(raw, big_tip.made_trips("2020-02", 2_000))
-    assert raw["tpep_pickup_datetime"].is_monotonic_increasing and set(
-        raw["tpep_pickup_datetime"].dt.month
-    ) == {2}
-    cleaned = big_tip.clean(raw)
-    assert 0.9 < len(cleaned) / len(raw) < 0.99 and 0.3 < cleaned["is_big_tip"].mean() < 0.7
-
-
 def test_files_that_do_not_exist_are_named(modules):
     import big_tip
 
@@ -203,16 +176,6 @@ def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, 
             assert other.equals(pandas)
 
 
-@pytest.mark.long
-@marked
-def test_the_points_run_on_two_and_on_four_workers(clean_ray, tmp_path):
-    result = ran(tmp_path, "points")
-    assert result["trials"]["completed"] == 8 and result["fits"] == 2
-    trials = sweeps.open(result["dir"]).trials
-    cells = trials[["preprocessor", "scaling.num_workers"]].value_counts()
-    assert len(cells) == 4 and set(cells) == {2}
-
-
 @marked
 def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
     import big_tip
@@ -237,6 +200,7 @@ def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
     assert len(pd.read_parquet(tmp_path / "out.parquet")) == len(raw)
 
 
+@pytest.mark.extended
 @marked
 def test_the_taxi_trees_read_trips_with_ray_data(clean_ray, tmp_path):
     result = ran(
@@ -248,12 +212,10 @@ def test_the_taxi_trees_read_trips_with_ray_data(clean_ray, tmp_path):
     assert result["best"]["value"] < np.log(2)
 
 
+@pytest.mark.extended
 @marked
-@pytest.mark.parametrize(
-    ("name", "trials"),
-    [("breast_cancer", 20), pytest.param("data_sets", 16, marks=pytest.mark.long)],
-)
-def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path, name, trials):
+def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path):
+    name, trials = "breast_cancer", 20
     longer = ("--set", "space.params.num_boost_round=100", "--set", f"limits.max_trials={trials}")
     process = command("run", TUTORIALS / f"{name}.yaml", "--dir", tmp_path, "--json", *longer)
     folder = wait_until(
@@ -278,7 +240,6 @@ def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path, name, trials):
     result = json.loads(out)
     assert result["trials"] == {"completed": trials, "pruned": 0, "failed": 0}
     assert before.items() <= ended().items(), "trials that had ended did not run again"
-    if name == "breast_cancer":
-        process = command(folder, module=["search_spaces.tutorials.checkpoint_bytes"])
-        out, err = process.communicate(timeout=60)
-        assert process.returncode == 0 and out.endswith("the unpacked model is equal\n"), out + err
+    process = command(folder, module=["search_spaces.tutorials.checkpoint_bytes"])
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("the unpacked model is equal\n"), out + err

@@ -22,7 +22,6 @@ from sweeps.controller.commands import (
     Pause,
     Resume,
     Stop,
-    answer_name,
     parse,
     parse_answer,
     read_answer,
@@ -102,19 +101,6 @@ def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_q
     assert not list((tmp_path / FOLDER).iterdir())
 
 
-def test_each_entry_is_discarded_for_itself(tmp_path):
-    files = [send(tmp_path, Stop()), send(tmp_path, Pause())]
-    for file in files:
-        file.with_name(answer_name(file.name)).mkdir()
-    stale = f"{0:020d}-1.answer"
-    (tmp_path / FOLDER / stale).write_text("{}")
-    queue = CommandQueue(tmp_path)
-    queue.discard_stale()
-    assert not any(file.exists() for file in files)
-    assert not (tmp_path / FOLDER / stale).exists()
-    assert received(queue) == []
-
-
 def test_commands_to_an_earlier_process_are_never_carried_out_even_if_they_cannot_be_deleted(
     tmp_path, monkeypatch
 ):
@@ -127,17 +113,6 @@ def test_commands_to_an_earlier_process_are_never_carried_out_even_if_they_canno
     send(tmp_path, Pause())
     assert received(queue) == [COMMANDS[-1], Pause()]
     assert received(queue) == [], "a command is carried out once"
-
-
-def test_a_folder_in_the_place_of_an_answer_does_not_end_the_queue(tmp_path):
-    queue = CommandQueue(tmp_path)
-    first = send(tmp_path, Pause())
-    first.with_name(answer_name(first.name)).mkdir()
-    queue.poll(lambda command, name: Answer("done"))
-    for _ in range(KEPT_ANSWERS + 30):
-        send(tmp_path, Pause())
-        queue.poll(lambda command, name: Answer("done"))
-    assert len(queue.answers()) == KEPT_ANSWERS + 1, "the folder stays"
 
 
 def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, caplog):

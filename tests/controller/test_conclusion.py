@@ -14,7 +14,6 @@ from sweeps.controller.trial_lifecycle import notes_about
 from sweeps.core.best_step import Constraint
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import UNREADABLE_LINE, Report, Result, State
-from sweeps.tracking.mlflow.run_contents import sweep_metrics, sweep_tags
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
 BEST = {"trial": "0002", "value": 0.5, "test": None}
@@ -93,39 +92,6 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
     out_of_minutes = str(conclusion.failure_of({"failed": 0}, [], "--minutes", Path("/s")))
     assert out_of_minutes.endswith("sweeps resume /s --minutes 5")
     assert "(no trial ran)" in str(conclusion.failure_of({"failed": 0}, [], None, Path("/s")))
-
-
-@pytest.mark.parametrize(
-    "more, tags, metrics",
-    [
-        ({}, {}, {}),
-        ({"reason": "limits.timeout"}, {"sweeps.reason": "limits.timeout"}, {}),
-        ({"best": BEST}, {"sweeps.best_trial": "0002", "sweeps.bundle": ""}, {"best": 0.5}),
-        (
-            {"best": BEST | {"test": 0.0}, "bundle": Path("/s/bundle")},
-            {"sweeps.best_trial": "0002", "sweeps.bundle": "/s/bundle"},
-            {"best": 0.5, "best.test": 0.0},
-        ),
-        ({"front": (BEST, {"trial": "0004"})}, {"sweeps.front": "0002, 0004"}, {}),
-        (
-            {"freed": {"checkpoints": 3, "trials": 2, "bytes": 10, "left": 5}},
-            {},
-            {"checkpoints.freed.checkpoints": 3, "checkpoints.freed.bytes": 10},
-        ),
-    ],
-)
-def test_what_mlflow_is_told(more, tags, metrics):
-    ended = result(**more)
-    assert sweep_tags(ended) == {"sweeps.reason": "every trial has ended", **tags}
-    assert sweep_metrics(ended) == {
-        "trials.completed": 2,
-        "trials.failed": 1,
-        "trials.interrupted": 0,
-        "trials.paused": 0,
-        "fits": 1,
-        "seconds": 2.5,
-        **metrics,
-    }
 
 
 @pytest.mark.parametrize(

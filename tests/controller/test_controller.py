@@ -231,17 +231,6 @@ def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(make_space
     assert going.why_no_training() == "the sweep was interrupted"
 
 
-def test_a_chain_that_cannot_be_fitted_ends_the_sweep_even_if_trials_fail_first(
-    make_space, tmp_path
-):
-    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
-    going._monitor = Monitor(error=InputError(Problem("space.preprocessor", "no column `x`")))
-    name = going.start_trial()
-    assert name is not None
-    going.on_trial_progress(name, Progress((), state=State.FAIL, error="no column `x`"))
-    assert going.refused is not None and going.reason == "bad input"
-
-
 def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
     first, _ = controller(space, tmp_path)
@@ -497,22 +486,6 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
     assert answers_of(going, Stop("0000")) == ["trial 0000 has ended already (PRUNED)"]
 
 
-def test_the_steps_of_a_stopped_cross_validation_are_folds(going):
-    data = going.space.data
-    object.__setattr__(
-        going.space,
-        "data",
-        dataclasses.replace(data, valid=dataclasses.replace(data.valid, kind="folds", folds=5)),
-    )
-    file = send(going.folder, Stop("0000"))
-    going.on_trial_progress("0000", news(1, 0.5))
-    for state in (State.PRUNED, None):
-        going._status_time = 0.0
-        going.poll()
-        going.on_trial_progress("0000", news(2, 0.4, state=state))
-    assert read_answer(file) == Answer("trial 0000 is stopped, after 2 folds", "0000")
-
-
 def test_a_trial_that_ends_before_it_is_stopped_keeps_its_end(going):
     file = send(going.folder, Stop("0000"))
     going._status_time = 0.0
@@ -572,15 +545,6 @@ def test_a_driver_that_follows_a_paused_one_is_not_paused(make_space, tmp_path):
     )
 
 
-def test_a_paused_sweep_can_be_stopped(going):
-    command(going, Pause())
-    send(going.folder, Stop())
-    going._status_time = 0.0
-    with pytest.raises(StopIteration):
-        going.start_trial()
-    assert going.reason == "interrupted" and not record.read(going.folder).paused
-
-
 def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_path):
     going, _ = controller(make_space(BODY, max_trials=2), tmp_path)
     going._monitor = Monitor()
@@ -595,19 +559,6 @@ def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_pa
         going.on_trial_progress(name, news(1, 0.5, state=State.COMPLETE))
     with pytest.raises(StopIteration):
         going.start_trial()
-
-
-def test_elastic_trials_may_grow_during_a_pause(make_space, tmp_path):
-    going, _ = controller(make_space(ELASTIC, scheduler="{name: none}", extra=""), tmp_path)
-    going._monitor = monitor = Monitor()
-    told = []
-    assert going.start_trial() is not None
-    for one in (Pause(), Resume()):
-        command(going, one)
-        going._status_time = 0.0
-        going.poll()
-        told.append(monitor.all_started)
-    assert told == [True, False]
 
 
 def test_an_enqueued_configuration_starts_next_and_the_record_says_so(going):
@@ -629,24 +580,6 @@ def test_an_enqueued_configuration_starts_next_and_the_record_says_so(going):
         "enqueued"
     ] is True
     assert going.search.store.trial(1).enqueued and not going.search.store.trial(3).enqueued
-
-
-def test_a_configuration_enqueued_during_a_pause_starts_after_it(going):
-    command(going, Pause())
-    assert (
-        command(going, Enqueue({"eta": 0.25})).text
-        == "trial 0001 is the next trial to start, when the sweep is resumed"
-    )
-    assert going.start_trial() is None
-    assert answers_of(going, Stop("0001")) == [
-        (
-            "trial 0001 is enqueued, but has not started yet; only a trial that has started can "
-            "be "
-            "stopped"
-        )
-    ]
-    command(going, Resume())
-    assert going.start_trial() == "0001"
 
 
 def test_an_enqueued_configuration_survives_the_driver_and_is_enqueued_once(make_space, tmp_path):

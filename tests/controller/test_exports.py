@@ -28,10 +28,8 @@ from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import Progress, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import bundle_of, how_to_get_a_bundle, save_space, saved_space
-from sweeps.space.section_models import TrainerSpec
+from sweeps.space.saved_space import bundle_of, save_space, saved_space
 from sweeps.study.live_trial import ProgressUpdate
-from sweeps.study.study_store import StudyStore
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
@@ -127,38 +125,6 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
         "checkpoint",
     ):
         exports.export(sweep, top=1)
-
-
-def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
-    sweep = made(tmp_path, "{metric: loss, goal: minimize}", worse=1.0)
-    shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000002")  # as retention may
-    shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")  # which is not asked for
-    done = CliRunner().invoke(
-        cli.main, ["export", str(sweep), "--top", "2", "--latest"], prog_name="sweeps"
-    )
-    assert done.exit_code == 0, done.output
-    assert [line for line in done.output.splitlines() if line.startswith("/")] == [
-        str(sweep / "exports" / name) for name in ("0002-latest", "0001-latest")
-    ]
-    for trial in ("0001", "0002", "0003", "0004"):
-        shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
-    with pytest.raises(
-        InputError,
-        match="--top: this sweep has no completed trial with a value of the objective and its "
-        "latest checkpoint",
-    ):
-        exports.export(sweep, top=1, latest=True)
-
-
-def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
-    sweep = made(tmp_path, TWO, worse=1.0)
-    shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000002")
-    with pytest.raises(
-        InputError, match=r"--pareto: the latest checkpoint of trial 0002 is missing"
-    ):
-        exports.export(sweep, pareto=True, latest=True)
-    assert not (sweep / "exports").exists()
-    assert len(exports.export(sweep, pareto=True)) == 3
 
 
 def test_what_pareto_is_not_for(tmp_path):
@@ -352,16 +318,6 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(
     )
 
 
-def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
-    loop = SearchLoop.open(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
-    assert (
-        trial_export.describe_recorded(loop.store, 0)["values"]
-        == trial_export.describe_recorded(loop.store, 0, 1)["values"]
-        == {"loss": 0.1, "size": 4.0}
-    )
-    assert trial_export.describe_recorded(loop.store, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
-
-
 def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
     folder, loop = uneven(tmp_path)
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
@@ -390,21 +346,6 @@ def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
     assert done.stderr == f"{rows}test score of the new model: 0.25\n" and done.exit_code == 0
     assert [written.notes for written in exports.export(folder)] == [()], (
         "the result of the sweep has the other score"
-    )
-
-
-def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, monkeypatch):
-    folder, loop = uneven(tmp_path)
-    passes: list[int] = []
-    results = StudyStore.results
-    monkeypatch.setattr(StudyStore, "results", lambda self: passes.append(1) or results(self))
-    exported(folder, loop, monkeypatch)
-    assert len(passes) == 3, (
-        "its own, the trial as it is shown, and as it was at the step that is exported"
-    )
-    assert (
-        exports._Export.open(folder, False, False, True)._step_and_value(0) == (2, 0.35)
-        and len(passes) == 5
     )
 
 
@@ -545,33 +486,3 @@ def test_a_trial_that_ended_before_its_first_checkpoint_names_the_trials_that_ha
     )
     with pytest.raises(InputError, match=f"{said}$"):
         exports.export(folder, trial="0")
-
-
-@pytest.mark.parametrize(
-    ("name", "load", "needs"),
-    [
-        (
-            "command",
-            None,
-            "`sweeps.report(metrics, checkpoint=FOLDER)` in the script, "
-            + LOAD
-            + "see docs/how-to/command.md",
-        ),
-        (
-            "trainable",
-            None,
-            "`save_checkpoint` in the class, " + LOAD + "see docs/how-to/trainers.md",
-        ),
-        (
-            None,
-            "m:load",
-            "`ray.train.report(metrics, checkpoint=...)` in the loop; see docs/how-to/own-loop.md",
-        ),
-    ],
-)
-def test_what_a_bundle_needs_depends_on_the_trainer(name, load, needs):
-    assert (
-        how_to_get_a_bundle(TrainerSpec(name, "m:f", "none", load))
-        == f"a bundle needs a checkpoint, from {needs}"
-    )
-    assert how_to_get_a_bundle(TrainerSpec("xgboost", "m:f", "none", "m:load")) is None

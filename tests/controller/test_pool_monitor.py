@@ -95,18 +95,6 @@ def test_an_error_of_a_chain_is_returned_once(tmp_path, monkeypatch):
     assert monitor.prefit_error() is bad and monitor.prefit_error() is None
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ray.exceptions.RayActorError(),
-        ray.exceptions.RayTaskError("prefit", "", ValueError("of a step")),
-    ],
-)
-def test_other_errors_of_the_prefit_are_left_to_the_trials(tmp_path, monkeypatch, error):
-    use_fake_ray(monkeypatch, True, raises(error))
-    assert monitor_of(tmp_path, prefit=object()).prefit_error() is None
-
-
 def test_a_prefit_that_still_runs_is_not_waited_for(tmp_path, monkeypatch):
     use_fake_ray(monkeypatch, False, raises(AssertionError()))
     assert monitor_of(tmp_path, prefit=object()).prefit_error() is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ from sweeps.core.trial import Action, Report, State, Trial
 from sweeps.execution.messages import Progress, Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.tracking.events import TrialReported
-from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf
 
 SPACE = """\
@@ -222,20 +219,6 @@ def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller):
     assert controller.status().best.trial == a
     again = controller_of(SearchLoop.open(controller.study_store.folder, controller.space))
     assert again.status().best.trial == a, "nor for another driver"
-
-
-def test_trackers_get_another_name_for_a_metric_that_sweeps_has_itself(controller):
-    events: list[Any] = []
-    controller.trials._trackers = SimpleNamespace(publish=events.append)
-    metrics = {"loss": 1.0, "seconds": 5.0, "loop/seconds": 6.0}
-    trial = controller.start_trial()
-    controller.on_trial_progress(
-        trial, Progress((Report(1, metrics, time.time()),), state=State.COMPLETE)
-    )
-    events += TrialHistory(controller.study_store.folder, controller.space)()
-    logged = [e.reports[0].metrics for e in events if isinstance(e, TrialReported)]
-    assert logged == 2 * [{"loss": 1.0, "loop/seconds": 5.0, "loop/loop/seconds": 6.0}]
-    assert list(controller.trials.notes) == ["seconds", "loop/seconds"]
 
 
 def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller):

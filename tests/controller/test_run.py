@@ -11,29 +11,9 @@ import pandas as pd
 import pytest
 
 import sweeps
-from tests.commands import REPO, invoke, space_of
+from tests.commands import invoke, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-SPACES = REPO / "search_spaces"
-
-
-@pytest.mark.extended
-def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
-    result = sweeps.run(
-        SPACES / "digits_mlp.yaml", dir=tmp_path, overrides=("limits.max_trials=6",)
-    )
-    assert sum(result.trials.values()) == 6 and not result.trials["failed"]
-    assert result.best["scaling"]["num_workers"] == 2 and result.best["value"] < 1.5
-    assert result.bundle is not None and (result.bundle / "MLmodel").is_file()
-
-
-@pytest.mark.long  # tests/faults/test_crash.py has one as well
-def test_a_users_loop_without_load_leaves_its_best_checkpoint(clean_ray, tmp_path):
-    result = sweeps.run(space_of(tmp_path, "plain"), dir=tmp_path / "runs")
-    assert result.trials == {"completed": 4, "pruned": 0, "failed": 0}
-    assert result.bundle is None and result.checkpoint is not None
-    state = json.loads((result.checkpoint / "state.json").read_text())
-    assert state["step"] == 5 and state["loss"] == result.best["value"]
 
 
 def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
@@ -163,20 +143,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     )  # by the best, which may have ended after the one that the search ended for
 
 
-def test_more_trials_of_a_sweep_whose_last_one_reached_the_target_are_refused_with_the_limit(
-    clean_ray, tmp_path
-):
-    before = sweeps.run(
-        space_of(tmp_path, "plain", limits="max_trials: 1, target: 100"), dir=tmp_path / "runs"
-    )
-    assert before.reason is None, "every trial has ended"
-    after = sweeps.resume(before.dir, add_trials=2)
-    assert (
-        after.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target")
-        and after.trials == before.trials
-    )
-
-
+@pytest.mark.extended
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
     result = sweeps.run(
         space_of(
@@ -196,6 +163,7 @@ def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path
     assert result.best["metrics"]["seconds"] == result.best["metrics"]["cpu_seconds"] > 0
 
 
+@pytest.mark.extended
 def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match="the user's own mistake") as e:
         sweeps.run(space_of(tmp_path, "broken", limits="max_trials: 50"), dir=tmp_path / "runs")
@@ -247,44 +215,6 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray,
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
-@pytest.mark.long
-def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
-    with pytest.raises(sweeps.SweepFailed, match=r"`loss` must be a number, got 'good' at step 1"):
-        sweeps.run(
-            space_of(tmp_path, "reports_text", limits="max_trials: 1"), dir=tmp_path / "runs"
-        )
-
-
-@pytest.mark.long
-def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
-    with pytest.raises(
-        sweeps.SweepFailed,
-        match="all ranks must report the same number of times, but the numbers of reports are rank "
-        "0: 3, rank 1: 2",
-    ):
-        sweeps.run(
-            space_of(tmp_path, "reports_unequally", limits="max_trials: 1"),
-            dir=tmp_path / "runs",
-            overrides=("space.scaling.num_workers=2",),
-        )
-
-
-def test_a_shape_that_can_never_fit_is_refused_with_both_numbers(clean_ray, tmp_path):
-    with pytest.raises(sweeps.InputError, match=r"needs 64 CPU \(there are 2\)"):
-        sweeps.run(
-            space_of(tmp_path, "plain"),
-            dir=tmp_path / "runs",
-            overrides=("space.scaling.num_workers=64",),
-        )
-
-
-def test_bad_data_is_the_users_error(clean_ray, tmp_path):
-    with pytest.raises(sweeps.InputError, match=r"data.label: .*`targt`"):
-        sweeps.run(
-            space_of(tmp_path, "plain"), dir=tmp_path / "runs", overrides=("data.label=targt",)
-        )
-
-
 def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path, monkeypatch):
     def an_hour_later_once_the_study_knows_of_a_report():
         return time.monotonic() + 3600 * any(
@@ -306,111 +236,24 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_pat
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
 
 
-CHAINS = [
-    pytest.param("[StandardScaler]", id="known beforehand", marks=pytest.mark.long),
-    pytest.param("{choice: [[StandardScaler]]}", id="sampled"),
-]
+BESIDE = """\
+class Clip:
+    def fit(self, frame):
+        self.upper = frame.quantile(0.9)
+        return self
+    def transform(self, frame):
+        return frame.clip(upper=self.upper, axis=1)
+"""
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together(
-    clean_ray, tmp_path, chain
-):
+def test_trials_that_share_a_step_beside_the_space_file_fit_it_once(clean_ray, tmp_path):
+    (tmp_path / "beside_it.py").write_text(BESIDE)
     result = sweeps.run(
-        space_of(tmp_path, "plain", limits="max_trials: 4"),
+        space_of(tmp_path, "plain", limits="max_trials: 4, max_concurrent_trials: 2"),
         dir=tmp_path / "runs",
-        overrides=(f"space.preprocessor={chain}", "limits.max_concurrent_trials=2"),
+        overrides=('space.preprocessor={choice: [["beside_it:Clip"]]}',),
     )
     assert result.fits == 1 and result.trials["completed"] == 4
-
-
-TASKS = {
-    "binary": ("breast_cancer", "logloss"),
-    "multiclass": ("wine", "mlogloss"),
-    "regression": ("diabetes", "rmse"),
-}
-
-
-# The quickstart is binary with xgboost, and the digits are multiclass with torch_tabular.
-@pytest.mark.parametrize(
-    "trainer, task",
-    [
-        pytest.param("xgboost", "regression", marks=pytest.mark.long),
-        pytest.param("xgboost", "multiclass", marks=pytest.mark.long),
-        pytest.param("torch_tabular", "binary", marks=pytest.mark.long),
-        pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
-    ],
-)
-def test_every_trainer_does_every_task_and_leaves_a_bundle_that_knows_its_test_score(
-    clean_ray, tmp_path, trainer, task
-):
-    import sklearn.datasets
-
-    data, metric = TASKS[task]
-    tuned = (
-        "eta: {loguniform: [0.1, 0.5]}"
-        if trainer == "xgboost"
-        else "lr: {loguniform: [1e-3, 1e-2]}, width: 16"
-    )
-    file = tmp_path / "task.yaml"
-    file.write_text(
-        f"""\
-trainer: {trainer}
-data: {{train: "sklearn:{data}", label: target, valid: 0.2, test: 0.2}}
-objective: {{metric: valid-{metric}, goal: minimize}}
-search: {{algorithm: random}}
-scheduler: {{max_t: 4, name: none}}
-limits: {{max_trials: 2, max_concurrent_trials: 1}}
-space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
-"""
-    )
-    result = sweeps.run(file, dir=tmp_path / "runs")
-    assert (
-        result.trials == {"completed": 2, "pruned": 0, "failed": 0}
-        and result.fits == 1
-        and not result.notes
-    )
-    assert 0 < result.best["test"] < 1000
-    bundle = sweeps.load_bundle(result.bundle)
-    rows = getattr(sklearn.datasets, f"load_{data}")(as_frame=True)
-    predicted = bundle.predict(rows.data)["prediction"]
-    assert len(predicted) == len(rows.target)
-    if task != "regression":
-        assert set(predicted) <= set(rows.target)
-    if (trainer, task) != ("torch_tabular", "regression"):  # a few seconds each
-        refitted_on_all_but_test(file, result, rows)
-
-
-def refitted_on_all_but_test(file, result, rows):
-    """Refit the best trial on train and valid together, and check the chain, the model and the
-    manifest of its bundle.
-    """
-    from sweeps.controller import exports
-    from sweeps.data.load import load_splits
-
-    splits = load_splits(sweeps.load(file).data, 0)
-    learnt = pd.concat([splits.train.to_pandas(), splits.valid.to_pandas()])
-    before = sorted(p.name for p in result.dir.iterdir())
-    bundle = sweeps.load_bundle(exports.export(result.dir, refit=True)[0].path)
-    made, first = bundle.manifest.training, sweeps.load_bundle(result.bundle)
-    assert (
-        made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]}
-        and bundle.manifest.checked
-    )
-    assert (
-        "refit" not in first.manifest.training
-        and made["trial"] == result.best["trial"]
-        and made["value"] == result.best["value"]
-    )
-    features = rows.data.astype(float)
-    wanted = (features - learnt[features.columns].mean()) / learnt[features.columns].std(ddof=0)
-    pd.testing.assert_frame_equal(
-        bundle._fitted.transform(rows.data)[features.columns], wanted, check_dtype=False, rtol=1e-5
-    )
-    assert not bundle.predict(rows.data).equals(first.predict(rows.data))
-    if hasattr(bundle._model, "booster"):
-        assert bundle._model.booster.num_boosted_rounds() == made["best_step"]
-    assert sorted(p.name for p in result.dir.iterdir()) == sorted({*before, "exports"})
 
 
 def kept_of(folder: Path) -> list[Path]:
@@ -436,21 +279,6 @@ def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
         sweeps.resume(folder, add_trials=1)
     assert {path: path.read_bytes() for path in before} == before
     assert len(before) == 2 + len(kept_of(folder))
-
-
-def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(clean_ray, tmp_path):
-    file = space_of(tmp_path, "plain", limits="max_trials: 2, max_concurrent_trials: 1")
-    (tmp_path / "beside_it.py").write_text(
-        "class Clip:\n"
-        "    def fit(self, frame):\n        self.upper = frame.quantile(0.9)\n"
-        "        return self\n"
-        "    def transform(self, frame):\n        return frame.clip(upper=self.upper, axis=1)\n"
-    )
-    file.write_text(
-        file.read_text().replace("space:\n", 'space:\n  preprocessor: ["beside_it:Clip"]\n')
-    )
-    result = sweeps.run(file, dir=tmp_path / "runs")
-    assert (result.fits, result.trials["completed"]) == (1, 2)
 
 
 @pytest.mark.extended

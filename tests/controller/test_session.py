@@ -5,7 +5,6 @@ the data actor.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,19 +233,6 @@ def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monk
     stages: list[str | None] = []
     swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
     assert stages[0] == "connecting to Ray" and "starting Ray" not in stages
-
-
-def test_a_script_may_show_the_folder_and_the_result(
-    events, space, no_report, tmp_path, monkeypatch, caplog
-):
-    monkeypatch.setattr(tune_search, "run", run_all)
-    with caplog.at_level(logging.INFO, "sweeps"):
-        result = swept(tmp_path)
-    shown = [record.getMessage() for record in caplog.records if record.name == "sweeps"]
-    assert shown[0] == f"{result.sweep}: starting; folder {result.dir}"
-    assert shown[-1].startswith(f"{result.sweep}: 2 completed in 0:") and shown[-1].endswith(
-        "; best trial 0000: 0.5"
-    )
 
 
 def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(

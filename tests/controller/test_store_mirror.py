@@ -180,10 +180,6 @@ def test_a_process_that_was_silent_changes_nothing_after_another_process_has_con
         "x" * 2**17,
         '{"host": 1, "pid": 1}',
         '{"host": "a", "pid": true}',
-        '{"host": "a", "pid": -1}',
-        '{"host": "a", "pid": 1e300}',
-        '{"host": "a", "pid": 1, "ended": "yes"}',
-        f'{{"host": "{"a" * 300}", "pid": 1}}',
         '{"host": "\\u0000", "pid": 1}',
     ],
 )
@@ -318,14 +314,6 @@ def test_a_store_must_name_itself(bucket, tmp_path):
         json.dumps({"format": FORMAT, "store": "s3://bucket/of-somebody-else"})
     )
     with pytest.raises(InputError, match="names the store s3://bucket/of-somebody-else"):
-        stored_sweeps.fetch(ADDRESS, tmp_path / "other")
-    assert not list((tmp_path / "other").iterdir())
-
-
-def test_a_store_of_another_format_is_refused(bucket, tmp_path):
-    (bucket / NAME).mkdir()
-    (bucket / NAME / "origin.json").write_text(json.dumps({"format": 2, "store": ADDRESS}))
-    with pytest.raises(InputError, match="`format` is 2, but this version of sweeps reads only"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
     assert not list((tmp_path / "other").iterdir())
 

@@ -15,7 +15,6 @@ import optuna
 import pandas as pd
 import plotly.graph_objects
 import pytest
-from sklearn.datasets import load_wine
 
 import sweeps
 from sweeps.core.errors import InputError
@@ -247,33 +246,6 @@ def test_a_sweep_that_has_begun_no_trial_is_empty(tmp_path):
     assert opened.best is None and opened.study is None
 
 
-def test_a_sweep_is_found_as_by_the_commands(tmp_path, monkeypatch):
-    root = tmp_path / "sweeps-runs"
-    one, two = made(root, "made-1", 1.0), made(root, "other-2", 2.0)
-    monkeypatch.chdir(tmp_path)
-    for name, folder in (
-        (one, one),
-        (str(one), one),
-        ("made-1", one),
-        ("oth", two),
-        ("latest", two),
-    ):
-        assert sweeps.open(name).folder == folder.resolve()
-    assert sweeps.open("made", dir="sweeps-runs").name == "made-1"
-    with pytest.raises(InputError, match="absent"):
-        sweeps.open("absent", dir=root)
-
-
-def test_a_folder_that_was_moved_is_opened(finished_sweep):
-    opened = sweeps.open("latest", dir=finished_sweep.parent)
-    assert opened.trials["state"].tolist() == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
-    assert opened.trials["params.eta"].between(0, 1).all()
-    best = opened.best
-    assert best is not None and best.number == 2 and best.value == pytest.approx(0.364294, rel=1e-5)
-    assert opened.curves("best")["value"].min() == best.value
-    assert opened.study is not None and opened.study.best_trial.number == 2
-
-
 def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
     """A module beside the space file that cannot be imported is no reason to see nothing."""
     (tmp_path / "mine.py").write_text(
@@ -288,16 +260,6 @@ def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
     assert len(opened.trials) == 2 and opened.best and opened.study and len(opened.curves()) == 2
     with pytest.raises(InputError, match="export"):
         opened.bundle  # noqa: B018
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-def test_the_bundle_is_the_winners(finished_sweep):
-    opened = sweeps.open(finished_sweep)
-    rows = load_wine(as_frame=True).data.head(10)
-    assert (opened.bundle.predict(rows)["prediction"] == 0).mean() > 0.8
-    assert opened.bundle.path == finished_sweep / "bundle" and opened.bundle is opened.bundle
-    assert sweeps.load_bundle(finished_sweep).path == finished_sweep / "bundle"
 
 
 LOOP = 'trainer: {loop: "tests.user_loops:plain"}'

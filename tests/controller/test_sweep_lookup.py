@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from sweeps import cli
 from sweeps.controller import log_reader, sweep_lookup
 from sweeps.controller.sweep_summary import list_sweeps
-from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
@@ -178,14 +177,6 @@ def test_a_trial_that_waits_for_workers_is_shown_as_waiting_while_the_sweep_runs
         lock.release()
 
 
-def test_a_name_without_date_and_time_means_the_newest_sweep_of_that_name(tmp_path):
-    made(tmp_path, "made-20261123-043308", 3.0)
-    newest = made(tmp_path, "made-20261122-043308", 4.0)
-    made(tmp_path, "made-more-20261124-043308", 5.0)
-    assert sweep_lookup.find("made", tmp_path) == newest
-    assert sweeps_command("show", "made", "--dir", tmp_path).startswith(newest.name)
-
-
 def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
     folder = made(tmp_path)
     best = sweeps_command("show", folder, "--trial", "best")
@@ -236,52 +227,6 @@ def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
     shutil.rmtree(here / "trials" / "0000")
     assert "bundle" not in sweeps_command("show", here) and "checkpoint" not in sweeps_command(
         "show", here, "--trial", "0"
-    )
-
-
-def test_an_interrupted_sweep_says_so_once(tmp_path):
-    folder = made(tmp_path)
-    ended(folder, reason="interrupted")
-    assert "made-1: interrupted in 0:02;" in sweeps_command("show", folder)
-    ended(folder, reason="limits.timeout")
-    assert "made-1: finished (limits.timeout) in 0:02;" in sweeps_command("show", folder)
-
-
-@pytest.mark.parametrize(
-    "scheduler, total",
-    [("{name: asha, max_t: 9, grace_period: 1}", 4), ("{name: none, max_t: 9}", 6)],
-)
-def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
-    folder = tmp_path / "made-1"
-    folder.mkdir()
-    text = SPACE.replace(
-        "scheduler: {name: asha, max_t: 9}", f"scheduler: {scheduler}\nrepeats: 2"
-    ).replace("max_trials: 6", "max_trials: 3")
-    (tmp_path / "made.yaml").write_text(
-        text.replace("preprocessor: {grid: [StandardScaler, MinMaxScaler]}", "")
-    )
-    space = load(tmp_path / "made.yaml")
-    save_space(folder, space, 5.0)
-    loop = SearchLoop.open(folder, space)
-    for state in (
-        State.COMPLETE,
-        State.COMPLETE,
-        State.PRUNED,
-    ):  # a configuration, its repeat, and one that is stopped
-        trial = loop.ask()
-        loop.report(
-            trial.number,
-            ProgressUpdate((Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0),
-        )
-        loop.tell(trial.number, state)
-    total -= scheduler.startswith("{name: none")  # the one that was stopped is not repeated
-    assert (
-        loop.queue.known_total == total
-        and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
-    )
-    ended(folder)
-    assert f"of {total};" in sweeps_command("show", folder) and f"3/{total} " in sweeps_command(
-        "ls", "--dir", tmp_path
     )
 
 
@@ -385,30 +330,6 @@ def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
 def test_a_table_keeps_to_the_width(rows, width):
     text = terminal.format_table(("ONE", "TWO", "THREE"), rows, width)
     assert all(len(line) <= width for line in text.splitlines())
-
-
-def test_ages_and_clocks():
-    assert [terminal.format_age(s) for s in (0.4, 59, 61, 7300, 200_000)] == [
-        "0 s",
-        "59 s",
-        "1 min",
-        "2 h",
-        "2 d",
-    ]
-    assert [format_clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
-
-
-def test_a_wide_column_does_not_hide_those_after_it():
-    head, chain = (
-        ("TRIAL", "VALUE", "PREPROCESSOR", "ETA"),
-        "SimpleImputer+StandardScaler+OneHotEncoder",
-    )
-    told = terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 50).splitlines()
-    assert told == [
-        "TRIAL  VALUE  PREPROCESSOR          ETA",
-        "0001   0.5    SimpleImputer+Stand…  0.1",
-    ]
-    assert chain in terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 80)
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):

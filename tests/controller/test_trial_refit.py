@@ -134,6 +134,7 @@ def test_the_model_of_the_search_is_scored_on_test_and_the_exported_model_has_se
     assert not list(result.dir.glob(".rerun-*"))
 
 
+@pytest.mark.extended
 def test_the_final_training_has_all_cpus_if_ray_is_our_own(clean_ray, tmp_path, monkeypatch):
     train = trial_refit._train
 
@@ -149,6 +150,7 @@ def test_the_final_training_has_all_cpus_if_ray_is_our_own(clean_ray, tmp_path, 
     assert (tmp_path / "log.jsonl.threads").read_text().split() == ["1", "1", "5"]
 
 
+@pytest.mark.extended
 def test_a_test_split_of_its_own_is_never_trained_on(clean_ray, tmp_path):
     frame = load_diabetes(as_frame=True).frame
     frame.iloc[:40].to_csv(tmp_path / "test.csv", index=False)
@@ -160,6 +162,7 @@ def test_a_test_split_of_its_own_is_never_trained_on(clean_ray, tmp_path):
     assert result.best["test"] == pytest.approx(error), "the final model has not seen these rows"
 
 
+@pytest.mark.extended
 def test_after_folds_a_model_without_the_test_rows_is_scored_first(clean_ray, tmp_path):
     result, runs = swept(tmp_path, "rows_folds", "valid: {folds: 3}, test: 0.2")
     outside = ROWS - round(0.2 * ROWS)

@@ -62,29 +62,6 @@ def check_uri(uri: str, place: str) -> None:
         raise InputError(place, f"{shown}: a host or a path must follow `{scheme}://`")
 
 
-def allowed_uri(named: str, *others: str | None) -> str | None:
-    """Return a tracking URI that a sweep's folder names, with its password; None if nothing else names this URI.
-
-    The folder may come from a stranger. sweeps then must not send anything to a server that the
-    stranger has chosen.
-
-    Args:
-        named: The URI that the folder names.
-        others: URIs that the user has given, and the URI of the file in the sweep's root.
-            `MLFLOW_TRACKING_URI` counts as given.
-    """
-    allowed = {
-        without_password(uri): uri
-        for uri in (*others, os.environ.get("MLFLOW_TRACKING_URI"))
-        if uri
-    }
-    return (
-        add_password(allowed[without_password(named)])
-        if without_password(named) in allowed
-        else None
-    )
-
-
 def add_password(uri: str) -> str:
     """Return a URI with the password from `MLFLOW_TRACKING_URI`.
 
