@@ -53,6 +53,7 @@ from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
 if TYPE_CHECKING:
+    from sweeps.controller.controller import SweepController
     from sweeps.search.search_loop import SearchLoop
 
 log = logging.getLogger(__name__)
@@ -354,9 +355,8 @@ class SweepRun:
         def slots_of(total: Mapping[str, float]) -> int:
             return auto_concurrency(space.shapes, total, max_trials) + waiting
 
-        fixed = (
-            space.limits.max_concurrent_trials or space.scheduler.population
-        )  # A population takes turns on the slots.
+        # A population takes turns on the slots.
+        fixed = space.limits.max_concurrent_trials or space.scheduler.population
         concurrency = fixed or slots_of(session.cluster.total)
         follows = fixed is None and not session.cluster.ours  # Nodes may join.
         shapes = first_shapes(space, min(concurrency, max_trials))
@@ -369,9 +369,7 @@ class SweepRun:
             pool=session.pool,
             trackers=trackers,
             began=self._began,
-            interrupted=lambda: (
-                self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over)
-            ),
+            interrupted=self._is_interrupted,
             publish_status=self._show,
             configure_pool=session.configure_pool,
             prefit=session.prefit(shapes),
@@ -389,15 +387,7 @@ class SweepRun:
             controller.close()
             if self._mirror is not None:
                 self._mirror.detach()
-        if controller.refused is not None:
-            raise locate_problems(space, controller.refused.problems)
-        if (
-            controller.data_error is not None
-        ):  # Not an `InputError`, after which the folder of a new sweep is removed.
-            problem = locate_problems(space, controller.data_error.problems)
-            raise SweepsError(
-                f"{problem}. Restore the data, then continue: {resume_command(self.folder)}"
-            )
+        self._raise_refusal(controller)
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
         return conclusion.conclude(
             controller,
@@ -407,6 +397,21 @@ class SweepRun:
             fits=session.count_fits(),
             notes=(*self._learned_from, *session.dataset.notes),
         )
+
+    def _raise_refusal(self, controller: SweepController) -> None:
+        """Raise the error that ended the search, if there is one: a wrong space file, or changed data."""
+        if controller.refused is not None:
+            raise locate_problems(self.space, controller.refused.problems)
+        if controller.data_error is not None:
+            # Not an `InputError`, after which the folder of a new sweep is removed.
+            problem = locate_problems(self.space, controller.data_error.problems)
+            raise SweepsError(
+                f"{problem}. Restore the data, then continue: {resume_command(self.folder)}"
+            )
+
+    def _is_interrupted(self) -> bool:
+        """Return whether the user has asked to stop the sweep, or another process has continued it."""
+        return self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over)
 
     def _deadline(self, session: SweepSession, start: float) -> Deadline | None:
         """Return when the command must end, and how large the final training is.

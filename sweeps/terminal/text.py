@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -400,53 +400,27 @@ def format_sweep(
             f"{format_age(time.time() - sweep.began)} ago"
         )
     ]
-    facts = []
-    if study is not None:
-        facts += [
-            ("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.objectives.objectives))
-        ]
-        facts += (
-            [("constraints", ", ".join(map(str, study.objectives.constraints)))]
-            if study.objectives.constraints
-            else []
-        )
-        facts += (
-            [("repeats", f"{study.repeats.count}, compared by their {study.repeats.aggregate}")]
-            if study.repeats.count > 1
-            else []
-        )
-        front = [t.id for t in study.front]
-        facts += (
-            [
-                (
-                    "front",
-                    f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}",
-                )
-            ]
-            if front
-            else []
-        )
-    facts += [("search", sweep.algorithm)] if sweep.algorithm else []
-    facts += [
-        ("learns from", text) for text in sweep.learned_from if not result
-    ]  # The result has a note about it.
+    facts = [] if study is None else _study_facts(study)
+    if sweep.algorithm:
+        facts.append(("search", sweep.algorithm))
+    if not result:  # The result has a note about it.
+        facts += [("learns from", text) for text in sweep.learned_from]
     best = result.get("best")
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
-    facts += (
-        [("importance", format_importance(importance))]
-        if importance is not None and importance.shares
-        else []
-    )
+    if importance is not None and importance.shares:
+        facts.append(("importance", format_importance(importance)))
     facts += [
         (word, f"{relative_path(Path(result[word]))}{_model_text(best)}")
         for word in ("bundle", "checkpoint")
         if result.get(word)
     ]
     facts += [("ensemble", format_ensemble(ensemble)) for ensemble in ensembles]
-    facts += [] if sweep.is_copy else [("folder", relative_path(sweep.folder))]
-    facts += [("store", sweep.store)] if sweep.store else []
+    if not sweep.is_copy:
+        facts.append(("folder", relative_path(sweep.folder)))
+    if sweep.store:
+        facts.append(("store", sweep.store))
     if sweep.state in ("killed", "interrupted", "paused"):
         facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
@@ -457,6 +431,20 @@ def format_sweep(
         if stage.startswith("waiting since")
     ]
     return "\n".join(lines)
+
+
+def _study_facts(study: Record) -> list[tuple[str, str]]:
+    """Return what `show` prints about the objectives of a sweep."""
+    judge, repeats = study.objectives, study.repeats
+    facts = [("objective", ", ".join(f"{o.goal} {o.metric}" for o in judge.objectives))]
+    if judge.constraints:
+        facts.append(("constraints", ", ".join(map(str, judge.constraints))))
+    if repeats.count > 1:
+        facts.append(("repeats", f"{repeats.count}, compared by their {repeats.aggregate}"))
+    if front := [t.id for t in study.front]:
+        more = ", ..." if len(front) > 12 else ""
+        facts.append(("front", f"{len(front)}: {', '.join(front[:12])}{more}"))
+    return facts
 
 
 def format_ensemble(ensemble: EnsembleSummary) -> str:
@@ -491,6 +479,41 @@ def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
         return f"{r.value:.6g}, the mean over {count_noun(r.steps, 'fold')}"
     at = f" at step {r.best_step}" if r.best_step is not None else ""
     return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
+
+
+def _trial_facts(t: TrialRecord, metric: str) -> Iterator[tuple[str, Any]]:
+    """Yield what `show --trial` prints about a trial between its configuration and its value."""
+    r = t.result
+    yield "seed", t.seed
+    if t.sizes:
+        yield "workers", ", ".join(map(str, t.sizes))
+    if t.enqueued:
+        yield "origin", "the command `sweeps enqueue`"
+    if t.repeat_of is not None:
+        yield "repeats", f"trial {format_trial_id(t.repeat_of)}"
+    for taken in t.lineage:
+        values = {
+            name.removeprefix("pbt.params."): f"{value:.6g}"
+            for name, value in taken.metrics.items()
+        } | taken.options
+        changed = ", ".join(f"{name} {value}" for name, value in values.items())
+        more = f": {changed}" if changed else ""
+        yield f"at step {taken.step}", f"copied trial {taken.donor}{more}"
+    for name, value in r.metrics.items():
+        if name not in (*COSTS, metric):
+            yield name, value
+    if not r.feasible:
+        yield "feasible", "no"
+    if r.metrics:
+        spent = {name: r.metrics.get(name, 0.0) for name in COSTS}
+        shown = [
+            f"{v:.1f} {name.replace('_', ' ')}"
+            for name, v in spent.items()
+            if v or name != "gpu_seconds"
+        ]
+        yield "cost", ", ".join(shown)
+    if t.began:
+        yield "started", t.began.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def format_trial(
@@ -528,39 +551,8 @@ def format_trial(
             )
         ]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
-    lines += pairs([("seed", t.seed)])
-    if t.sizes:
-        lines += pairs([("workers", ", ".join(map(str, t.sizes)))])
-    if t.enqueued:
-        lines += pairs([("origin", "the command `sweeps enqueue`")])
-    if t.repeat_of is not None:
-        lines += pairs([("repeats", f"trial {format_trial_id(t.repeat_of)}")])
-    for taken in t.lineage:
-        values = {
-            name.removeprefix("pbt.params."): f"{value:.6g}"
-            for name, value in taken.metrics.items()
-        } | taken.options
-        changed = ", ".join(f"{name} {value}" for name, value in values.items())
-        lines += pairs(
-            [
-                (
-                    f"at step {taken.step}",
-                    f"copied trial {taken.donor}" + (f": {changed}" if changed else ""),
-                )
-            ]
-        )
-    known = {name: value for name, value in r.metrics.items() if name not in (*COSTS, metric)}
-    lines += pairs(known.items()) + (pairs([("feasible", "no")]) if not r.feasible else [])
-    if t.result.metrics:
-        spent = {name: t.result.metrics.get(name, 0.0) for name in COSTS}
-        shown = [
-            f"{v:.1f} {name.replace('_', ' ')}"
-            for name, v in spent.items()
-            if v or name != "gpu_seconds"
-        ]
-        lines += pairs([("cost", ", ".join(shown))])
-    if t.began:
-        lines += pairs([("started", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
+    for fact in _trial_facts(t, metric):
+        lines += pairs([fact])
     if r.value is not None:
         found = _value_of(r, cross_validated, on_more_rows)
         lines += ["", f"{metric} ({goal}): {found}"]
