@@ -154,37 +154,45 @@ class History:
                     0.0,
                 )
             if trial.state.is_finished():
-                del self.running[number]
-                self.tried.add(point_of(trial.params, trial.distributions))
-                self._repeated.pop(number, None)
-                if number in self.known:
-                    self.known[number] = (
-                        trial  # with the state and the constraints that it ended with
-                    )
-                if trial.state is TrialState.FAIL:
-                    self.failed[number] = trial
-                if len(repeats) > 1:
-                    self._deviations[number] = _deviations(
-                        [t.values for t in repeats if t.state is TrialState.COMPLETE]
-                    )
-                if (
-                    violation := math.inf
-                    if trial.state is TrialState.FAIL
-                    else sum(v for v in trial.constraints.values() if v > 0)
-                ):
-                    for level, (_, values, _) in list(self._ranks[number].items()):
-                        self._remove(trial, level)
-                        self._add(trial, level, values, violation)
-                if trial.state is TrialState.COMPLETE:
-                    self._add_later_levels(steps_of(trial), self._ranks[number][FULL])
-                if ranks := self._ranks.pop(number, None):
-                    insort(self.ended[max(ranks)][self.cell(trial.params)], number)
+                self._end(trial, repeats)
             elif paused_at(trial) is not None and number in self._ranks:
                 del self.running[number]
                 ended = self.ended[max(self._ranks[number])][self.cell(trial.params)]
                 self._paused[number] = (paused_at(trial), ended)
                 insort(ended, number)
         self._read = len(trials)
+
+    def _end(self, trial: FrozenTrial, repeats: Sequence[FrozenTrial]) -> None:
+        """Record the end of a trial.
+
+        Args:
+            trial: The merged trial; see `merge_repeats`.
+            repeats: The trials of its configuration.
+        """
+        number = trial.number
+        del self.running[number]
+        self.tried.add(point_of(trial.params, trial.distributions))
+        self._repeated.pop(number, None)
+        if number in self.known:
+            self.known[number] = trial  # with the state and the constraints that it ended with
+        if trial.state is TrialState.FAIL:
+            self.failed[number] = trial
+        if len(repeats) > 1:
+            self._deviations[number] = _deviations(
+                [t.values for t in repeats if t.state is TrialState.COMPLETE]
+            )
+        if (
+            violation := math.inf
+            if trial.state is TrialState.FAIL
+            else sum(v for v in trial.constraints.values() if v > 0)
+        ):
+            for level, (_, values, _) in list(self._ranks[number].items()):
+                self._remove(trial, level)
+                self._add(trial, level, values, violation)
+        if trial.state is TrialState.COMPLETE:
+            self._add_later_levels(steps_of(trial), self._ranks[number][FULL])
+        if ranks := self._ranks.pop(number, None):
+            insort(self.ended[max(ranks)][self.cell(trial.params)], number)
 
     def _add(
         self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float
