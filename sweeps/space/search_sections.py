@@ -7,7 +7,7 @@ These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -281,7 +281,7 @@ class SearchSections:
         """Return a built-in scheduler, after checking its options against the fields of its class."""
         before, at = len(self.problems), self.file.at("scheduler")
         own = option_names("scheduler", name.value)
-        self._check_other_schedulers_keys(node, name, given, own)
+        self._check_other_schedulers_keys(node, str(name.value), given, own)
         options = Node(
             {key: child for key, child in given.items() if key in own}, node.mark, node.keys
         )
@@ -306,48 +306,23 @@ class SearchSections:
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
     def _check_other_schedulers_keys(
-        self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]
+        self, node: Node, name: str, given: Mapping[str, Node], own: tuple[str, ...]
     ) -> None:
-        """Add problems for keys in the section `scheduler` that belong to another built-in scheduler than the named one.
-
-        If a `--set` override gives the scheduler's name, but the space file gives these keys, one
-        problem covers all of them. Its message tells the user to replace the whole section.
-        Otherwise each key has its own problem.
+        """Add a problem for each key that belongs to another built-in scheduler than the named one.
 
         Args:
             node: The section.
-            name: The node with the scheduler's name.
+            name: The scheduler's name.
             given: Nodes of the section's other keys, by key.
             own: Keys that the named scheduler has.
         """
-        others = [key for key in given if key not in own and key in scheduler_keys()]
-        if (
-            others
-            and not name.mark.line
-            and all(given[key].mark.source != name.mark.source for key in others)
-        ):
-            rest = "".join(
-                f", {key}: {child.show()}" for key, child in given.items() if key not in others
-            )
-            text = (
-                f"the scheduler {name.value} has no key {', '.join(others)}; replace the whole "
-                "section: "
-            )
-            self.problems.add(
-                name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{rest}}}'"
-            )
-            return
-        for key in others:
-            owners = [
-                other
-                for other in registry.names("scheduler")
-                if key in option_names("scheduler", other)
-            ]
-            text = (
-                f"is a key of {_listed(owners)}, not of {name.value}; keys of {name.value}: "
-                f"{', '.join(own)}"
-            )
-            self.problems.add(node.keys[key], f"scheduler.{key}", text)
+        for key in given:
+            if key in own or key not in scheduler_keys():
+                continue
+            names = registry.names("scheduler")
+            owners = [other for other in names if key in option_names("scheduler", other)]
+            text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
+            self.problems.add(node.keys[key], f"scheduler.{key}", f"{text}: {', '.join(own)}")
 
     # ---- contradictions between sections
 
@@ -481,8 +456,3 @@ def compares_trials(scheduler: SchedulerSpec) -> bool:
         return True
     model = registry.built_in("scheduler", scheduler.name)
     return bool(model.stops or model.pauses or model.perturbs)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return names as "a", "a and b" or "a, b and c"."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -155,9 +155,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "scheduler: {name: asha, max_t: 9, grace_period: 2}; sweeps validate space.yaml --set "
             "scheduler.name=none",
             (
-                "--set scheduler.name=none: scheduler: the scheduler none has no key "
-                "grace_period; replace the whole section: --set "
-                "'scheduler={name: none, max_t: 9}'",
+                "space.yaml:6:35: scheduler.grace_period: is a key of asha, hyperband, median, not "
+                "of none; keys of none: max_t",
             ),
             top(scheduler="{name: asha, max_t: 9, grace_period: 2}"),
             args=("space.yaml", "--set", "scheduler.name=none"),

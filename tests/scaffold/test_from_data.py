@@ -81,12 +81,6 @@ def test_every_kind_of_dirt_is_handled(tmp_path):
     assert all(kind.kind in "biuf" for kind in prepared.dtypes)
 
 
-def test_the_file_has_no_warnings_left(tmp_path):
-    space, _ = written(tmp_path, dirty().drop(columns=["vector", "age", "city [EU]"]))
-    (found,) = summarize_early(space)
-    assert [warning.text for warning in found.warnings] == []
-
-
 @pytest.mark.parametrize(
     ("label", "task", "metric"),
     [
@@ -337,20 +331,6 @@ def test_the_command_asks(tmp_path, monkeypatch):
         "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\n"
         "Column to predict [y]: \nwrote space.yaml" in done.output
     )
-
-
-def test_the_command_asks_again(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    small().rename(columns={"y": "Churn"}).to_csv("rows.csv", index=False)
-    monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
-    done = run(input="row.csv\nrows.csv\nchurn\nx\n")
-    assert done.exit_code == 0, done.output
-    assert "Error: `row.csv` does not exist; did you mean `rows.csv`?\n" in done.output
-    assert (
-        "Error: the data has no column `churn`; did you mean `Churn`?\n"
-        "Column to predict [Churn]: x\n" in done.output
-    )
-    assert load("space.yaml").data.label == "x"
 
 
 def test_the_name_of_the_file_is_the_name_of_the_sweep(tmp_path, monkeypatch):

@@ -104,7 +104,7 @@ UNFIT = [
     (
         "{train: d.csv, label: y, valid: 0.2}",
         "{name: median, resource: data.rows, max_t: 9}",
-        "scheduler.resource: is a key of asha and hyperband, not of median",
+        "scheduler.resource: is a key of asha, hyperband, not of median",
     ),
 ]
 

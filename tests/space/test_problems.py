@@ -403,23 +403,3 @@ def test_balanced_classes_need_a_label_of_a_classification(lines) -> None:
 
 
 ASHA = "{name: asha, max_t: 9, grace_period: 2, reduction_factor: 3}"
-
-
-def test_another_scheduler_by_set_names_the_keys_to_drop_and_a_command_that_works(
-    lines, write
-) -> None:
-    (found,) = lines(top(scheduler=ASHA), "scheduler.name=none")
-    assert (
-        found.startswith("--set scheduler.name=none: scheduler: ")
-        and "grace_period, reduction_factor" in found
-    )
-    override = found.partition("--set '")[2].removesuffix("'")
-    scheduler = load(write(top(scheduler=ASHA)), [override]).scheduler
-    assert (scheduler.name, scheduler.max_t) == ("none", 9)
-    assert [
-        line.split(": ")[1]
-        for line in lines(top(scheduler="{name: none, grace_period: 2, brackets: 2}"))
-    ] == [
-        "scheduler.grace_period",
-        "scheduler.brackets",
-    ]

@@ -16,11 +16,10 @@ from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.pbt import Pbt
-from sweeps.space import Constraint, InitialPoint, Objective, Repeats, load
+from sweeps.space import Constraint, InitialPoint, Repeats, load
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.problems import Problems
 from sweeps.space.search_sections import option_names
-from sweeps.space.section_models import Checkpoints
 from sweeps.space.yaml12 import parse
 
 HEAD = {
@@ -41,17 +40,6 @@ def top(**changes: str | None) -> str:
 
 
 class TestWhatIsTaken:
-    def test_several_objectives(self, write) -> None:
-        space = load(write(top(objective=TWO)))
-        assert space.objectives == (
-            Objective("error", "minimize"),
-            Objective("seconds", "minimize"),
-        )
-        assert space.objective == space.objectives[0]
-        assert load(write(top(objective="[{metric: m, goal: maximize}]"))).objectives == (
-            Objective("m", "maximize"),
-        )
-
     @pytest.mark.parametrize("metric", COSTS)
     def test_what_a_trial_costs_is_a_metric(self, write, metric) -> None:
         space = load(
@@ -90,28 +78,6 @@ class TestWhatIsTaken:
     )
     def test_repeats(self, write, yaml, repeats) -> None:
         assert load(write(top(repeats=yaml))).repeats == repeats
-
-    def test_limits(self, write) -> None:
-        found = load(
-            write(
-                top(
-                    limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, "
-                    "max_failures_in_a_row: 3}"
-                )
-            )
-        ).limits
-        assert (found.max_gpu_hours, found.target, found.patience, found.max_failures_in_a_row) == (
-            2.5,
-            0.1,
-            5,
-            3,
-        )
-
-    def test_checkpoints(self, write) -> None:
-        assert load(write(top())).checkpoints == Checkpoints(2, None, None)
-        assert load(
-            write(top(checkpoints="{per_trial: 1, top: 5, max_disk: 1.5GB}"))
-        ).checkpoints == Checkpoints(1, 5, 1_500_000_000)
 
     @pytest.mark.parametrize(
         ("yaml", "scheduler"),
@@ -290,7 +256,7 @@ INVALID = [
     (
         {"scheduler": "{name: none, grace_period: 3}"},
         (
-            "scheduler.grace_period: is a key of asha, hyperband and median, not of none; "
+            "scheduler.grace_period: is a key of asha, hyperband, median, not of none; "
             "keys "
             "of none: max_t"
         ),

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sweeps.core.resources import Shape
-from sweeps.space import Dimension, Option, Step
-from sweeps.space.enumeration import cells_of
-from sweeps.space.templates import children, fill
+from sweeps.space import Dimension, Step
+from sweeps.space.templates import children
 
 
 def first(dim: Dimension) -> Any:
@@ -238,65 +233,9 @@ def test_max_trials_defaults_to_the_cells_of_grids_alone(space) -> None:
     assert space("params: {a: 3}", limits="").limits.max_trials == 1
 
 
-@st.composite
-def templates(draw: st.DrawFn) -> Any:
-    """Templates with nested grids and choices, uniquely named."""
-    names = (f"d{i}" for i in itertools.count())
-
-    def make(depth: int) -> Any:
-        kind = draw(
-            st.sampled_from(
-                ["leaf", "leaf", "list", "grid", "choice", "number"]
-                if depth
-                else ["leaf", "number"]
-            )
-        )
-        if kind == "leaf":
-            return draw(st.integers(0, 3))
-        if kind == "number":
-            return Dimension(next(names), "randint", lower=0, upper=3)
-        inner = [make(depth - 1) for _ in range(draw(st.integers(1, 3)))]
-        if kind == "list":
-            return {str(i): item for i, item in enumerate(inner)}
-        return Dimension(
-            next(names), kind, tuple(Option(f"o{i}", item) for i, item in enumerate(inner))
-        )
-
-    return {str(i): make(draw(st.integers(0, 2))) for i in range(draw(st.integers(0, 3)))}
-
-
 def product(template: Any) -> int:
     """Return the number of cells of a template without conditions."""
     if not isinstance(template, Dimension):
         return math.prod(product(child) for child in children(template))
     counts = [product(option.value) for option in template.options]
     return sum(counts) if template.is_grid else math.prod(counts)
-
-
-@given(templates(), st.randoms())
-def test_every_cell_is_distinct_counted_and_fills(template: Any, random: Any) -> None:
-    cells = list(itertools.islice(cells_of(template), 501))
-    if len(cells) > 500:
-        return
-    assert len(cells) == product(template)
-    assert len({tuple(cell.items()) for cell in cells}) == len(cells)
-    for cell in cells:
-        fill(
-            template,
-            lambda dim, cell=cell: (
-                cell[dim.name]
-                if dim.is_grid
-                else random.choice(dim.options).key
-                if dim.options
-                else 1
-            ),
-        )
-
-
-@given(st.lists(st.integers(1, 4), max_size=4))
-def test_cells_are_the_product_of_the_grids(sizes: list[int]) -> None:
-    template = {
-        str(i): Dimension(str(i), "grid", tuple(Option(k, k) for k in range(n)))
-        for i, n in enumerate(sizes)
-    }
-    assert len(list(cells_of(template))) == math.prod(sizes)
