@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.cli import main
@@ -232,27 +232,6 @@ NAMES = st.lists(
     max_size=5,
     unique=True,
 ).filter(lambda names: all(name.strip() == name for name in names))
-
-
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(NAMES, st.integers(0, 100))
-def test_any_names_of_columns(tmp_path, names, seed):
-    rng = np.random.default_rng(seed)
-    kinds = [
-        rng.normal(size=N),
-        rng.choice(["a", "b"], N),
-        [f"${v:,}" for v in rng.integers(1000, 9999, N)],
-        rng.integers(0, 9, N),
-    ]
-    frame = pd.DataFrame(
-        {name: kinds[i % 4] for i, name in enumerate(names[:-1])}
-        | {names[-1]: rng.integers(0, 2, N)}
-    )
-    space, _ = written(tmp_path, frame, names[-1])
-    assert space.data.label == names[-1]
-    assert set(load_splits(space.data).features) | set(space.data.drop) == set(names[:-1])
 
 
 @given(

@@ -64,21 +64,6 @@ def test_quniform_gives_lower_plus_multiples_of_q(
     assert dim.value(lower - 1) == lower and dim.value(upper + 1) == upper
 
 
-@given(
-    st.integers(1, 5000),
-    st.integers(1, 100),
-    st.integers(2, 50),
-    st.floats(0, 1),
-    st.sampled_from(["qrandint", "qlograndint"]),
-)
-def test_quantized_integers(low: int, more: int, q: int, part: float, kind: str) -> None:
-    b = [low, low + more * q]
-    dim = fine(kind, [*b, q])
-    value = dim.value(b[0] + part * (b[1] - b[0]))
-    assert isinstance(value, int) and (value - low) % q == 0 and b[0] <= value <= b[1]
-    assert dim.value(b[1]) == b[1] == dim.highest
-
-
 def test_qrandint_of_one_excludes_its_upper_bound_as_ray_tune_documents() -> None:
     for args in ([1, 9], [1, 9, 1]):
         dim = fine("qrandint", args)

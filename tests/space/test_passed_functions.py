@@ -159,14 +159,6 @@ def test_names_are_unique():
     assert free_name(lambda: 1, {}) == "function" and free_name(functools.partial(pow), {}) == "pow"
 
 
-def test_a_lambda_is_stored_in_a_module_that_can_be_imported(tmp_path, monkeypatch):
-    twice = lambda x: 2 * x  # noqa: E731
-    name = free_name(twice, {})
-    module = write_module({name: twice}, "trainer.loop", tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert getattr(importlib.import_module(module), name)(4) == 8
-
-
 def test_another_version_of_python_is_named(tmp_path):
     module = write_module({"train": lambda: 1}, "trainer.loop", tmp_path)
     file = tmp_path / f"{module}.py"

@@ -14,15 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import sweeps
 from sweeps.core.errors import InputError
 from sweeps.space import Space, load
 from sweeps.space.domains import DOMAINS
 from sweeps.space.passed_space import script_path
-from sweeps.space.yaml_writer import block
 from tests import user_loops
 from tests.shipped_spaces import loadable
 
@@ -78,71 +75,6 @@ def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_pat
     written = tmp_path / file.name
     written.write_text(of_dict.to_yaml())
     assert same(load(written, base=file.parent), of_file)
-
-
-NUMBERS = st.floats(0.01, 1e6)
-BOUNDS = st.tuples(NUMBERS, NUMBERS).filter(lambda pair: pair[0] < pair[1]).map(list)
-INTEGERS = (
-    st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
-    .filter(lambda pair: pair[0] < pair[1])
-    .map(list)
-)
-MULTIPLES = st.tuples(st.integers(1, 50), st.integers(1, 50), st.integers(1, 20)).map(
-    lambda t: [t[0] * t[2], (t[0] + t[1]) * t[2], t[2]]
-)
-DOMAIN = st.one_of(
-    *(
-        BOUNDS.map(lambda arguments, kind=kind: {kind: arguments})
-        for kind in ("uniform", "loguniform")
-    ),
-    *(
-        INTEGERS.map(lambda arguments, kind=kind: {kind: arguments})
-        for kind in ("randint", "lograndint", "qrandint")
-    ),
-    *(
-        MULTIPLES.map(lambda arguments, kind=kind: {kind: arguments})
-        for kind in ("quniform", "qloguniform", "qrandint", "qlograndint")
-    ),
-    st.tuples(NUMBERS, NUMBERS).map(lambda pair: {"randn": list(pair)}),
-    st.just({"randn": []}),
-    st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda three: {"qrandn": list(three)}),
-)
-OPTIONS = st.lists(
-    st.booleans() | st.integers() | st.text("ab1.-~# é", max_size=5) | st.floats(-9, 9),
-    min_size=1,
-    max_size=4,
-    unique_by=repr,
-)
-NESTED = st.recursive(
-    DOMAIN | OPTIONS.map(lambda options: {"choice": options}),
-    lambda inner: st.fixed_dictionaries(
-        {
-            "choice": st.lists(
-                st.fixed_dictionaries({"a": inner}), min_size=1, max_size=2, unique_by=repr
-            )
-        }
-    ),
-    max_leaves=4,
-)
-
-
-@given(
-    st.dictionaries(st.sampled_from(["a", "b.c", "1", "no", "é"]), NESTED, min_size=1, max_size=4)
-)
-@settings(
-    max_examples=50,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    deadline=None,
-)
-def test_every_space_becomes_the_same_yaml_from_python(
-    tmp_path_factory: pytest.TempPathFactory, params: dict[str, Any]
-):
-    plain = {**SPACE, "trainer": {"loop": "tests.user_loops:plain"}, "space": {"params": params}}
-    file = tmp_path_factory.mktemp("space") / "space.yaml"
-    file.write_text(block(plain))
-    of_file, of_dict = load(file), load(in_python(plain), base=file.parent)
-    assert of_dict.text == of_file.text == of_dict.to_yaml() == of_file.to_yaml()
-    assert same(of_dict, of_file)
 
 
 def test_the_domains_are_those_of_the_space_file():

@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
-from sweeps.space.conditions import ABSENT, Term, holds
-from sweeps.space.domains import build
+from sweeps.space.conditions import Term, holds
 from sweeps.space.enumeration import (
     MAX_CELLS,
-    assignments,
     cells_of,
     conflicting_dimension,
-    points,
-    possible,
 )
 from sweeps.space.templates import enclosing_options, fill
 
@@ -453,51 +449,10 @@ def test_what_can_never_be_is_known(template: Any) -> None:
     } == asked
 
 
-@given(templates(), st.data())
-def test_ways_are_all_there_are_of_what_is_asked(template: Any, data: st.DataObject) -> None:
-    everything = every_way(template)
-    assume(len(everything) < 1000)
-    names = data.draw(st.lists(st.sampled_from(sorted(template)), unique=True)) if template else []
-    wanted = {d.name for name in names for d in _dims({name: template[name]})}
-    expected = {json.dumps([found.get(name) for name in names]) for found, _ in everything}
-    made = [
-        [None if found[name] is ABSENT else found[name] for name in names]
-        for found, _ in assignments(template, wanted)
-    ]
-    assert {json.dumps(values) for values in made} == expected
-
-
 def _dims(template: Any) -> list[Dimension]:
     from sweeps.space.templates import dimensions
 
     return list(dimensions(template))
-
-
-@given(
-    st.sampled_from(
-        ["uniform", "loguniform", "quniform", "randint", "qrandint", "randn", "qrandn"]
-    ),
-    st.floats(-2, 20),
-    st.floats(1e-6, 1 - 1e-6),
-)
-def test_points_lie_on_every_side_that_a_value_can_lie_on(
-    kind: str, number: float, part: float
-) -> None:
-    args = {
-        "randint": [1, 9],
-        "quniform": [1, 9, 0.5],
-        "qrandint": [2, 8, 2],
-        "randn": [3, 2],
-        "qrandn": [3, 2, 0.5],
-    }.get(kind, [1, 9])
-    dim = build("x", kind, args)
-    value = dim.value(
-        part if dim.mean is not None else dim.lower + part * (dim.highest - dim.lower)
-    )
-    for test in (("<", number), (">", number)):
-        term = Term("x", tests=(test,))
-        if term.holds(value):
-            assert possible(dim, [term]), points(dim, [number])
 
 
 def test_a_condition_is_open_until_it_is_known() -> None:
