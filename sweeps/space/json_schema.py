@@ -97,6 +97,8 @@ def value(fragment: Fragment, *others: Schema) -> Schema:
     """Return the schema of a value that a fragment allows, or a variable, or another form."""
     rules = {key: rule for key, rule in fragment.items() if key not in ANNOTATIONS}
     about = {key: fragment[key] for key in ("default", "description") if key in fragment}
+    if "description" in about:
+        about["description"] = _sentence(about["description"])
     return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **about) if rules else about
 
 
@@ -121,7 +123,7 @@ def section(model: type, **rules: Any) -> Schema:
     properties = {}
     for name, fragment in fragments(model).items():
         text = descriptions.get(name) or fragment.get("description", "")
-        about: Schema = {"description": _sentence(text)}
+        about: Schema = {"description": text}
         if not allows(fragment, fragment.get("default")):  # such as 0 for an absent number
             about["default"] = None
         optional = [] if name in required else [NULL]
