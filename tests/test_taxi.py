@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps import load_bundle
 from tests import mlflow_server
-from tests.commands import REPO, command
+from tests.commands import REPO
 from tests.waiting import wait_until
 
 SPACE = REPO / "search_spaces" / "taxi_big_tip.yaml"
@@ -238,56 +237,6 @@ def test_a_file_that_holds_no_trips_is_named(taxi, tmp_path, monkeypatch, name, 
     with pytest.raises(ValueError, match=rf"{name}: .*{said}") as caught:
         taxi.load()
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(240)
-def test_a_sweep_on_real_trips_predicts_what_the_tlc_publishes(tmp_path, monkeypatch):
-    if not TRIPS.is_dir():
-        pytest.skip(
-            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds "
-            "`nyc_yellow_parquet`"
-        )
-    from sklearn.metrics import roc_auc_score
-
-    january = TRIPS / "yellow_tripdata_2020-01.parquet"
-    monkeypatch.setenv("TLC_FILES", str(january))
-    # of one month the last days are held out
-    by_day = [f"data.{part}.time=tpep_pickup_datetime" for part in ("valid", "test")]
-    small = ["limits.max_trials=4", "scheduler.max_t=12", "scheduler.grace_period=4", *by_day]
-    sets = [word for value in small for word in ("--set", value)]
-    process = command("run", SPACE, "--dir", tmp_path, "--json", *sets)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    result = json.loads(out)
-    assert (
-        result["fits"] == 2
-        and result["trials"]["failed"] == 0
-        and sum(result["trials"].values()) == 4
-    )
-    assert result["best"]["value"] > 0.75 and result["best"]["test"] > 0.75
-
-    raw = pd.read_parquet(january).sort_values("tpep_pickup_datetime").tail(1_500)
-    raw.to_csv(tmp_path / "rows.csv", index=False)
-    process = command(
-        "predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet"
-    )
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    from_csv = pd.read_parquet(tmp_path / "out.parquet")
-    bundle = load_bundle(result["bundle"])
-    pd.testing.assert_frame_equal(
-        from_csv, bundle.predict(raw).reset_index(drop=True), check_dtype=False
-    )
-    assert (
-        roc_auc_score(raw["tip_amount"] > 0.2 * raw["fare_amount"], from_csv["probability_True"])
-        > 0.75
-    )
-
-    later = pd.read_parquet(
-        TRIPS / "yellow_tripdata_2025-02_sample5k.parquet"
-    )  # other columns, and many without passengers
-    assert bundle.predict(later)["probability_True"].between(0, 1).sum() == len(later) == 5_000
 
 
 def answers(url: str) -> bool:

@@ -36,14 +36,6 @@ def test_each_row_is_validated_once(count, more, seed):
     assert all(len(train) + len(valid) == n for train, valid in folds)
 
 
-@given(FOLDS, st.lists(st.integers(0, 2), min_size=30, max_size=80), st.integers(0, 9))
-def test_each_fold_has_its_share_of_each_class(count, codes, seed):
-    strata = np.array([0, 1, 2] * count + codes)
-    folds = assign_folds(Split("folds", folds=count), len(strata), None, strata, seed)
-    shares = np.array([[np.sum(strata[valid] == c) for c in range(3)] for _, valid in folds])
-    assert (shares.max(axis=0) - shares.min(axis=0) <= 1).all()
-
-
 @given(
     FOLDS,
     st.lists(st.sampled_from("abcdefghij"), min_size=12, max_size=60),

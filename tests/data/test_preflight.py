@@ -13,10 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.data import files, preflight, schema_probe, sklearn_datasets
 from sweeps.data.column_checks import check_step_columns
 from sweeps.data.label_checks import infer_task
@@ -236,22 +234,6 @@ def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space,
     assert problems("[]", trainer="{loop: json:load}") == []
 
 
-NAMES = ("age", "plan", "made")
-STEPS = st.one_of(
-    st.builds(Step, st.just("StandardScaler"), st.sampled_from(NAMES)),
-    st.builds(Step, st.just("my_mod:f"), st.sampled_from(NAMES)),
-)
-
-
-@given(st.lists(STEPS, max_size=6))
-def test_one_name_is_refused_exactly_before_anything_may_have_made_it(steps):
-    may, expected = False, 0
-    for step in steps:
-        expected += step.columns == "made" and not may
-        may = may or step.name != "StandardScaler"
-    assert len(refused(*steps)) == expected
-
-
 # ---- the data
 
 
@@ -298,21 +280,6 @@ def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space):
         )
     ]
     preflight.check_data(space('{train: "sklearn:wine", label: alcohol, valid: 0.25}'))
-
-
-def test_all_is_told_at_once_in_the_order_of_the_file(space):
-    loaded = space(
-        "{train: rows.csv, label: Y, valid: valdi.csv, drop: [id]}",
-        "data.test=nowhere.parquet",
-        space="{preprocessor: {StandardScaler: {columns: heigth}}}",
-    )
-    assert [line.split(": ")[1:3] for line in said(loaded)] == [
-        ["data.label", "`rows.csv` has no column `Y`; did you mean `y`?"],
-        ["data.valid", "`valdi.csv` does not exist"],
-        ["data.drop", "`rows.csv` has no column `id`; valid"],
-        ["preprocessor.StandardScaler.columns", "no column `heigth` in `rows.csv`; valid"],
-        ["data.test", "`nowhere.parquet` does not exist"],
-    ]
 
 
 def test_many_columns_are_not_all_listed(space):
@@ -452,23 +419,6 @@ def test_the_root_must_be_a_folder(tmp_path):
     assert not (tmp_path / "not").exists()
 
 
-def test_problems_that_are_found_later_get_their_place_too(space):
-    loaded = space()
-    error = preflight.locate_problems(
-        loaded,
-        [
-            Problem("space.preprocessor", "it fails"),
-            Problem("data.label", "it fails"),
-            Problem("--address", "away"),
-        ],
-    )
-    assert [str(p) for p in error.problems] == [
-        "space.yaml:2:32: data.label: it fails",
-        "space.yaml:5:65: space.preprocessor: it fails",
-        "--address: away",
-    ]
-
-
 @pytest.mark.parametrize(
     ("wrong", "imported"), [(ROWS.replace("yes", "no"), "[]"), (ROWS, "['pandas']")]
 )
@@ -514,21 +464,6 @@ def test_preflight_refuses_what_the_sweep_refuses(local_ray, tmp_path, monkeypat
         assert theirs <= mine, case.name
         count += 1
     assert count > 30
-
-
-def test_rows_without_a_label_are_refused_or_left_out(space, tmp_path):
-    (tmp_path / "holes.csv").write_text(ROWS.replace("0,a,no", "0,a,"))
-    (found,) = said(space("{train: holes.csv, label: y, valid: 0.25}"))
-    assert "data.label: " in found and "`data.drop_missing_label: true`" in found
-    preflight.check_data(
-        space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}")
-    )
-    (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n"))
-    (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
-    assert "data.label: " in found and "one class" in found
-    (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n").replace("yes\n", "\n"))
-    (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
-    assert "data.label: " in found and "no value in data.train" in found
 
 
 N = 24
@@ -697,15 +632,6 @@ def test_a_class_that_valid_lacks_is_a_warning_unless_the_metric_needs_it(
     else:
         preflight.check_data(loaded)
         assert caplog.messages == [f"note: {note}"]
-
-
-def test_a_model_needs_a_column_to_read(space, tmp_path):
-    (tmp_path / "few.csv").write_text("y,w\n" + "no,1\nyes,2\n" * 9)
-    for data in ("weight: w", "drop: [w]", "drop: {choice: [[], [w]]}"):
-        (line,) = set(said(space(f"{{train: few.csv, label: y, valid: 0.25, {data}}}")))
-        assert "data.label: `few.csv` has no other columns than the label" in line
-    own = space("{train: few.csv, label: y, valid: 0.25, drop: [w]}", trainer="{loop: json:load}")
-    preflight.check_data(own)
 
 
 def test_a_label_of_integers_may_be_a_number(space, tmp_path):

@@ -175,11 +175,3 @@ def test_damaged_facts_are_refused_with_the_file(store, text):
         refused.value.problems[0].place == str(store.folder / INFO_FILE)
         and len(str(refused.value).splitlines()) == 1
     )
-
-
-@pytest.mark.parametrize("name", ["check.parquet", "test.parquet"])
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 100, os.urandom(400)])
-def test_damaged_rows_are_refused(store, name, content):
-    (store.folder / name).write_bytes(content)
-    with pytest.raises(trust.UnreadableFile):
-        store.load_test()

@@ -76,32 +76,6 @@ def test_rows_without_one_of_the_labels_can_be_dropped(splits):
         splits("u", "v", rows=rows)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (
-            ("u", "bit"),
-            (
-                "`bit` has classes, but `u` has numbers; several label columns must all have "
-                "numbers, "
-                "or all have only 0 and 1"
-            ),
-        ),
-        (
-            ("yes", "pair"),
-            (
-                "`pair` has the classes 1, 2; several label columns must all have numbers, or all "
-                "have only 0 and 1"
-            ),
-        ),
-        (("yes", "word"), "`word` has the classes 'x', 'y'; several label columns"),
-    ],
-)
-def test_mixed_labels_are_refused(splits, labels, message):
-    with pytest.raises(InputError, match=message.replace("(", r"\(").replace(")", r"\)")):
-        splits(*labels)
-
-
 def test_a_chain_passes_the_labels_on(splits):
     found = splits("u", "v")
     chain, prepared = fit_transform((), found.train, found.label)

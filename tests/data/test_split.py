@@ -66,14 +66,6 @@ def test_every_class_keeps_its_share_and_stays_in_train(counts, share, seed):
             assert abs(taken - rows * count / len(strata)) < 1
 
 
-def test_a_single_row_of_a_class_stays_in_train():
-    strata = np.array([0] * 50 + [1] * 49 + [2])
-    assert all(
-        split(100, rule("fraction", fraction=0.3), strata=strata, seed=s)[-1] == TRAIN
-        for s in range(10)
-    )
-
-
 def test_another_seed_is_another_split():
     assert not np.array_equal(*(split(100, rule("fraction", fraction=0.2), seed=s) for s in (1, 2)))
 

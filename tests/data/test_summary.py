@@ -357,18 +357,6 @@ class TestCopies:
         )
         assert found(pd.concat([rows, rows.head(3)])) == expected[:2]
 
-    @settings(max_examples=20, deadline=None)
-    @given(st.integers(0, 1000), st.integers(1, N))
-    def test_copies_of_rows_change_no_finding_about_columns(self, seed, count):
-        rows = frame(
-            cust=[f"C{i:05d}" for i in range(N)],
-            a=RNG.normal(size=N),
-            b=RNG.integers(0, 9, N),
-            c=["x"] * N,
-        )
-        copied = pd.concat([rows, rows.sample(count, random_state=seed)])
-        assert [item for item in found(copied) if item[0] != "duplicates"] == found(rows)
-
     def test_few_categories_make_equal_rows(self):
         rows = pd.DataFrame({name: RNG.integers(0, 3, N) for name in "abcy"})
         assert found(rows) == []
@@ -558,15 +546,6 @@ def test_integers_that_meet_as_32_bit_floats_are_reported(tmp_path, values, warn
         assert not any("32-bit" in text for text in scaled)
 
 
-def test_parsed_times_that_meet_as_32_bit_floats_are_reported(tmp_path):
-    times = pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(N), unit="s")
-    rows = frame(when=times.strftime("%Y-%m-%d %H:%M:%S"))
-    (found,) = texts(tmp_path, rows, data=", parse: {when: '%Y-%m-%d %H:%M:%S'}")
-    assert "`when` needs more than the 24 bits" in found
-    days = frame(when=(pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(N), "D")).astype(str))
-    assert texts(tmp_path, days, data=", parse: {when: '%Y-%m-%d'}") == []
-
-
 def test_values_of_valid_that_train_does_not_have_are_reported(tmp_path):
     frame().assign(color=["red", "pink", "blue", None] * (N // 4)).to_csv(
         tmp_path / "valid.csv", index=False
@@ -594,33 +573,3 @@ def test_shipped_spaces_have_no_warnings(path):
     assert [
         warning.text for found in summarize_early(load(path)) for warning in found.warnings
     ] == []
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")
-@pytest.mark.parametrize(
-    ("file", "label", "expected"),
-    [
-        (
-            "telco_churn/Telco-Customer-Churn.csv",
-            "Churn",
-            {("identifier", "customerID")},
-        ),
-        ("california_housing/housing.csv", "median_house_value", set()),
-        ("nyc_yellow_parquet/yellow_tripdata_2020-01.parquet", "payment_type", set()),
-        ("nyc_yellow_parquet/yellow_tripdata_2018-2020_sample360k.parquet", "payment_type", set()),
-        ("nyc_yellow_parquet/yellow_tripdata_2025-02_sample5k.parquet", "payment_type", set()),
-    ],
-)
-def test_real_tables(tmp_path, file, label, expected):
-    (tmp_path / "space.yaml").write_text(
-        SPACE.format(trainer="xgboost", data="", steps="[OneHotEncoder: {}]")
-    )
-    metric = "valid-rmse" if label == "median_house_value" else "valid-mlogloss"
-    changes = [
-        f"data.train={SHARED / file}",
-        f"data.label={label}",
-        f"objective.metric={metric}",
-        "data.drop_missing_label=true",
-    ]
-    (summary,) = summarize_early(load(tmp_path / "space.yaml", changes))
-    assert {(finding.kind, finding.column) for finding in summary.summary.findings} == expected

@@ -8,7 +8,6 @@ import gzip
 import json
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -324,30 +323,6 @@ def test_json_lines(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.jsonl", '{"a": 1}\n[1, 2]\n', "line 2 is not a JSON object: `[1, 2]`"),
-        (
-            "a.jsonl",
-            '{"a": 1}\n\n{"a": "x"}\n',
-            "`a` holds values of different types (Could not convert 'x'",
-        ),
-        ("a.jsonl", '[{"a": 1}]', "it is not JSON lines, but one array of JSON"),
-        ("a.jsonl", "a,b\n1,2\n", "it is not JSON lines; it begins with `a,b`"),
-        ("a.csv", '{"a": 1}\n', "it is not text, but JSON lines"),
-        ("a.csv", "\n <!DOCTYPE html>\n", "it begins with `<!DOCTYPE html>`"),
-        ("a.tsv", "<?xml version='1.0'?>\n", "it is not text, but XML"),
-        ("a.parquet", "<html>\n", "it is not a Parquet file, but a page of HTML; it begins with"),
-        ("a.csv", b"SQLite format 3\x00", "it is not text, but an SQLite database"),
-        ("a.csv.gz", gzip.compress(b"PAR1\x00\x00", mtime=0), "it is not text, but a Parquet file"),
-        ("a.csv", "a,b\n1,2\n".encode("utf-16"), "add `data.read: {encoding: utf-16}`"),
-    ],
-)
-def test_contents_that_the_name_does_not_promise(tmp_path, name, content, message):
-    assert message in refused(tmp_path, name, content)
-
-
-@pytest.mark.parametrize(
     ("name", "call"),
     [
         ("book.xlsx", 'pandas.read_excel("book.xlsx")'),
@@ -364,14 +339,6 @@ def test_other_formats_are_named_with_a_loader(tmp_path, name, call):
         read_source(name, tmp_path, "data.train")
     assert call in str(e.value) and 'data.train: "my_loader:rows"' in str(e.value)
     assert "loader" not in unsupported("rows.unknown")
-
-
-def test_a_loader_of_three_lines_works(tmp_path):
-    pd.DataFrame({"a": [1, 2]}).to_json(tmp_path / "rows.json")
-    message = unsupported(str(tmp_path / "rows.json"))
-    head, define, body = (part for i, part in enumerate(message.split("`")) if i in (3, 5, 7))
-    (tmp_path / "three_lines.py").write_text(f"{head}\n{define}\n{body}\n")
-    assert read_source("three_lines:rows", tmp_path, "data.train")["a"].to_pylist() == [1, 2]
 
 
 def test_a_file_is_found_with_its_keys(tmp_path):

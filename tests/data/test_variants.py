@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import load_splits
 from sweeps.data.variants import DataVariants, variant_name
 from sweeps.space import DataSpec, Split
@@ -74,20 +72,6 @@ def test_a_rare_class_is_kept():
     )
 
 
-def test_a_constant_part_is_as_a_tuned_one():
-    fixed = load_splits(spec(rows=0.25), seed=1)
-    tuned = DataVariants(spec(), [spec()], 1, ("rows",)).splits({"rows": 0.25})
-    assert fixed.train.equals(tuned.train) and fixed.valid.equals(tuned.valid)
-
-
-def test_columns_that_every_trial_drops_are_checked_once():
-    fixed = spec(drop=("petal length (cm)",))
-    made = DataVariants(fixed, [fixed], 0, ())
-    assert (
-        "petal length (cm)" not in made.splits({}).features and len(made.splits({}).features) == 3
-    )
-
-
 def test_dropped_columns_are_gone_from_every_split():
     asked = [spec(drop=()), spec(drop=("petal length (cm)",))]
     made = DataVariants(spec(), asked, 0, ("drop",))
@@ -121,24 +105,6 @@ def test_a_fingerprint_is_of_the_variant():
 def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
     for name, frame in frames.items():
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-
-
-def test_sources_must_have_the_same_task(tmp_path):
-    a = pd.DataFrame({"x": np.arange(20), "y": ["no", "yes"] * 10})
-    files(tmp_path, a=a, b=a.assign(y=["no", "yes", "maybe", "no"] * 5), c=a.assign(extra=1))
-    ask = lambda *names: [spec(f"{n}.csv", tmp_path, label="y") for n in names]  # noqa: E731
-    made = DataVariants(ask("a")[0], ask("a", "c"), 0, ("train",))
-    assert made.splits({"train": "c.csv"}).features == ("x", "extra") and made.splits(
-        {"train": "a.csv"}
-    ).features == ("x",)
-    assert [made.source_index({"train": f"{n}.csv"}) for n in "ac"] == ["0", "1"]
-    with pytest.raises(InputError) as e:
-        DataVariants(ask("a")[0], ask("a", "b"), 0, ("train",))
-    assert str(e.value) == (
-        "data.train: the label of `b.csv` is multiclass with the classes 'maybe', 'no', 'yes', "
-        "but the label of `a.csv` is binary with the classes 'no', 'yes'; all "
-        "variants need the same task and classes"
-    )
 
 
 def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other():
@@ -273,16 +239,6 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
     assert any_loop.prepare((Step("StandardScaler"),))["key"], (
         "a loop of the user's own may read text"
     )
-
-
-def test_a_split_without_a_class_is_told():
-    codes = pa.table({"y": [0, 1, 2, 3, 4]})
-    parts = {"train": codes, "valid": codes.slice(0, 4), "test": codes.slice(0, 1)}
-    assert missing_class_notes("y", ("a", "b", "c", "d", "e"), parts) == (
-        "the valid split has no row of class `e` of `y`",
-        "the test split has no row of class `b`, `c`, `d` and 1 more of `y`",
-    )
-    assert missing_class_notes("y", None, parts) == missing_class_notes(None, None, parts) == ()
 
 
 @pytest.mark.integration

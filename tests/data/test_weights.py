@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,48 +92,12 @@ def test_classes_are_counted_in_the_train_part_of_each_fold_and_in_all_rows_of_a
     )
 
 
-def test_folds_keep_the_share_of_each_class():
-    whole = load_splits(spec(valid=Split("folds", folds=5)))
-    for number in range(5):
-        counts = fold_of(whole, number, 1.0, 0).valid.column("y").to_pandas().value_counts()
-        assert [counts[code] for code in range(3)] == [1, 8, 3]
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ([1.0, -0.5] * 30, "is -0.5 in row 2 of data.train"),
-        ([1.0, np.inf] * 30, "is inf in row 2 of data.train"),
-        ([1.0, np.nan] * 30, "has 30 missing values in data.train"),
-        (["heavy"] * 60, "holds text in data.train, such as 'heavy'"),
-        ([True] * 60, "holds bool in data.train, such as True"),
-    ],
-)
-def test_a_weight_is_a_finite_number_of_at_least_0(values, text):
-    with pytest.raises(InputError) as caught:
-        load_splits(spec(FRAME.assign(w=values), weight="w"))
-    (problem,) = caught.value.problems
-    assert problem.place == "data.weight" and problem.text.startswith(
-        f"`w` {text}; a weight must be a finite number of at least 0; "
-    )
-
-
 def test_a_train_row_must_count():
     with pytest.raises(InputError, match="`w` is 0 in every train row of the train split"):
         load_splits(spec(FRAME.assign(w=0), weight="w"))
     late = FRAME.assign(w=[0] * 30 + [1] * 30, t=range(60))
     with pytest.raises(InputError, match="`w` is 0 in every train row of fold 1"):
         load_splits(spec(late, weight="w", valid=Split("rolling", column="t", folds=3)))
-
-
-def test_a_regression_has_no_classes():
-    with pytest.raises(InputError, match=r"data.class_weight: is only for a classification"):
-        load_splits(spec(FRAME.assign(y=FRAME["a"] * 2), class_weight="balanced"))
-    variant = spec(FRAME.assign(y=FRAME["a"] * 2))
-    with pytest.raises(InputError, match=r"data.class_weight: is only for a classification"):
-        DataVariants(
-            variant, [variant, replace(variant, class_weight="balanced")], 0, ("class_weight",)
-        )
 
 
 def test_tuned_weights_make_variants_with_the_same_rows_and_features():
