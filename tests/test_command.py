@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.core.trial import State
 from sweeps.study import record
 from tests.commands import REPO, command, invoke
 
@@ -150,19 +149,6 @@ def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(
 
 
 @pytest.mark.extended
-def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_ray, tmp_path):
-    later = "if rank == 1 and step == 2: raise SystemExit('out of luck')"
-    folder, result = run(written(tmp_path, [1.0], later=later))
-    assert result["trials"]["failed"] == 1
-    (trial,) = record.read(folder).trials
-    assert trial.result.state is State.FAIL
-    assert "ended with exit code 1; its last lines on standard error:\n" in trial.result.error
-    # The script of rank 0 fails in its all-reduce within milliseconds, so either failure may arrive
-    # first.
-    assert "out of luck" in trial.result.error
-
-
-@pytest.mark.extended
 def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
     process = command(
         "run",
@@ -198,16 +184,6 @@ for step in range(step + 1, 7):
     (folder / "step").write_text(str(step))
     sweeps.report(loss=x, checkpoint=folder)
 """
-POPULATION = """
-name: own
-trainer: {{command: [python, train.py, "{{params.x}}", {out}, "{{trial}}"]}}
-objective: {{metric: loss, goal: minimize}}
-scheduler: {{name: pbt, max_t: 6, perturbation_interval: 2, population: 4, quantile_fraction: 0.5}}
-search: {{seed: 3}}
-space: {{params: {{x: {{uniform: [0, 1]}}}}}}
-"""
-
-
 LOGS = """
 import os
 import mlflow

@@ -89,16 +89,6 @@ def test_the_package_and_its_trainers_come_from_the_wheel(environment, away):
         assert Path(file).is_relative_to(environment)
 
 
-def test_every_verb_has_a_help_text(environment, away):
-    listed = run(environment / "bin" / "sweeps", "--help", cwd=away).partition("Commands:")[2]
-    verbs = [
-        line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "
-    ]
-    assert len(verbs) > 10
-    assert "--add-trials" in run(environment / "bin" / "sweeps", "resume", "--help", cwd=away)
-    assert json.loads(run(environment / "bin" / "sweeps", "schema", cwd=away))["type"] == "object"
-
-
 def test_the_shipped_spaces_validate(environment, away):
     for file in shipped_spaces.loadable():
         assert "valid" in run(environment / "bin" / "sweeps", "validate", file.name, cwd=away)

@@ -102,12 +102,6 @@ def unreported(config):
     ray.train.report({"accuracy": 1.0, "f1": 0.5})
 
 
-def reports_text(config):
-    import ray.train
-
-    ray.train.report({"loss": "good"})
-
-
 def reports_unequally(config):
     import ray.train
 

@@ -1,33 +1,11 @@
-"""Clients of MLflow: one that sends only text that UTF-8 can encode, and one that gives up soon."""
+"""Texts for MLflow: what UTF-8 can encode, and the first lines of errors."""
 
 from __future__ import annotations
 
-import logging
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.core import errors
 from sweeps.core.secrets import masked
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-
-def impatient_client(uri: str) -> MlflowClient:
-    """Return a client of MLflow itself, for commands.
-
-    If the server does not answer, each request fails after some seconds.
-
-    Args:
-        uri: Tracking URI.
-    """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    logging.getLogger("mlflow").setLevel(logging.ERROR)
-    from mlflow.tracking import MlflowClient
-
-    return MlflowClient(uri)
 
 
 def first_line(error: Exception) -> str:
