@@ -386,9 +386,7 @@ def fit(
             final = _final(training, best, data)
             cur.report_final({name: value for name, value in final.items() if name not in found})
         due = ranks.rank == 0 and cur.checkpoint_due(epoch, last=ends)
-        report(
-            found, functools.partial(best.save, training.state(), network, ends) if due else None
-        )
+        report(found, functools.partial(best.save, training.state(), network) if due else None)
         if ends:
             return
 

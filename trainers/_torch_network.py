@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,6 @@ from sweeps.trainers._torch_parallel import weights_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-LONG_CHECK = 1.0  # seconds
 
 
 class Predictor(Protocol):
@@ -99,33 +96,16 @@ class NetworkDefinition:
         raise NotImplementedError
 
 
-class CheckRows:
-    """Predictions for the check rows of a trial, which are stored in the trial's checkpoints.
+def check_predictions(cur: trial.Current, load: Callable[[], Predictor]) -> np.ndarray | None:
+    """Predict the check rows of a trial, which its checkpoints store, with a copy of the network.
+
+    The copy is on the CPU, as in a bundle, because a GPU rounds differently.
 
     Args:
         cur: The trial.
+        load: Function that returns the copy.
     """
-
-    def __init__(self, cur: trial.Current):
-        self.rows = cur.check
-        self.seconds = 0.0
-
-    def predict(self, load: Callable[[], Predictor], last: bool) -> np.ndarray | None:
-        """Predict the check rows with a copy of the network on the CPU, as in a bundle, because a GPU rounds differently.
-
-        If a prediction takes long, as with large networks, only the last checkpoint gets
-        predictions.
-
-        Args:
-            load: Function that returns the copy.
-            last: True for the last checkpoint of the trial.
-        """
-        if self.rows is None or (self.seconds > LONG_CHECK and not last):
-            return None
-        began = time.monotonic()
-        predictions = load().predict(self.rows)
-        self.seconds = time.monotonic() - began
-        return predictions
+    return None if cur.check is None else load().predict(cur.check)
 
 
 class Best(BestStep):
@@ -143,15 +123,13 @@ class Best(BestStep):
         super().__init__(cur)
         self.definition = definition
         self.weights: dict[str, torch.Tensor] = {}
-        self._check_rows = CheckRows(cur)
 
-    def save(self, latest: dict[str, Any], network: nn.Module, last: bool, folder: Path) -> None:
+    def save(self, latest: dict[str, Any], network: nn.Module, folder: Path) -> None:
         """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues.
 
         Args:
             latest: The state; see `Training.state`.
             network: The network with the latest weights.
-            last: True for the last checkpoint of the trial.
             folder: Folder of the checkpoint.
         """
         weights = weights_of(network)
@@ -163,7 +141,7 @@ class Best(BestStep):
             latest if self.step == latest["epoch"] else latest | {"network": weights},
             folder / "latest.pt",
         )
-        check = self._check_rows.predict(lambda: self.definition.load(model), last)
+        check = check_predictions(self.cur, lambda: self.definition.load(model))
         self.cur.note_checkpoint(folder, self.step or latest["epoch"], check)
 
     def restore(self, network: nn.Module) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sweeps import trial
 from sweeps.trainers._best import BestStep
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._torch_loop import seed_of
-from sweeps.trainers._torch_network import CheckRows, Predictor
+from sweeps.trainers._torch_network import Predictor, check_predictions
 from sweeps.trainers._torch_parallel import Ranks, weights_of
 
 WEIGHTS, DESCRIPTION, STATE = "model.pt", "model.json", "steps.pt"
@@ -147,7 +147,6 @@ class Steps:
         self.weights: dict[str, torch.Tensor] = {}
         self.settings: dict[str, Any] = {}
         self.settings_before: dict[str, Any] | None = None
-        self._check_rows = CheckRows(cur)
         self._last = False
 
     def end(self, metrics: Mapping[str, float], network: torch.nn.Module, last: bool) -> bool:
@@ -219,7 +218,7 @@ class Steps:
             "settings": self.settings,
         }
         torch.save(state, folder / STATE)
-        check = self._check_rows.predict(lambda: load(str(folder)), self._last)
+        check = check_predictions(self.cur, lambda: load(str(folder)))
         self.cur.note_checkpoint(folder, self.best.step or self.done, check)
 
     def restore(self, folder: Path) -> None:

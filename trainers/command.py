@@ -169,14 +169,9 @@ class ScriptRun:
             "LOCAL_WORLD_SIZE": str(context.get_local_world_size()),
             "GROUP_RANK": str(context.get_node_rank()),
             "NODE_RANK": str(context.get_node_rank()),
-            "ROLE_RANK": str(self.rank),
-            "ROLE_WORLD_SIZE": size,
-            "ROLE_NAME": "default",
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),
             "TORCHELASTIC_RUN_ID": self.current.trial,
-            "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": "0",
         }
         ours = {"SWEEPS_CHECKPOINT_DIR": str(self.checkpoint_dir), "PYTHONUNBUFFERED": "1"}
         return {"OMP_NUM_THREADS": str(self.current.threads)} | kept | torchrun | ours

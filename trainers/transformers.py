@@ -129,7 +129,8 @@ def train_func(config: dict[str, Any]) -> None:
         if checkpoint is not None:
             restored = Path(stack.enter_context(checkpoint.as_directory()))
             steps.restore(restored)
-            latest = str(_fitting(restored / LATEST, arguments, len(parts.rows["train"]), folder))
+            _require_batches(restored / LATEST, arguments, len(parts.rows["train"]))
+            latest = str(restored / LATEST)
         ray_transformers.prepare_trainer(trainer).train(resume_from_checkpoint=latest)
 
 
@@ -285,33 +286,24 @@ def _training_arguments(
     )
 
 
-def _fitting(
-    latest: Path, arguments: transformers.TrainingArguments, rows: int, folder: Path
-) -> Path:
-    """Return a checkpoint of Transformers whose counts of steps fit this training.
+def _require_batches(latest: Path, arguments: transformers.TrainingArguments, rows: int) -> None:
+    """Raise an error if a checkpoint of Transformers is of a training with other batches.
 
-    Transformers computes the epoch from the count. If the trial continues with another number of
-    workers or, under PBT, with other batches, an epoch has another number of steps.
+    Transformers computes the epoch from the count of steps.
 
     Args:
         latest: Folder of the checkpoint.
         arguments: Arguments of this training.
         rows: Number of rows of train on this rank.
-        folder: Folder for a changed copy.
     """
     state = json.loads((latest / "trainer_state.json").read_text())
     batches = math.ceil(rows / arguments.train_batch_size)
     done = round(state["epoch"] * math.ceil(batches / arguments.gradient_accumulation_steps))
-    if done == state["global_step"] or arguments.max_steps > 0:
-        return latest
-    changed = Path(shutil.copytree(latest, folder / LATEST))
-    (changed / "trainer_state.json").write_text(json.dumps(state | {"global_step": done}))
-    schedule = torch.load(changed / "scheduler.pt", weights_only=True)
-    if schedule["last_epoch"] == state["global_step"]:  # `reduce_lr_on_plateau` counts evaluations
-        torch.save(
-            schedule | {"last_epoch": done, "_step_count": done + 1}, changed / "scheduler.pt"
+    if done != state["global_step"] and arguments.max_steps <= 0:
+        raise ValueError(
+            "the checkpoint is of a training with other batches; their size and the number of "
+            "workers cannot change during a trial"
         )
-    return changed
 
 
 class _Trainer(transformers.Trainer):

@@ -5,10 +5,6 @@ They do not use sweeps.
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from pathlib import Path
-
 
 def lightgbm_loop(config):
     """Train as in https://docs.ray.io/en/latest/train/getting-started-lightgbm.html."""
@@ -44,58 +40,6 @@ def lightgbm_loop(config):
         num_boost_round=4,
         callbacks=[RayTrainReportCallback(frequency=2)],
     )
-
-
-def lightgbm_for_tune(config):
-    """Train as in Ray Tune's LightGBM example, with Tune's callback."""
-    import lightgbm as lgb
-    import ray.train
-    from ray.tune.integration.lightgbm import TuneReportCheckpointCallback
-
-    frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
-    data = lgb.Dataset(frame.drop(columns="y"), label=frame["y"])
-    lgb.train(
-        {
-            "objective": "regression",
-            "metric": "rmse",
-            "learning_rate": config["lr"],
-            "num_threads": 1,
-            "verbose": -1,
-        },
-        data,
-        valid_sets=[data],
-        valid_names=["train"],
-        num_boost_round=4,
-        callbacks=[TuneReportCheckpointCallback(metrics={"loss": "train-rmse"}, frequency=1)],
-    )
-
-
-def keras_loop(config):
-    """Train as in https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl.
-
-    The loop sets `TF_CONFIG` itself.
-    """
-    import json
-    import os
-    import socket
-
-    import ray.train
-    import ray.train.collective
-
-    context = ray.train.get_context()
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(context.get_world_size())]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        free = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    workers = ray.train.collective.broadcast_from_rank_zero(free)
-    os.environ["TF_CONFIG"] = json.dumps(
-        {
-            "cluster": {"worker": workers},
-            "task": {"type": "worker", "index": context.get_world_rank()},
-        }
-    )
-    tensorflow_loop(config)
 
 
 def tensorflow_loop(config):
@@ -218,52 +162,3 @@ def lightning_for_tune(config):
         train_dataloaders=_loader("train"),
         val_dataloaders=_loader("valid"),
     )
-
-
-def transformers_loop(config):
-    """Train as in https://docs.ray.io/en/latest/train/getting-started-transformers.html.
-
-    The model is built from a configuration.
-    """
-    import ray.train.huggingface.transformers
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
-
-    frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
-    rows = [
-        {
-            "input_ids": torch.tensor([int(a > 0), 2 + int(b > 0), 4]),
-            "labels": torch.tensor(int(y > 0)),
-        }
-        for a, b, y in frame[["a", "b", "y"]].itertuples(index=False)
-    ]
-    shape = {
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-    }
-    model = BertForSequenceClassification(
-        BertConfig(vocab_size=8, max_position_embeddings=8, num_labels=2, **shape)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            model=model,
-            args=TrainingArguments(
-                output_dir=str(Path(folder, "out")),
-                num_train_epochs=2,
-                learning_rate=config["lr"],
-                per_device_train_batch_size=32,
-                eval_strategy="epoch",
-                save_strategy="epoch",
-                logging_strategy="epoch",
-                report_to="none",
-                use_cpu=True,
-                disable_tqdm=True,
-            ),
-            train_dataset=rows,
-            eval_dataset=rows[:32],
-        )
-        trainer.add_callback(ray.train.huggingface.transformers.RayTrainReportCallback())
-        trainer = ray.train.huggingface.transformers.prepare_trainer(trainer)
-        trainer.train()

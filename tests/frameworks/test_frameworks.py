@@ -60,48 +60,29 @@ def saved(folder: Path, number: int, step: int) -> set[str]:
     return {file.name for file in Path(folder, f"{number:04d}", f"checkpoint_{step:06d}").iterdir()}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_path, workers):
+def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_path):
     found = in_a_row(
-        tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers, trials=8, stop_at=3
+        tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers=2, trials=4, stop_at=3
     )
-    assert [len(reports) for reports in found] == [4, 3] * 4
-    assert {worker_of(tmp_path, number) for number in range(8)} == {"worker-001"}
-    assert saved(tmp_path, 7, 2) == {"model.txt"}
+    assert [len(reports) for reports in found] == [4, 3] * 2
+    assert {worker_of(tmp_path, number) for number in range(4)} == {"worker-001"}
+    assert saved(tmp_path, 3, 2) == {"model.txt"}
 
 
-@pytest.mark.parametrize(
-    "loop, backend", [("keras_loop", "none"), ("tensorflow_loop", "tensorflow")]
-)
-def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(
-    clean_ray, tmp_path, loop, backend
-):
-    found = in_a_row(tmp_path, loop, backend, "loss", workers=2, trials=2)
+def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path):
+    found = in_a_row(tmp_path, "tensorflow_loop", "tensorflow", "loss", workers=2, trials=2)
     assert {report.metrics["replicas"] for reports in found for report in reports} == {2.0}
     assert [worker_of(tmp_path, number) for number in range(2)] == ["worker-001", "worker-003"]
 
 
 def test_lightning_trains_on_one_worker(clean_ray, tmp_path):
-    found = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=4, stop_at=1)
-    assert [len(reports) for reports in found] == [2, 1] * 2
-    assert {worker_of(tmp_path, number) for number in range(4)} == {"worker-001"}
-    assert saved(tmp_path, 2, 2) == {"checkpoint.ckpt"}
+    found = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=2, stop_at=1)
+    assert [len(reports) for reports in found] == [2, 1]
+    assert {worker_of(tmp_path, number) for number in range(2)} == {"worker-001"}
+    assert saved(tmp_path, 0, 2) == {"checkpoint.ckpt"}
 
 
-def test_transformers_trains_a_model_made_from_a_configuration(clean_ray, tmp_path):
-    found = in_a_row(tmp_path, "transformers_loop", "torch", "eval_loss", workers=1, trials=2)
-    assert [len(reports) for reports in found] == [2, 2]
-    assert saved(tmp_path, 1, 2) == {"checkpoint"}
-
-
-CALLBACKS = [
-    pytest.param("lightgbm_for_tune", 4, "model.txt", id="lightgbm"),
-    pytest.param("lightning_for_tune", 3, "checkpoint", id="lightning"),
-]
-
-
-@pytest.mark.parametrize("loop, steps, file", CALLBACKS)
-def test_tunes_callback_reports_and_saves_each_step(clean_ray, tmp_path, loop, steps, file):
-    found = in_a_row(tmp_path, loop, "none", "loss", workers=1, trials=2, stop_at=2)
-    assert [len(reports) for reports in found] == [steps, 2]
-    assert saved(tmp_path, 0, steps) == saved(tmp_path, 1, 2) == {file}
+def test_tunes_callback_reports_and_saves_each_step(clean_ray, tmp_path):
+    found = in_a_row(tmp_path, "lightning_for_tune", "none", "loss", workers=1, trials=2, stop_at=2)
+    assert [len(reports) for reports in found] == [3, 2]
+    assert saved(tmp_path, 0, 3) == saved(tmp_path, 1, 2) == {"checkpoint"}

@@ -131,20 +131,11 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     assert changed["lr"] == 0.002 and changed["weight_decay"] == 0.3
 
 
-def test_another_number_of_steps_in_an_epoch_after_a_resume(tmp_path):
+def test_other_batches_after_a_resume_are_refused(tmp_path):
     first, *_ = run("binary", tmp_path / "first", PARAMS, stop_at=2)
-    rates = {}
-    for size in (33, 16):
-        params = PARAMS | {"per_device_train_batch_size": size}
-        rest, *_ = run("binary", tmp_path / str(size), params, resume=first.checkpoints[2])
-        assert len(rest.metrics) == 2, "the third and the fourth epoch"
-        latest = rest.checkpoints[1] / "latest"
-        state = json.loads((latest / "trainer_state.json").read_text())
-        assert state["epoch"] == 3 and state["global_step"] == 3 * -(-160 // size)
-        rates[size] = torch.load(latest / "optimizer.pt", weights_only=True)["param_groups"][0][
-            "lr"
-        ]
-    assert rates[33] == pytest.approx(rates[16]) == pytest.approx(0.01 / 4)
+    params = PARAMS | {"per_device_train_batch_size": 16}
+    with pytest.raises(ValueError, match="the checkpoint is of a training with other batches"):
+        run("binary", tmp_path / "second", params, resume=first.checkpoints[2])
 
 
 def text_shards(rows=120):
