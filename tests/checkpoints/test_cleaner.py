@@ -95,23 +95,6 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     }
 
 
-def test_pending_repeats_keep_the_checkpoints_of_their_configuration(make_space, tmp_path):
-    controller = driver(
-        make_space(
-            BODY, 2, scheduler=NONE, extra="repeats: 2\ncheckpoints: {per_trial: 1, top: 1}"
-        ),
-        tmp_path,
-    )
-    train(controller, 0.1)
-    assert controller.trials.cleaner is not None
-    controller.trials.cleaner._thread.submit(int).result(20)
-    assert checkpoints_in(tmp_path) == {"0000": [1, 2]}
-    for loss in (0.9, 0.4, 0.3):  # its repeat; another configuration and the repeat of that
-        train(controller, loss)
-    controller.close()
-    assert controller.search.store.winner() == 3 and checkpoints_in(tmp_path) == {"0003": [1]}
-
-
 def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monkeypatch):
     held, threads = threading.Event(), []
 

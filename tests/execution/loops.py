@@ -81,30 +81,6 @@ def xgboost_loop(config):
     )
 
 
-def what_it_was_given(config):
-    """Report the resources of this process."""
-    import os
-
-    import ray
-    from ray.train import get_context, report
-
-    from sweeps.trial import current
-
-    given = ray.get_runtime_context().get_assigned_resources()
-    visible = [g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g]
-    report(
-        {
-            "loss": 0.0,
-            "threads": current().threads,
-            "omp": int(os.environ.get("OMP_NUM_THREADS", 0)),
-            "cpu": given.get("CPU", 0),
-            "gpu": given.get("GPU", 0),
-            "visible": len(visible),
-            "world": get_context().get_world_size(),
-        }
-    )
-
-
 def reads(config):
     """Read the shard in every possible way.
 

@@ -270,39 +270,6 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
     play(scene, CPU=3.0)
 
 
-def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(fake, monkeypatch):
-    async def scene(pool: WorkerPool) -> None:
-        pool.warm([ELASTIC.of_size(1)])
-        fake.come_up(0)
-        gang = await pool.form(await pool.reserve(ELASTIC.of_size(1)), ELASTIC)
-        waiting = asyncio.create_task(lease(pool, ELASTIC.of_size(3)))
-        await asyncio.sleep(0)
-        assert (
-            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
-            and len(fake.up) == 1
-        )
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert (
-            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
-            and len(fake.up) == 3
-        )
-        for number in (1, 2):
-            fake.up[number].set_exception(worker_pool.RayError("died"))
-        await until(lambda: len(pool.workers) == 1)
-        assert (
-            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
-            and len(fake.up) == 3
-        ), "not again at once"
-        monkeypatch.setattr(worker_pool, "START_AGAIN_AFTER", 0.0)
-        assert (
-            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
-            and len(fake.up) == 5
-        )
-
-    play(scene, CPU=3.0)
-
-
 def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_trial(fake):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])

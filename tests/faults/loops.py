@@ -104,36 +104,8 @@ def dies_once(config):
 
 
 def wait_for_ever() -> None:
-    import threading
 
     threading.Event().wait()
-
-
-def leaves(config):
-    """Leave behind the state that the parameters name, and report once."""
-    import ray.train
-
-    if config["how"] == "a thread that reports":
-
-        def speak() -> None:
-            Path(config["latch"], "spoken").touch()
-            wait_until_another_trial(config)
-            try:
-                ray.train.report({"loss": -1.0})
-            finally:
-                Path(config["latch"], "spoken-again").touch()
-
-        threading.Thread(target=speak, daemon=True).start()
-    if config["how"] == "closed streams":
-        sys.stdout.close()
-    else:
-        print("hello")
-    ray.train.report({"loss": 1.0})
-
-
-def wait_until_another_trial(config) -> None:
-    while not Path(config["latch"], "another").exists():
-        time.sleep(0.01)
 
 
 def hangs(config):

@@ -129,13 +129,3 @@ def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
     (disk / "filler").unlink()
     resumed(folder, 2)
     assert (folder / "bundle" / "manifest.json").is_file() and not list(folder.glob(".bundle*"))
-
-
-@pytest.mark.long
-def test_r3_an_export_elsewhere_cannot_be_written(disk, finished_sweep):
-    fill(disk, leave=64 << 10)
-    process = command("export", finished_sweep, "--trial", "0000", "--trust", "-o", disk / "new")
-    out, err = process.communicate(timeout=100)
-    assert process.returncode in (1, 2) and "Traceback" not in out + err, err
-    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1]
-    assert [path.name for path in disk.iterdir()] == ["filler"]

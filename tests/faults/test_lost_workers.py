@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -226,33 +225,6 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
             "died in 2 attempts" in progress.error
             and "`limits.max_failures` allows only 1" in progress.error
         )
-
-
-@pytest.mark.long
-def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
-    """A closed standard output and a running thread do not reach the next trial, because it gets
-    other workers.
-    """
-    driving = Driving(job("tests.faults.loops:leaves", "none"), tmp_path)
-    gangs = []
-    try:
-        for number, how in enumerate(
-            ("nothing", "closed streams", "nothing", "a thread that reports", "nothing")
-        ):
-            t = trial(number, {"how": how, "latch": str(tmp_path)}, 1, "none")
-            driving.start(t)
-            progress, reports = driving.finish(t)
-            assert (progress.state, [r.metrics for r in reports]) == (
-                State.COMPLETE,
-                [{"loss": 1.0}],
-            ), progress.error
-            log = (tmp_path / t.id / "logs" / "rank-0.log").read_text()
-            assert how == "closed streams" or "hello" in log
-            gangs.append(re.findall(r"on (worker-\d+)", log)[0])
-        assert gangs[0] == gangs[1] != gangs[2] == gangs[3] != gangs[4]
-    finally:
-        (tmp_path / "another").touch()
-        driving.close()
 
 
 def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
