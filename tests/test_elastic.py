@@ -26,7 +26,7 @@ limits: {{max_trials: 1}}
 trackers: [mlflow, jsonl]
 space:
   scaling: {{num_workers: {{elastic: [1, 3]}}, resources_per_worker: {{CPU: 0.5}}}}
-  params: {{lr: 0.001, latch: {latch}, more: 4, until: 3, seconds: 0.02}}
+  params: {{lr: 0.001, latch: {latch}, more: 4, until: 3, seconds: 0.4}}
 """
 
 

@@ -221,6 +221,10 @@ class WorkerRuntime:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
         self._keep_caches(assignment)
+        is_first = self._trials == 0
+        self._trials += 1
+        if is_first:
+            process_reset.settle()
         cache = self._caches[assignment.data_key]
         session = TrialSession(self.pool, self.job, assignment, cache)
         self.session = session
@@ -229,10 +233,6 @@ class WorkerRuntime:
             f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of "
             f"{ranks.world_size} on {self.worker}"
         )
-        is_first = self._trials == 0
-        self._trials += 1
-        if is_first:
-            process_reset.settle()
         self._log = trial_logs.log_of(assignment.folder, ranks.rank)
         try:
             self._streams.open(session)
