@@ -401,26 +401,6 @@ def test_a_frequent_word_in_the_label_is_a_class_and_a_rare_one_a_missing_label(
     assert load_splits(space.data).classes == ("no", "yes")
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")
-@pytest.mark.parametrize(
-    ("file", "label", "dropped"),
-    [
-        ("telco_churn/Telco-Customer-Churn.csv", "Churn", ("customerID",)),
-        ("california_housing/housing.csv", "median_house_value", ()),
-        ("nyc_yellow_parquet/yellow_tripdata_2020-01.parquet", "payment_type", ()),
-        ("nyc_yellow_parquet/yellow_tripdata_2018-2020_sample360k.parquet", "tip_amount", ()),
-        ("nyc_yellow_parquet/yellow_tripdata_2025-02_sample5k.parquet", "payment_type", ()),
-    ],
-)
-def test_real_tables(tmp_path, file, label, dropped):
-    done = run(tmp_path / "space.yaml", "--data", SHARED / file, "--label", label)
-    assert done.exit_code == 0, done.output
-    space = load(tmp_path / "space.yaml")
-    assert space.data.drop == dropped
-    (found,) = summarize_early(space)
-    assert [warning.text for warning in found.warnings] == []
-
-
 def test_the_keys_of_read_reach_the_space_file(tmp_path):
     lines = [f"{i / 7:.3f};{i % 3};{i % 2}".replace(".", ",") for i in range(300)]
     (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-16")

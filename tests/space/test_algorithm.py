@@ -16,31 +16,10 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.plan import plan
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.auto_algorithm import GP_OBJECTIVES, GP_TRIALS, choose
 from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.tracking.mlflow.run_contents import space_params
 
 USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
-
-
-@pytest.mark.parametrize(
-    ("changed", "algorithm"),
-    [
-        ({}, "gp"),
-        ({"max_trials": GP_TRIALS}, "gp"),
-        ({"max_trials": GP_TRIALS + 1}, "tpe"),
-        ({"objectives": GP_OBJECTIVES}, "gp"),
-        ({"objectives": GP_OBJECTIVES, "max_trials": GP_TRIALS + 1}, "tpe"),
-        ({"objectives": GP_OBJECTIVES + 1}, "tpe"),
-        ({"perturbs": False}, "gp"),
-        ({"perturbs": True}, "tpe"),
-        ({"sampled": 0}, "grid"),
-        ({"sampled": 0, "objectives": 2, "max_trials": 50_000}, "grid"),
-    ],
-)
-def test_the_choice(changed, algorithm):
-    choice = choose(**(USUAL | changed))
-    assert choice.algorithm == algorithm and choice.reason
 
 
 SPACE = """\

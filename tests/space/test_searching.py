@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sweeps.core import registry
 from sweeps.core.resources import COSTS
@@ -17,10 +14,7 @@ from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.space import Constraint, InitialPoint, Repeats, load
-from sweeps.space.initial_points import InitialPointsParser
-from sweeps.space.problems import Problems
 from sweeps.space.search_sections import option_names
-from sweeps.space.yaml12 import parse
 
 HEAD = {
     "trainer": "xgboost",
@@ -405,36 +399,6 @@ params:
   n: {qlograndint: [2, 64, 2], when: {params.eta: "> 0.01"}}
   noise: {qrandn: [1, 2, 0.5]}
 """
-
-
-@settings(max_examples=40)
-@given(st.randoms(use_true_random=False))
-def test_any_configuration_can_be_an_initial_point(rich, random) -> None:
-    """What a search samples, written as values, is read back to the keys that it was sampled by."""
-    sampled: dict[str, object] = {}
-    written: dict[str, object] = {"value": 0.5}
-
-    def choose(dim):
-        if dim.options:
-            key = random.choice(dim.options).key
-        elif dim.is_integer:
-            key = random.randint(dim.lower, dim.highest)
-        else:
-            key = random.uniform(dim.lower or 0.001, dim.highest or 0.999)
-        sampled[dim.name] = key if dim.options else dim.value(key)
-        written[dim.name] = sampled[dim.name]
-        return key
-
-    rich.fill(choose)
-    problems = Problems()
-    node = parse(json.dumps([written]), "f")
-    (point,) = InitialPointsParser(rich.dimensions, rich.sections, 1, problems).read(node)
-    assert not problems.sorted() and point.values == (0.5,)
-    dims = {dim.name: dim for dim in rich.dimensions}
-    assert {
-        name: key if dims[name].options else dims[name].value(key)
-        for name, key in point.keys.items()
-    } == sampled
 
 
 @pytest.fixture(scope="module")

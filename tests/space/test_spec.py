@@ -60,32 +60,6 @@ def test_names_in_the_order_of_the_file_nested_after_their_own(space) -> None:
     assert [dim.is_grid for dim in found].count(True) == 3
 
 
-def test_fill_asks_only_for_what_is_met(space) -> None:
-    loaded = space(NESTED)
-    asked: list[str] = []
-
-    def ask(dim: Dimension) -> Any:
-        asked.append(dim.name)
-        return first(dim)
-
-    assert loaded.fill(ask) == {
-        "data": {},
-        "preprocessor": (Step("SimpleImputer", None, {"strategy": "mean"}), Step("StandardScaler")),
-        "scaling": {"num_workers": 1, "resources_per_worker": {"CPU": 1}},
-        "params": {"eta": 1e-4, "layers": [1, 64, {"width": 8}], "kind": "gbtree", "noise": 0.0},
-    }
-    assert asked == [
-        dim.name
-        for dim in loaded.dimensions
-        if "grid.1" not in dim.name and "choice.1" not in dim.name
-    ]
-    filled = loaded.fill(last)
-    assert filled["preprocessor"] == ()
-    assert filled["params"]["kind"] == {"name": "dart", "rate_drop": 0.0}
-    filled["params"]["layers"].append("mine")  # shared with nobody
-    assert len(loaded.fill(last)["params"]["layers"]) == 3
-
-
 def test_columns_are_words_or_tuples(space) -> None:
     loaded = space(NESTED)
     grid = loaded.dimensions[0]
