@@ -230,6 +230,16 @@ class DimensionParser:
         self.when_parser.enclosing.pop()
         if len(self.problems) > before:
             return INVALID
+        self._refuse_repeated(args, values, path, kind)
+        options = tuple(
+            Option(key, value) for key, value in zip(option_keys(values), values, strict=True)
+        )
+        dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
+        self._slots[slot] = self.when_parser.parsed[dim.name] = dim
+        return dim
+
+    def _refuse_repeated(self, args: Node, values: list[Template], path: str, kind: str) -> None:
+        """Add a problem for each option that is equal to an earlier one."""
         seen: dict[Any, int] = {}
         for i, value in enumerate(values):
             first = seen.setdefault(canonical(value), i)
@@ -240,12 +250,6 @@ class DimensionParser:
                     path,
                     f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})",
                 )
-        options = tuple(
-            Option(key, value) for key, value in zip(option_keys(values), values, strict=True)
-        )
-        dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
-        self._slots[slot] = self.when_parser.parsed[dim.name] = dim
-        return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
         """Parse a domain of numbers. Return INVALID after a problem.

@@ -34,76 +34,70 @@ def stream_obstacles(
         definition: The definition of the trainer.
         scheduler: The scheduler; None if its section has a problem.
     """
-    if scheduler is not None and scheduler.counts_rows:
-        yield (
-            "scheduler.resource",
-            (
-                f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to "
-                "count "
-                "reports"
-            ),
-        )
-    if trainer.name is not None and not definition.streams:
-        yield (
-            "trainer",
-            (
-                f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own "
-                "loop "
-                "(docs/how-to/streaming.md)"
-            ),
-        )
-    if len(data.labels) > 1:
-        yield "data.label", f"a stream has a label of one column; {MEMORY}, or name one column"
     tuned = sections.get("data", {})
-    kind = data.valid.kind if data.valid is not None else ""
-    if data.folds:
-        yield (
-            "data.valid",
-            f"a cross-validation needs all rows in memory; {MEMORY}, or give another split",
-        )
-    elif kind == "time":
-        yield (
-            "data.valid",
-            (
-                "a stream has no latest rows before it ends; write these rows to a file of their "
-                "own, "
-                "and give its path"
-            ),
-        )
-    if data.test is not None:
-        yield (
-            "data.test",
-            (
-                "a stream has no test split; leave this key out, and score the bundle with "
-                "`sweeps "
-                "predict`"
-            ),
-        )
-    for key, given in (("weight", data.weight_columns), ("class_weight", data.class_weight)):
-        if given or key in tuned:
-            yield (
-                f"data.{key}",
-                (
-                    f"streamed rows have no weights; {MEMORY}, or leave this key out and compute "
-                    "weights in the loop"
-                ),
-            )
-    if set(data.parse) & set(data.labels):
-        yield (
+    weights = f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights"
+    obstacles = [
+        (
+            "scheduler.resource",
+            scheduler is not None and scheduler.counts_rows,
+            f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count "
+            "reports",
+        ),
+        (
+            "trainer",
+            trainer.name is not None and not definition.streams,
+            f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop "
+            "(docs/how-to/streaming.md)",
+        ),
+        (
+            "data.label",
+            len(data.labels) > 1,
+            f"a stream has a label of one column; {MEMORY}, or name one column",
+        ),
+        *_split_obstacles(data),
+        ("data.weight", data.weight_columns or "weight" in tuned, f"{weights} in the loop"),
+        (
+            "data.class_weight",
+            data.class_weight or "class_weight" in tuned,
+            f"{weights} in the loop",
+        ),
+        (
             "data.parse",
+            set(data.parse) & set(data.labels),
             f"a stream cannot parse its label; {MEMORY}, or store the label as numbers",
-        )
-    if data.drop_duplicates:
-        yield (
+        ),
+        (
             "data.drop_duplicates",
+            data.drop_duplicates,
             f"a stream does not compare its rows; {MEMORY}, or leave this key out",
-        )
+        ),
+    ]
+    yield from ((key, text) for key, holds, text in obstacles if holds)
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
     for name in sorted(steps & UNFITTABLE.keys()):
-        yield (
-            "space.preprocessor",
-            f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}",
-        )
+        text = f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}"
+        yield "space.preprocessor", text
+
+
+def _split_obstacles(data: DataSpec) -> Iterator[tuple[str, bool, str]]:
+    """Yield each split that a stream may not have, whether the data has it, and the message."""
+    kind = data.valid.kind if data.valid is not None else ""
+    yield (
+        "data.valid",
+        data.folds > 0,
+        f"a cross-validation needs all rows in memory; {MEMORY}, or give another split",
+    )
+    yield (
+        "data.valid",
+        kind == "time",
+        "a stream has no latest rows before it ends; write these rows to a file of their own, and "
+        "give its path",
+    )
+    yield (
+        "data.test",
+        data.test is not None,
+        "a stream has no test split; leave this key out, and score the bundle with `sweeps predict`",
+    )
 
 
 def row_obstacles(

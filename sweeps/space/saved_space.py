@@ -219,6 +219,11 @@ def bundle_of(folder: Path) -> Path:
     bundle = SweepFolder(folder).bundle
     if bundle.is_dir():
         return bundle
+    raise InputError(str(folder), _why_no_bundle(folder))
+
+
+def _why_no_bundle(folder: Path) -> str:
+    """Return why a sweep has no bundle, and what the user can do."""
     export = f"{shell_command('sweeps')} export {shell_quoted(folder)}"
     exported = sorted(
         manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}")
@@ -259,7 +264,7 @@ def bundle_of(folder: Path) -> Path:
             else "was interrupted or killed before it wrote its bundle"
         )
         why = f"the sweep {how}; `{export}` writes a bundle and prints the bundle's folder"
-    raise InputError(str(folder), why)
+    return why
 
 
 def resumed_space(
