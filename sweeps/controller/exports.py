@@ -456,13 +456,6 @@ def register(
             "the sweep has ended",
         )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
-    return registry.register(
-        bundle,
-        digest,
-        training,
-        uris.add_password(tracked["tracking_uri"]),
-        tracked["parent_run"],
-        name,
-        alias,
-        force,
-    )
+    uri = uris.add_password(tracked["tracking_uri"])
+    model = registry.RegisteredModel(uri, name, alias, force=force)
+    return registry.register(bundle, digest, training, tracked["parent_run"], model)

@@ -45,7 +45,7 @@ from sweeps.serving.access import Access, AllowedHosts, Guard
 from sweeps.space.domains import short_names
 from sweeps.sweep_report import html_page
 from sweeps.sweep_report.configuration import value_text
-from sweeps.sweep_report.plots import FIGURES
+from sweeps.sweep_report.plots import FIGURES, TITLES
 
 STATIC = Path(__file__).parent / "static"
 TEMPLATES = Environment(
@@ -141,7 +141,7 @@ class Dashboard:
         snapshot = self.reader(sweep).snapshot()
         dimensions = snapshot.data.dimensions if snapshot.data is not None else ()
         has_front = snapshot.data is not None and len(snapshot.data.objectives) in (2, 3)
-        others = {k: title for k, title in content.OTHERS.items() if k != "pareto" or has_front}
+        titles = {k: title for k, title in TITLES.items() if k != "pareto" or has_front}
         return render(
             "sweep.html",
             summary=snapshot.summary,
@@ -150,8 +150,7 @@ class Dashboard:
             table=content.trial_table(snapshot, query),
             query=query,
             may_command=self.may_command,
-            first=content.FIRST,
-            others=others,
+            titles=titles,
             dimensions=short_names([d.name for d in dimensions]),
         )
 

@@ -19,16 +19,6 @@ from sweeps.study.record import TrialRecord, lineage_text
 from sweeps.sweep_report.configuration import configuration_rows, value_text
 from sweeps.sweep_report.figures import PlotData, option_text
 
-# Titles of the figures above and below the table of trials.
-FIRST = {"history": "Best so far", "curves": "Curves"}
-OTHERS = {
-    "pareto": "Pareto front",
-    "importance": "Importance",
-    "parallel": "Parallel coordinates",
-    "slice": "Slice",
-    "cost": "Cost by scale",
-    "timeline": "Timeline",
-}
 # Rows of a page of the table.
 ROWS = 25
 # States of trials that a command can still stop do not belong here.

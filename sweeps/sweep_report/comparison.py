@@ -207,14 +207,16 @@ class Comparison:
         return frames
 
     def __str__(self) -> str:
-        from sweeps.sweep_report.comparison_tables import to_markdown
-
-        return to_markdown(self)
+        return "\n".join([*self.notes, self._table().to_string(na_rep="-")])
 
     def _repr_html_(self) -> str:
-        from sweeps.sweep_report.comparison_tables import to_html_tables
+        return str(self._table().to_html(na_rep="-"))
 
-        return to_html_tables(self)
+    def _table(self) -> pd.DataFrame:
+        """Return all frames below each other."""
+        import pandas as pd
+
+        return pd.concat({name: frame for name, frame in self.frames().items() if len(frame)})
 
 
 def labels_of(number: int) -> tuple[str, ...]:

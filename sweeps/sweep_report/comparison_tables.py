@@ -1,4 +1,4 @@
-"""A comparison of sweeps as tables. The terminal and the HTML page show the same tables.
+"""A comparison of sweeps as tables for the terminal.
 
 Pure functions, no I/O.
 """
@@ -6,13 +6,11 @@ Pure functions, no I/O.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.core.markdown_text import cell
 from sweeps.sweep_report.comparison import Comparison, Row
-from sweeps.sweep_report.content import table
 
 UNITS = {"trials": "trials", "seconds": "s", "cpu_seconds": "CPU s", "gpu_seconds": "GPU s"}
 ABSENT = "-"
@@ -113,47 +111,3 @@ def text_of(value: Any) -> str:
 
 def _short(value: float | None) -> str:
     return ABSENT if value is None or not math.isfinite(value) else f"{value:.3g}"
-
-
-# ---- the page
-
-
-def to_markdown(comparison: Comparison) -> str:
-    """Return a comparison as Markdown."""
-    return "\n\n".join(_markdown_parts(comparison))
-
-
-def _markdown_parts(comparison: Comparison) -> tuple[str, str]:
-    """Return a comparison as two parts in Markdown: everything up to the results, and the other tables."""
-    names = " and ".join(
-        [", ".join(s.name for s in comparison.sweeps[:-1]), comparison.sweeps[-1].name]
-    )
-    places = [
-        [label, cell(s.name), cell(s.place)]
-        for label, s in zip(comparison.labels, comparison.sweeps, strict=True)
-    ]
-    legend = table(["", "sweep", "folder"], places)
-    notes = "\n".join(f"- {cell(note)}" for note in comparison.notes)
-    results, *others = (
-        _join(f"## {shown.title}", cell(shown.note), _markdown_rows(shown))
-        for shown in tables(comparison)
-    )
-    return _join(f"# {cell(names)}", legend, notes, results), _join(*others)
-
-
-def _join(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)
-
-
-def _markdown_rows(shown: Table) -> str:
-    rows: Sequence[Sequence[str]] = [list(map(cell, row)) for row in shown.rows]
-    return table(list(shown.head), rows) if rows else ""
-
-
-def to_html_tables(comparison: Comparison) -> str:
-    """Return a comparison as HTML without a page around it, for a notebook."""
-    from markdown_it import MarkdownIt
-
-    return str(
-        MarkdownIt("commonmark", {"html": False}).enable("table").render(to_markdown(comparison))
-    )

@@ -50,6 +50,18 @@ STATES = {
 MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
 # Share of the trials at each end of the values that have the color of the end.
 OUTLIERS = 0.1
+# Title of each figure, in the order of the page.
+TITLES = {
+    "history": "Best so far",
+    "curves": "Curves",
+    "pareto": "Pareto front",
+    "importance": "Importance",
+    "parallel": "Parallel coordinates",
+    "slice": "Slice",
+    "cost": "Cost by scale",
+    "timeline": "Timeline",
+}
+NOTHING_VARIES = "There is nothing to draw, because no dimension varies."
 NO_VALUES = "There is nothing to draw, because no trial has a value."
 EVERY = "Each trial at its best step, including trials that were stopped early."
 
@@ -57,49 +69,31 @@ EVERY = "Each trial at its best step, including trials that were stopped early."
 def history(data: PlotData) -> Figure:
     """Return the value of each trial in the order of the trials, and the best value so far."""
     if not data.ranked:
-        return Figure("history", "Best so far", note=NO_VALUES)
+        return empty("history", NO_VALUES)
     shown = sorted(thin(data.ranked, MAX_POINTS), key=lambda t: t.number)
     traces = [
-        points(
-            name,
-            chosen,
-            [t.number for t in chosen],
-            [t.result.value for t in chosen],
-            data.metric,
-            STATES[name],
-        )
-        for name, chosen in by_state(data, shown).items()
+        points(data, state, chosen, [t.number for t in chosen])
+        for state, chosen in by_state(data, shown).items()
     ]
-    best = best_so_far(data.trials, data.minimize)
-    line = {"color": "#d6336c", "width": 2, "shape": "hv"}
-    best_trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "best so far",
-        "line": line,
-        "hoverinfo": "skip",
-        "zorder": 2,
-    }
-    if best:
-        traces.append(
-            {
-                **best_trace,
-                "x": [number for number, _ in best],
-                "y": rounded(value for _, value in best),
-            }
-        )
+    if best := best_so_far(data.trials, data.minimize):
+        line = {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "best so far",
+            "line": {"color": "#d6336c", "width": 2, "shape": "hv"},
+            "hoverinfo": "skip",
+            "zorder": 2,
+            "x": [number for number, _ in best],
+            "y": rounded(value for _, value in best),
+        }
+        traces.append(line)
     note = (
         "The line is the best value so far. A trial that was stopped early counts only if no "
         "trial is complete."
     )
-    layout = axes("trial", data.metric) | {"showlegend": True}
+    layout = axes("trial", data.metric)
     layout["xaxis"] |= whole_axis(t.number for t in shown)
-    return Figure(
-        "history",
-        "Best so far",
-        {"data": traces, "layout": layout},
-        note + thinned(len(shown), len(data.ranked)),
-    )
+    return drawn("history", traces, layout, note + thinned(len(shown), len(data.ranked)))
 
 
 def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
@@ -111,69 +105,53 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     """
     having = [t for t in data.trials if finite(t.curve)]
     if not having:
-        return Figure(
-            "curves",
-            "Curves",
-            note="There are no curves, because no trial has reported the objective.",
-        )
-    ranked = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven] + [
-        t for t in data.ranked if finite(t.curve)
-    ]
-    ranked = (
-        [t for t in having if t.id in chosen]
-        if chosen
-        else list({t.number: t for t in [*ranked, *having]}.values())[:MAX_CURVES]
-    )
-    traces, places = (
-        [],
-        {
-            step: 100 * step / data.parts if data.parts else step
-            for t in ranked
-            for step, _ in t.curve
-        },
-    )
-    for t in ranked:
-        curve = thin(finite(t.curve), MAX_CURVE_POINTS)
-        mode = "lines" if len(curve) > 30 else "lines+markers"
-        trace: dict[str, Any] = {
-            "type": "scatter",
-            "mode": mode,
-            "name": t.id,
-            "marker": {"size": 4},
-            "line": {"width": 1.5},
-        }
-        trace |= {
-            "x": [places[step] for step, _ in curve],
-            "y": rounded(value for _, value in curve),
-            "customdata": [t.id] * len(curve),
-        }
-        at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
-        hover = Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>")
-        traces.append({**trace, "hovertemplate": hover})
+        return empty("curves", "There are no curves, because no trial has reported the objective.")
+    if chosen:
+        shown = [t for t in having if t.id in chosen]
+    else:
+        running = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven]
+        ranked = [t for t in data.ranked if finite(t.curve)]
+        shown = list({t.number: t for t in [*running, *ranked, *having]}.values())[:MAX_CURVES]
+    traces = [curve_of(data, t) for t in shown]
     note = (
         f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the "
         "legend hides a trial."
     )
-    if not chosen and len(ranked) < len(having):
+    if not chosen and len(shown) < len(having):
         note += (
-            f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best "
+            f" The figure shows {len(shown)} of {len(having):,} trials: the running and the best "
             "ones."
         )
-    layout = axes("% of the train rows" if data.parts else "step", data.metric) | {
-        "showlegend": len(traces) > 1 or not chosen
+    layout = axes("% of the train rows" if data.parts else "step", data.metric)
+    layout["showlegend"] = len(traces) > 1 or not chosen
+    layout["xaxis"] |= whole_axis(x for trace in traces for x in trace["x"])
+    return drawn("curves", traces, layout, note)
+
+
+def curve_of(data: PlotData, t: TrialRecord) -> dict[str, Any]:
+    """Return the curve of a trial."""
+    curve = thin(finite(t.curve), MAX_CURVE_POINTS)
+    steps = [step for step, _ in curve]
+    at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(curve) > 30 else "lines+markers",
+        "name": t.id,
+        "marker": {"size": 4},
+        "line": {"width": 1.5},
+        "x": [100 * step / data.parts for step in steps] if data.parts else steps,
+        "y": rounded(value for _, value in curve),
+        "customdata": [t.id] * len(curve),
+        "hovertemplate": Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>"),
     }
-    layout["xaxis"] |= whole_axis(places.values())
-    return Figure("curves", "Curves", {"data": traces, "layout": layout}, note)
 
 
 def importance(data: PlotData) -> Figure:
     """Return the importance of each dimension."""
     basis, importances = data.importances
     if not importances:
-        note = (
-            "Importances need at least 10 trials whose values differ, and a dimension that varies."
-        )
-        return Figure("importance", "Importance", note=note)
+        note = "Importances need at least 10 trials whose values differ, and a varying dimension."
+        return empty("importance", note)
     shown = importances[:20][::-1]
     bars = {
         "type": "bar",
@@ -181,68 +159,42 @@ def importance(data: PlotData) -> Figure:
         "x": rounded(v for _, v in shown),
         "y": short_texts([name for name, _ in shown], MOST_CHARACTERS - 5),
         "name": "importance",
-    }
-    bars |= {
         "text": [f"{v:.2f}" for _, v in shown],
         "textposition": "auto",
         "hovertemplate": Raw("%{y}: %{x}<extra></extra>"),
     }
     layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
-    return Figure(
-        "importance",
-        "Importance",
-        {"data": [bars], "layout": layout},
-        f"By Optuna's PED-ANOVA on {basis}.",
-    )
+    return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {basis}.")
 
 
 def parallel(data: PlotData) -> Figure:
     """Return parallel coordinates: one axis for each dimension, one line for each trial."""
-    title, dimensions = "Parallel coordinates", data.sampled[:MAX_AXES]
+    dimensions = data.sampled[:MAX_AXES]
     if not data.ranked or not dimensions:
-        return Figure(
-            "parallel",
-            title,
-            note=NO_VALUES
-            if dimensions
-            else "There is nothing to draw, because no dimension varies.",
-        )
+        return empty("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
     shown = thin(data.ranked, MAX_POINTS)[::-1]  # the best lines are drawn last
     values = [float(t.result.value or 0.0) for t in shown]
-    line = {
-        "color": rounded(clipped(values)),
-        "colorscale": "Viridis",
-        "reversescale": data.minimize,
-    }
-    line |= {
-        "showscale": True,
-        "colorbar": {"title": {"text": data.metric}, "thickness": 12},
-    }
-    tracks = [
-        {"label": data.metric, "values": rounded(values)},
-        *(parallel_axis(data, d, shown) for d in dimensions),
-    ]
-    plot = {
-        "data": [
-            {
-                "type": "parcoords",
-                "line": line,
-                "dimensions": tracks,
-                "labelangle": -15,
-                "labelside": "top",
-            }
-        ]
+    lines = {
+        "type": "parcoords",
+        "line": {
+            "color": rounded(clipped(values)),
+            "colorscale": "Viridis",
+            "reversescale": data.minimize,
+            "showscale": True,
+            "colorbar": {"title": {"text": data.metric}, "thickness": 12},
+        },
+        "dimensions": [
+            {"label": data.metric, "values": rounded(values)},
+            *(parallel_axis(data, d, shown) for d in dimensions),
+        ],
+        "labelangle": -15,
+        "labelside": "top",
     }
     most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
-    note = (
-        f"{EVERY}{most} Drag along an axis to select trials.{thinned(len(shown), len(data.ranked))}"
-    )
-    return Figure(
-        "parallel",
-        title,
-        {**plot, "layout": {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}},
-        note,
-    )
+    thinning = thinned(len(shown), len(data.ranked))
+    note = f"{EVERY}{most} Drag along an axis to select trials.{thinning}"
+    layout = {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}
+    return drawn("parallel", [lines], layout, note)
 
 
 def parallel_axis(
@@ -314,13 +266,7 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
         (d for d in data.sampled if d.name == name), data.sampled[0] if data.sampled else None
     )
     if dimension is None or not data.ranked:
-        return Figure(
-            "slice",
-            "Slice",
-            note=NO_VALUES
-            if data.sampled
-            else "There is nothing to draw, because no dimension varies.",
-        )
+        return empty("slice", NO_VALUES if data.sampled else NOTHING_VARIES)
     having = [t for t in data.ranked if dimension.name in t.labels]
     shown = thin(having, MAX_POINTS)
     texts = option_texts(dimension)
@@ -328,10 +274,8 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     for state, chosen in by_state(data, shown).items():
         values = [t.labels[dimension.name] for t in chosen]
         x = [texts[v] for v in values] if dimension.options else rounded(values)
-        traces.append(
-            points(state, chosen, x, [t.result.value for t in chosen], data.metric, STATES[state])
-        )
-    layout = axes(data.names[dimension.name], data.metric) | {"showlegend": True}
+        traces.append(points(data, state, chosen, x))
+    layout = axes(data.names[dimension.name], data.metric)
     if dimension.options:
         order = {"categoryorder": "array", "categoryarray": list(texts.values())}
         layout["xaxis"] |= {"type": "category", **order}
@@ -339,43 +283,36 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
         layout["xaxis"] |= {"type": "log", "exponentformat": "power", "dtick": 1}
     else:
         layout["xaxis"] |= whole_axis(t.labels[dimension.name] for t in shown)
+    title = f"Slice: {data.names[dimension.name]}"
     note = EVERY + thinned(len(shown), len(having))
-    return Figure(
-        "slice", f"Slice: {data.names[dimension.name]}", {"data": traces, "layout": layout}, note
-    )
+    return Figure("slice", title, {"data": traces, "layout": layout}, note)
 
 
 def timeline(data: PlotData) -> Figure:
     """Return when each trial ran."""
-    title = "Timeline"
     timed = [t for t in data.trials if t.began is not None]
     if not timed:
-        return Figure(
-            "timeline", title, note="There is no timeline, because no trial has a recorded start."
-        )
+        return empty("timeline", "There is no timeline, because no trial has a recorded start.")
     shown = timed[-MAX_BARS:]
     traces = []
     for state, chosen in by_state(data, shown).items():
         spans = [span(data, t) for t in chosen]
-        bar: dict[str, Any] = {
+        seconds = [end - start for start, end in spans]
+        bar = {
             "type": "bar",
             "orientation": "h",
             "name": state,
             "marker": {"color": STATES[state]},
             "customdata": [t.id for t in chosen],
-        }
-        bar |= {
             "base": [iso(start) for start, _ in spans],
-            "x": [max(0.0, round((end - start) * 1000)) for start, end in spans],
+            "x": [max(0.0, round(s * 1000)) for s in seconds],
+            "y": [t.number for t in chosen],
+            "text": [f"{s:.1f} s, {workers_of(t)}" for t, s in zip(chosen, seconds, strict=True)],
+            "textposition": "none",
+            "hovertemplate": Raw(f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>"),
         }
-        texts = [
-            f"{end - start:.1f} s, {workers_of(t)}"
-            for t, (start, end) in zip(chosen, spans, strict=True)
-        ]
-        bar |= {"y": [t.number for t in chosen], "text": texts, "textposition": "none"}
-        hover = Raw(f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>")
-        traces.append({**bar, "hovertemplate": hover})
-    layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1, "showlegend": True}
+        traces.append(bar)
+    layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1}
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"autorange": "reversed", **whole_axis(t.number for t in shown)}
     latest = f" The latest {MAX_BARS:,} of {len(timed):,} trials." if len(timed) > MAX_BARS else ""
@@ -383,46 +320,36 @@ def timeline(data: PlotData) -> Figure:
         "Each bar goes from the start of a trial to its end; a paused trial holds no workers "
         "during part of its bar."
     )
-    return Figure("timeline", title, {"data": traces, "layout": layout}, note + latest)
+    return drawn("timeline", traces, layout, note + latest)
 
 
 def cost(data: PlotData) -> Figure:
     """Return the objective by the cost of each trial, with a color for each number of workers."""
-    title = "Cost by scale"
-    name = next(
-        (
-            n
-            for n in ("gpu_seconds", "cpu_seconds", "seconds")
-            if any(t.result.metrics.get(n) for t in data.ranked)
-        ),
-        None,
-    )
-    if name is None:
-        return Figure("cost", title, note=NO_VALUES)
+    names = ("gpu_seconds", "cpu_seconds", "seconds")
+    found = [n for n in names if any(t.result.metrics.get(n) for t in data.ranked)]
+    if not found:
+        return empty("cost", NO_VALUES)
+    name = found[0]
     costly = [t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0]
     shown = thin(costly, MAX_POINTS)
-    scales = sorted({workers_of(t) for t in shown}, key=lambda text: (len(text), text))
     traces = []
-    for text in scales:
+    for text in sorted({workers_of(t) for t in shown}, key=lambda text: (len(text), text)):
         chosen = [t for t in shown if workers_of(t) == text]
-        x = rounded(t.result.metrics[name] for t in chosen)
-        traces.append(points(text, chosen, x, [t.result.value for t in chosen], data.metric, None))
-    layout = axes(name, data.metric) | {"showlegend": True}
+        traces.append(points(data, text, chosen, rounded(t.result.metrics[name] for t in chosen)))
+    layout = axes(name, data.metric)
     layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
     note = (
         f"{name} of each trial and its value at its best step, with a color for each number of "
         "workers."
     )
-    return Figure(
-        "cost", title, {"data": traces, "layout": layout}, note + thinned(len(shown), len(costly))
-    )
+    return drawn("cost", traces, layout, note + thinned(len(shown), len(costly)))
 
 
 def pareto(data: PlotData) -> Figure:
     """Return the values of two or three objectives, with the Pareto front."""
-    title, count = "Pareto front", len(data.objectives)
+    count = len(data.objectives)
     if count not in (2, 3):
-        return Figure("pareto", title, note="A Pareto front is drawn for two or three objectives.")
+        return empty("pareto", "A Pareto front is drawn for two or three objectives.")
     having = [
         t
         for t in data.trials
@@ -430,31 +357,28 @@ def pareto(data: PlotData) -> Figure:
         and all(v is not None and math.isfinite(v) for v in t.result.values)
     ]
     if not having:
-        return Figure("pareto", title, note=NO_VALUES)
-    best = set(data.front)
-    front = [t for t in having if t.number in best]
-    others = thin([t for t in having if t.number not in best], MAX_POINTS)
+        return empty("pareto", NO_VALUES)
+    front = [t for t in having if t.number in data.front]
+    others = thin([t for t in having if t.number not in data.front], MAX_POINTS)
     names = [o.metric for o in data.objectives]
+    shown = ", ".join(f"%{{meta[{at}]}} %{{{axis}}}" for at, axis in enumerate("xyz"[:count]))
+    parts = (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c"))
     traces = []
-    for label, chosen, color in (
-        ("other trials", others, "#8a8f98"),
-        ("Pareto front", front, "#d6336c"),
-    ):
+    for label, chosen, color in parts:
         chosen = sorted(chosen, key=lambda t: t.result.values[0] or 0.0)
-        columns = [rounded(t.result.values[i] for t in chosen) for i in range(count)]
         trace: dict[str, Any] = {
             "type": "scatter" if count == 2 else "scatter3d",
             "mode": "markers",
             "name": label,
             "customdata": [t.id for t in chosen],
+            "marker": {"color": color, "size": 7 if count == 2 else 4},
+            "meta": names,
+            "hovertemplate": Raw(f"trial %{{customdata}}: {shown}<extra></extra>"),
         }
-        trace |= dict(zip("xyz", columns, strict=False)) | {
-            "marker": {"color": color, "size": 7 if count == 2 else 4}
-        }
-        shown = ", ".join(f"%{{meta[{at}]}} %{{{axis}}}" for at, axis in enumerate("xyz"[:count]))
-        hover = Raw(f"trial %{{customdata}}: {shown}<extra></extra>")
-        traces.append({**trace, "meta": names, "hovertemplate": hover})
-    layout = axes(names[0], names[1]) | {"showlegend": True}
+        for at, axis in enumerate("xyz"[:count]):
+            trace[axis] = rounded(t.result.values[at] for t in chosen)
+        traces.append(trace)
+    layout = axes(names[0], names[1])
     if count == 3:
         # Plotly reads tags in these titles, but no entities. A space of no width breaks the tags.
         titles = [Raw(shortened(name).replace("<", "<\u200b")) for name in names]
@@ -464,7 +388,7 @@ def pareto(data: PlotData) -> Figure:
         "For each trial on the front, no other trial is better in one objective and at least as "
         "good in the others."
     )
-    return Figure("pareto", title, {"data": traces, "layout": layout}, note)
+    return drawn("pareto", traces, layout, note)
 
 
 FIGURES: dict[str, Callable[..., Figure]] = {
@@ -493,9 +417,7 @@ def figure(data: PlotData, key: str, **options: Any) -> Figure:
         return FIGURES[key](data, **options)
     except Exception as e:
         log.warning("the figure `%s` could not be made", key, exc_info=True)
-        return Figure(
-            key, key.capitalize(), note=f"This figure could not be made: {type(e).__name__}: {e}"
-        )
+        return empty(key, f"This figure could not be made: {type(e).__name__}: {e}")
 
 
 def all_figures(data: PlotData, slices: int) -> list[Figure]:
@@ -519,27 +441,38 @@ def all_figures(data: PlotData, slices: int) -> list[Figure]:
 # ---- parts of figures
 
 
+def empty(key: str, note: str) -> Figure:
+    """Return a figure without a plot, whose caption says why there is nothing to draw."""
+    return Figure(key, TITLES[key], note=note)
+
+
+def drawn(key: str, traces: list[dict[str, Any]], layout: dict[str, Any], note: str) -> Figure:
+    """Return a figure."""
+    return Figure(key, TITLES[key], {"data": traces, "layout": layout}, note)
+
+
 def points(
-    name: str,
-    trials: Sequence[TrialRecord],
-    x: Sequence[Any],
-    y: Sequence[float | None],
-    metric: str,
-    color: str | None,
+    data: PlotData, name: str, trials: Sequence[TrialRecord], x: Sequence[Any]
 ) -> dict[str, Any]:
-    """Return one point for each trial. Plotly chooses the color if `color` is None."""
-    trace = {
+    """Return one point for each trial: its value by `x`, in the color of the state `name`."""
+    trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
         "name": name,
         "x": list(x),
-        "y": rounded(y),
+        "y": rounded(t.result.value for t in trials),
         "customdata": [t.id for t in trials],
+        "marker": {"size": 6, "opacity": 0.8},
+        "meta": [data.metric],
+        "hovertemplate": Raw(
+            "trial %{customdata}: %{meta[0]} %{y} at %{x}<extra>%{fullData.name}</extra>"
+        ),
     }
-    marker = {"size": 6, "opacity": 0.8} | ({} if color is None else {"color": color})
-    hover = Raw("trial %{customdata}: %{meta[0]} %{y} at %{x}<extra>%{fullData.name}</extra>")
-    on_top = {"zorder": 1} if name == "COMPLETE" else {}
-    return {**trace, **on_top, "marker": marker, "meta": [metric], "hovertemplate": hover}
+    if name in STATES:
+        trace["marker"]["color"] = STATES[name]
+    if name == "COMPLETE":
+        trace["zorder"] = 1  # on top of the others
+    return trace
 
 
 def axes(x: str, y: str) -> dict[str, Any]:
@@ -548,6 +481,7 @@ def axes(x: str, y: str) -> dict[str, Any]:
         "xaxis": {"title": {"text": x}},
         "yaxis": {"title": {"text": y}},
         "hovermode": "closest",
+        "showlegend": True,
     }
 
 

@@ -1,18 +1,13 @@
-"""Names with markup in the figures of a report, a comparison and a notebook, in Chromium."""
+"""Names with markup in the figures of a report, in Chromium."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from sweeps.sweep_report import plots
-from sweeps.sweep_report.comparison import compare
-from sweeps.sweep_report.comparison_figures import comparison_figures
 from sweeps.sweep_report.html_page import to_html
 from tests.browser.conftest import WAIT
 from tests.sweep_report.made import MARKUP, marked_data
-from tests.sweep_report.test_comparison import space, sweep
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,14 +30,9 @@ SHOWN = {
     "importance": {"depth ", "mixed "},
     "parallel": {"0 ", "depth ", "mixed ", "4: "},
     "slice": {"0 ", "depth ", "mixed ", "4: "},
-    "contour": {"0 ", "depth ", "mixed "},
     "cost": {"0 "},
-    "edf": {"0 "},
     "pareto": {"0 ", "1 "},
     "timeline": set(),
-    "resources": {""},
-    "best": {"A: ", "B: "},
-    "regret": {"A: ", "B: "},
 }
 
 
@@ -51,10 +41,6 @@ def test_names_are_shown_as_they_are_and_are_no_links(page, tmp_path):
     names = [f"params.depth {MARKUP}", f"params.mixed {MARKUP}"]
     figures = plots.all_figures(data, 0)
     figures += [plots.slice_of(data, name) for name in names]
-    figures += [plots.figure(data, "contour", x=names[0], y=names[1])]
-    one = space(tmp_path)
-    sweeps = [sweep(MARKUP, one, 0.5, 0.4), sweep(MARKUP, one, 0.7, 0.3)]
-    figures += comparison_figures(compare(sweeps))
     assert {figure.key for figure in figures} == set(SHOWN)
     (tmp_path / "report.html").write_text(to_html("# made", figures))
     page.goto((tmp_path / "report.html").as_uri())
@@ -65,7 +51,7 @@ def test_names_are_shown_as_they_are_and_are_no_links(page, tmp_path):
         page.wait_for_selector(f"[data-figure='{at}'].js-plotly-plot .main-svg", timeout=WAIT)
         assert page.locator("svg a, .plot a[href]").count() == 0
         shown.setdefault(figure.key, []).extend(place.evaluate(TEXTS))
-        if figure.key not in ("parallel", "contour"):
+        if figure.key != "parallel":
             shown[figure.key] += place.evaluate(HOVER)
             assert page.locator("svg a, .plot a[href]").count() == 0
     for key, expected in SHOWN.items():
@@ -73,14 +59,3 @@ def test_names_are_shown_as_they_are_and_are_no_links(page, tmp_path):
             assert any(f"{name}{MARKUP}" in text for text in shown[key]), (key, name, shown[key])
     assert any(text.startswith("trial 0") and f"0 {MARKUP} 0." in text for text in shown["history"])
     assert not [text for texts in shown.values() for text in texts if "&amp;" in text]
-
-
-def test_the_title_of_a_notebook_figure_is_shown_as_it_is(page, tmp_path):
-    data = marked_data(tmp_path)
-    figure = plots.slice_of(data, f"params.mixed {MARKUP}").to_plotly()
-    (tmp_path / "report.html").write_text(to_html("# made", [plots.history(data)]))
-    page.goto((tmp_path / "report.html").as_uri())
-    place = page.wait_for_selector("[data-figure='0'].js-plotly-plot")
-    place.evaluate("(plot, figure) => Plotly.newPlot(plot, figure)", json.loads(figure.to_json()))
-    texts = place.evaluate(TEXTS)
-    assert f"Slice: mixed {MARKUP}" in texts and page.locator("svg a, .plot a[href]").count() == 0

@@ -146,7 +146,7 @@ def test_python_compares_sweeps_and_returns_the_importances(runs):
         frames["regret.trials"].index[-1] == 12
         and frames["importance"].loc["params.eta"].min() > 0.9
     )
-    assert "<table>" in found._repr_html_() and str(found).startswith("# wide-")
+    assert "<table" in found._repr_html_() and "params.eta" in str(found)
 
 
 def test_importance_says_why_it_is_unknown(tmp_path):

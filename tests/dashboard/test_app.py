@@ -20,7 +20,7 @@ from sweeps.dashboard.app import Dashboard, make_app
 from sweeps.dashboard.content import Column, TableQuery, TrialTable
 from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access
-from sweeps.sweep_report.plots import FIGURES
+from sweeps.sweep_report.plots import FIGURES, TITLES
 from tests.dashboard.made import sweep_folder
 
 NAME = "made-20260102-120000"
@@ -105,8 +105,7 @@ def test_no_text_of_a_sweep_is_read_as_html(root):
         table=table,
         query=TableQuery(),
         may_command=True,
-        first={},
-        others={"slice": "Slice"},
+        titles=TITLES,
         dimensions={name: "<b>"},
     ).body.decode()
     assert not re.search("<[ius]>", shown)

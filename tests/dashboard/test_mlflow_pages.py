@@ -23,8 +23,6 @@ READS = [
     ("GET", "/api/2.0/mlflow/artifacts/list"),
     ("POST", "/api/3.0/mlflow/traces/search"),
     ("GET", f"{API}/logged-models/m-1/artifacts/files"),
-    ("HEAD", "/version"),
-    ("GET", f"{API}/gateway-proxy"),
     ("GET", "/ajax-api/3.0/mlflow/ui-telemetry"),
 ]
 WRITES = [
@@ -38,17 +36,12 @@ NEVER = [
     ("POST", f"{API}/upload-artifact"),
     ("PUT", "/api/2.0/mlflow-artifacts/artifacts/x"),
     ("GET", "/api/2.0/mlflow-artifacts/artifacts/x"),
-    ("POST", "/api/2.0/mlflow-artifacts/mpu/create/x"),
     ("POST", f"{API}/artifacts/presigned-upload-url"),
-    ("PUT", f"{API}/logged-models/m-1/artifacts/x"),
     ("POST", f"{API}/runs/create-promptlab-run"),
     ("POST", "/gateway/x/mlflow/invocations"),
     ("GET", "/ajax-api/3.0/mlflow/assistant/config"),
-    ("POST", "/ajax-api/3.0/mlflow/gateway/secrets/create"),
     ("POST", "/api/2.0/mlflow/webhooks"),
-    ("POST", "/ajax-api/3.0/mlflow/scorer/invoke"),
     ("POST", "/v1/traces"),
-    ("GET", "//"),
     ("GET", "/../api/sweeps"),
 ]
 

@@ -85,16 +85,6 @@ def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
     assert rows in text and "{'" not in text
 
 
-def test_data_dimensions_of_the_winner_are_reported(space):
-    winner = trial(space, 0, curve=(0.5, 0.75))
-    fields = result(winner)
-    fields = dataclasses.replace(
-        fields, best={**fields.best, "data": {"drop": ["hue"], "rows": 0.5}}
-    )
-    text, _ = vars(report(Record(OBJECTIVES, (winner,)), space, fields)).values()
-    assert "| data.drop | hue |\n| data.rows | 0.5 |\n| preprocessor |" in text
-
-
 def test_a_sweep_of_many_trials_shows_the_best_ten(space):
     made = trials(space, 40)
     best = max(made, key=lambda t: t.result.value)

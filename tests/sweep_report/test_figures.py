@@ -31,7 +31,6 @@ from sweeps.sweep_report.figures import (
     literal,
     read_plot_data,
     thin,
-    whole_axis,
 )
 from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial, trials
 
@@ -128,18 +127,6 @@ def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
     )
 
 
-def test_an_axis_of_few_whole_numbers_has_no_fractions_between_them():
-    assert whole_axis([1, 3]) == {"dtick": 1} == whole_axis([7])
-    assert (
-        whole_axis([])
-        == whole_axis([1, 2.5])
-        == whole_axis([True])
-        == whole_axis(["a"])
-        == whole_axis([0, 1000])
-        == {}
-    )
-
-
 def test_figures_of_few_trials_label_whole_numbers_only(space):
     made = data_of(space, timed([trial(space, n, curve=(0.5, 0.4 + n / 10)) for n in range(3)]))
     axes = {f.key: f.plot["layout"] for f in plots.all_figures(made, 0)}
@@ -191,13 +178,6 @@ def test_axes_follow_the_domains(space):
     assert plots.slice_of(made, "params.eta").plot["layout"]["xaxis"]["type"] == "log"
     assert plots.slice_of(made, "params.mixed").plot["layout"]["xaxis"]["type"] == "category"
     assert "type" not in plots.slice_of(made, "params.normal").plot["layout"]["xaxis"]
-
-
-def test_running_trials_alone_have_no_best_value(space):
-    made = plots.history(
-        data_of(space, [trial(space, n, State.RUNNING, (0.5,)) for n in range(2)], is_driven=True)
-    )
-    assert [trace["name"] for trace in made.plot["data"]] == ["RUNNING"]
 
 
 def test_each_point_has_the_id_of_its_trial(space):

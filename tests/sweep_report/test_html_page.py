@@ -44,6 +44,6 @@ def test_a_report_without_figures_has_no_scripts():
 
 def test_the_title_of_the_window_is_the_heading_without_escapes():
     name = r"<b>a\b_ &lt; x</b>"
-    page = to_html(f"# {cell(name)}\n\ntext")
+    page = to_html(f"# {cell(name)}\n\ntext", [])
     found = re.search("<title>(.*)</title>", page)
     assert found and html.unescape(found[1]) == name

@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.best_step import Constraint
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Objective, Repeats
-from sweeps.study import ranking
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record, TrialRecord
 from sweeps.sweep_report.regret import best_result, pauses_of, progress_of, steps_of
@@ -76,16 +73,6 @@ def test_a_pruned_trial_is_not_the_best_while_the_final_best_trial_is_complete()
     assert progress_of(Record(MINIMIZE, trials[:1])).best == (0.1,)
 
 
-def test_an_infeasible_trial_is_not_the_best_while_the_final_best_trial_is_feasible():
-    broken = trial(0, State.COMPLETE, 0.1)
-    broken = replace(broken, result=replace(broken.result, feasible=False))
-    objectives = replace(MINIMIZE, constraints=(Constraint("size", "<=", 1.0),))
-    assert progress_of(Record(objectives, (broken, trial(1, State.COMPLETE, 0.5)))).best == (
-        None,
-        0.5,
-    )
-
-
 def test_repeats_count_as_one_configuration():
     trials = (
         trial(0, State.COMPLETE, 0.2),
@@ -95,15 +82,6 @@ def test_repeats_count_as_one_configuration():
     trials += (trial(3, State.COMPLETE, 0.5, repeat_of=2),)
     progress = progress_of(Record(MINIMIZE, trials, repeats=Repeats(2)))
     assert progress.best == (None, 0.4, 0.4, 0.4)
-
-
-def test_several_objectives_have_no_best_value():
-    objectives = Objectives((Objective("loss", "minimize"), Objective("auc", "maximize")))
-    two = replace(
-        trial(0, State.COMPLETE, 0.2), result=Result(State.COMPLETE, 0.2, values=(0.2, 0.9))
-    )
-    progress = progress_of(Record(objectives, (two,)))
-    assert progress.best == (None,) and progress.spent[0].trials == 1
 
 
 def test_the_best_after_an_amount_is_unknown_before_the_first_value_and_after_the_end():
@@ -165,16 +143,3 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
 )
 def test_regret_is_shown_at_round_amounts(largest, steps):
     assert steps_of(largest) == steps
-
-
-def test_all_configurations_are_ranked_only_when_the_best_one_becomes_worse(monkeypatch):
-    calls = []
-    winner = ranking.winner
-    repeated = (
-        trial(n, State.COMPLETE, float(n), repeat_of=n - n % 2 if n % 2 else None)
-        for n in range(60)
-    )
-    record = Record(MINIMIZE, tuple(repeated), repeats=Repeats(count=2))
-    monkeypatch.setattr(ranking, "winner", lambda *args: calls.append(args) or winner(*args))
-    assert progress_of(record).best[-1] == 0.5
-    assert len(calls) < 5

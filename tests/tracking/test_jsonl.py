@@ -6,10 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from sweeps.core.errors import InputError
-from sweeps.core.sweep_folder import refuse_other_entries
 from sweeps.core.trial import Result, State
 from sweeps.testing.pytest_trackers import sample_events, trial_events
 from sweeps.tracking.events import SweepStarted, TrialEnded
@@ -112,11 +108,3 @@ def test_no_secret_is_written(tmp_path):
     )
     text = next(tmp_path.glob("*/events.jsonl")).read_text()
     assert "***" in text and "hunter2" not in text
-
-
-@pytest.mark.parametrize("name", ["events.jsonl", "tensorboard"])
-def test_a_link_out_of_the_sweeps_folder_is_refused(tmp_path, name):
-    (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=f"{name}: is a link"):
-        refuse_other_entries(tmp_path / "sweep")

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps.testing.pytest_trackers import sample_events
 from tests.commands import space_of
 
 REPO = Path(__file__).parents[2]
@@ -60,23 +59,6 @@ def test_the_example_passes_the_suite(example):
     ]
     done = subprocess.run(command, cwd=example, env=env, capture_output=True, text=True)
     assert done.returncode == 0 and "10 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_the_example_has_a_row_a_trial_after_a_resume_too(example, tmp_path):
-    from csv_tracker import CsvTracker
-
-    for events in (sample_events(tmp_path)[:4], sample_events(tmp_path, resumed=True)):
-        tracker = CsvTracker("results.csv")
-        for event in events:
-            tracker.handle(event)
-        tracker.close()
-    rows = rows_in(next(tmp_path.glob("sample-*/results.csv")))
-    assert {trial: row["state"] for trial, row in rows.items()} == {
-        "0000": "COMPLETE",
-        "0001": "PRUNED",
-        "0002": "FAIL",
-        "0004": "COMPLETE",
-    }
 
 
 BROKEN = """\

@@ -65,17 +65,3 @@ def test_two_processes_create_the_tables_at_the_same_time(tmp_path, database, mo
     sqlite_tables.create(uri)
     assert second.is_set() and "theirs" in experiments(uri)
     assert [file.name for file in tmp_path.iterdir()] == ["mlflow.db"]
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "http://localhost:1",
-        "sqlite:///:memory:",
-        "sqlite://",
-        "sqlite:////no/such/folder/mlflow.db",
-    ],
-)
-def test_other_stores_are_left_alone(uri):
-    sqlite_tables.create(uri)
-    assert not Path("/no/such").exists()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
-from sweeps import InputError, cli
+from sweeps import InputError
 from sweeps.tracking.mlflow.uris import check_uri
-from tests.commands import space_of
 
 
 @pytest.mark.parametrize(
@@ -40,16 +38,3 @@ def test_a_uri_without_a_store_is_refused(uri, message):
 )
 def test_a_uri_with_a_store_is_accepted(uri):
     check_uri(uri, "--tracking-uri")
-
-
-def test_run_refuses_the_uri_and_leaves_no_folder(tmp_path):
-    file = space_of(tmp_path, "plain")
-    done = CliRunner().invoke(
-        cli.main,
-        ["run", str(file), "--dir", str(tmp_path / "runs"), "--tracking-uri", "nonsense://x"],
-    )
-    assert (
-        done.exit_code == 2
-        and "--tracking-uri: nonsense://x" in done.output
-        and not (tmp_path / "runs").exists()
-    )

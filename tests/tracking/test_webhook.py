@@ -83,12 +83,6 @@ def test_an_error_status_is_a_note_without_the_path(server, tmp_path):
     assert "ConnectionError: http://127.0.0.1/… answered 500" in note and "hunter2" not in note
 
 
-def test_a_variable_in_the_path_is_in_no_note(server, tmp_path, monkeypatch):
-    monkeypatch.setenv("ROOM", "my own room")  # http.client refuses spaces, and quotes the path
-    (note,) = play(f"http://127.0.0.1:{server.server_port}/$ROOM", sample_events(tmp_path))
-    assert "InvalidURL" in note and "my own room" not in note
-
-
 def test_a_server_that_does_not_answer_costs_a_bounded_time(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

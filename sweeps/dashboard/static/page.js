@@ -111,7 +111,7 @@ main.addEventListener("input", ({target}) => {
 });
 main.addEventListener("change", ({target}) => {
   const figure = target.closest("figure");
-  if (figure) { figure.drawn = false; load(figure); }
+  if (figure) { figure.visible = true; figure.drawn = false; load(figure); }
 });
 dialog.addEventListener("close", () => {
   if (location.hash.includes("/")) location.hash = location.hash.split("/")[0];

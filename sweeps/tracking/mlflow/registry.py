@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import re
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.secrets import without_password
-from sweeps.tracking.mlflow.client import first_line
+from sweeps.tracking.mlflow.client import first_line, impatient_client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -96,15 +95,26 @@ def check_names(name: str, alias: str | None) -> None:
         raise InputError("--alias", f"{rule}; got {alias!r}")
 
 
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A registered model that gets a new version.
+
+    Attributes:
+        uri: MLflow's tracking URI.
+        name: Name of the model. It is created if it does not exist.
+        alias: Alias for the new version; None for none. If another version has the alias,
+            `should_move_alias` decides whether the alias moves.
+        force: True to move the alias without a comparison.
+    """
+
+    uri: str
+    name: str
+    alias: str | None = None
+    force: bool = False
+
+
 def register(
-    bundle: Path,
-    digest: str,
-    training: Mapping[str, Any],
-    uri: str,
-    parent: str,
-    name: str,
-    alias: str | None,
-    force: bool,
+    bundle: Path, digest: str, training: Mapping[str, Any], parent: str, model: RegisteredModel
 ) -> list[str]:
     """Log a bundle as an artifact of its trial's run, and register it as a version of a model.
 
@@ -116,12 +126,8 @@ def register(
         training: How the model was trained, from the bundle's manifest: `sweep`, `trial`, `metric`,
             `goal`, `value`, and optionally `refit` and `feasible`. For an ensemble, `trial` is
             None, and `members` is a text that lists the members.
-        uri: MLflow's tracking URI.
         parent: ID of the sweep's run.
-        name: Name of the registered model. The model is created if it does not exist.
-        alias: Alias for the new version. If another version has the alias, `should_move_alias`
-            decides whether the alias moves.
-        force: True to move the alias without a comparison.
+        model: The registered model.
 
     Returns:
         One line for each action that was taken.
@@ -130,42 +136,40 @@ def register(
         InputError: MLflow has no run of this trial, or refuses the name or the alias.
         SweepsError: MLflow does not answer, or cannot store the bundle.
     """
+    file = model.uri.removeprefix("sqlite:///").partition("?")[0]
     # If the file is missing, MLflow would create an empty database.
-    if uri.startswith("sqlite:///") and not os.path.exists(
-        file := uri.removeprefix("sqlite:///").partition("?")[0]
-    ):
+    if model.uri.startswith("sqlite:///") and not os.path.exists(file):
         raise InputError("--register", f"{file}, where MLflow recorded the sweep, does not exist")
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    logging.getLogger("mlflow").setLevel(logging.ERROR)
-    from mlflow.tracking import MlflowClient
-
-    with _mlflow_errors(uri):
-        client = MlflowClient(uri)
+    with _mlflow_errors(model.uri):
+        client = impatient_client(model.uri)
         run = _run_of(client, parent, training["trial"])
-        if not client.search_registered_models(f"name = '{name}'", max_results=1):
-            client.create_registered_model(name)
-        versions = client.search_model_versions(f"name = '{name}'")
-        same = [
-            v.version
-            for v in versions
-            if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id
-        ]
-        if same:  # An earlier command has registered this bundle.
-            version, message = (
-                str(same[0]),
-                f"this bundle is already registered as {name} version {same[0]}",
-            )
-        else:
-            version = _create_version(client, bundle, digest, training, run, name)
-            message = (
-                f"registered this bundle as {name} version {version}, for the MLflow run "
-                f"{run.info.run_id}"
-            )
-        return (
-            [message]
-            if alias is None
-            else [message, _move_alias(client, name, alias, version, score_of(training), force)]
-        )
+        version, message = _version(client, bundle, digest, training, run=run, name=model.name)
+        if model.alias is None:
+            return [message]
+        return [message, _move_alias(client, model, version, score_of(training))]
+
+
+def _version(
+    client: MlflowClient,
+    bundle: Path,
+    digest: str,
+    training: Mapping[str, Any],
+    *,
+    run: Run,
+    name: str,
+) -> tuple[str, str]:
+    """Return the version of a bundle, which is created if it does not exist, and a message."""
+    if not client.search_registered_models(f"name = '{name}'", max_results=1):
+        client.create_registered_model(name)
+    for version in client.search_model_versions(f"name = '{name}'"):
+        if version.tags.get(DIGEST) == digest and version.run_id == run.info.run_id:
+            message = f"this bundle is already registered as {name} version {version.version}"
+            return str(version.version), message
+    created = _create_version(client, bundle, digest, training, run, name)
+    message = (
+        f"registered this bundle as {name} version {created}, for the MLflow run {run.info.run_id}"
+    )
+    return created, message
 
 
 @contextlib.contextmanager
@@ -186,22 +190,20 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
         raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{first_line(e)}") from e
 
 
-def _move_alias(
-    client: MlflowClient, name: str, alias: str, version: str, new: Score, force: bool
-) -> str:
+def _move_alias(client: MlflowClient, model: RegisteredModel, version: str, new: Score) -> str:
     """Set an alias, or move it to a version if `should_move_alias` returns True.
 
     Return a line that says what was done.
     """
+    name, alias = model.name, model.alias
     current = client.get_registered_model(name).aliases.get(alias)
     if current is None:
         client.set_registered_model_alias(name, alias, version)
         return f"alias {alias} now refers to version {version}"
-    if str(current) == str(version):
+    if str(current) == version:
         return f"alias {alias} already refers to version {version}"
-    moves, reason = should_move_alias(
-        _score(client.get_model_version(name, current).tags), new, force
-    )
+    old = _score(client.get_model_version(name, current).tags)
+    moves, reason = should_move_alias(old, new, model.force)
     if not moves:
         return (
             f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use "
