@@ -29,7 +29,8 @@ def settings_of(space: Space) -> dict[str, str]:
     A setting is written as in the file, with the overrides applied. The algorithm is the chosen
     one, and the values of variables are settings of their own.
     """
-    found = dict(_settings("", tree_of(space), levels=2))
+    given = _settings("", tree_of(space), levels=2)
+    found = {name: masked(space.public(text)) for name, text in given}
     found.pop("name", None)
     found |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
     found |= {f"variables.{name}": value for name, value in space.variables.items()}
@@ -39,7 +40,7 @@ def settings_of(space: Space) -> dict[str, str]:
 def _settings(path: str, node: Node, levels: int) -> Iterator[tuple[str, str]]:
     if not node.is_map or not levels:
         text = node.value if isinstance(node.value, str) else node.show(LONGEST)
-        yield path.removeprefix("space."), masked(text)
+        yield path.removeprefix("space."), text
         return
     for key, inner in node.value.items():
         is_space = not path and key == "space"

@@ -14,6 +14,7 @@ data: {train: "hdfs://me:secret@host/rows.csv", label: target, valid: 0.25, drop
 objective: {metric: valid-mlogloss, goal: minimize}
 scheduler: {name: asha, max_t: 50}
 limits: {max_trials: 8}
+runtime_env: {env_vars: {TOKEN: hunter2hunter2}}
 space:
   preprocessor:
     grid: [none, [{SimpleImputer: {strategy: most_frequent}}, StandardScaler]]
@@ -40,6 +41,7 @@ def test_settings_are_texts_without_passwords_and_with_overrides(tmp_path):
         "limits.max_trials": "9",
         "params.eta": "{loguniform: [1e-3, 0.5]}",
     }
+    assert "hunter2" not in str(found)
     assert {name: found.get(name) for name in expected} == expected
 
 
