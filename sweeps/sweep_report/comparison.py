@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Result, State, flat
 from sweeps.space import Space
+from sweeps.space.settings import SAME_VALID_ROWS, settings_of
 from sweeps.study import ranking
 from sweeps.study.record import Record
 from sweeps.sweep_report.importance import Importance
@@ -26,7 +27,6 @@ from sweeps.sweep_report.regret import (
     progress_of,
     steps_of,
 )
-from sweeps.sweep_report.space_settings import SAME_VALID_ROWS, settings_of
 
 if TYPE_CHECKING:
     import pandas as pd

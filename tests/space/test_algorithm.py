@@ -17,7 +17,7 @@ from sweeps.plan import plan
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import resumed_space, save_space
-from sweeps.tracking.mlflow.run_contents import space_params
+from sweeps.space.settings import settings_of
 
 USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
 
@@ -64,7 +64,7 @@ def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(
     assert bool(space.algorithm_reason) == (search != TPE)
     planned = plan(space, {"CPU": 2}).to_json()["algorithm"]
     assert planned == {"name": algorithm, "reason": space.algorithm_reason}
-    assert space_params(space)["search.algorithm"] == algorithm
+    assert settings_of(space)["search.algorithm"] == algorithm
     shown = (
         CliRunner()
         .invoke(cli.main, ["plan", str(tmp_path / "own.yaml")], prog_name="sweeps")

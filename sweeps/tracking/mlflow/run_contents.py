@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from sweeps.core import registry
 from sweeps.core.errors import make_encodable
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, outcome_of
@@ -82,48 +81,6 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
         )
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
     return inputs
-
-
-def space_params(space: Space) -> dict[str, str]:
-    """Return the parameters of the parent run, named by the space file's keys.
-
-    Two sweeps are comparable if these parameters are equal.
-    """
-    params: dict[str, Any] = {"trainer": space.trainer.loop}
-    if space.data.given:
-        params["data.train"] = ", ".join(
-            dict.fromkeys(masked(spec.train) for spec in space.variants)
-        )
-    for key in ("metric", "goal"):
-        params[f"objective.{key}"] = ", ".join(
-            getattr(objective, key) for objective in space.objectives
-        )
-    params |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
-    params |= {
-        f"repeats.{key}": value
-        for key, value in vars(space.repeats).items()
-        if space.repeats.count > 1
-    }
-    params |= {
-        f"limits.{key}": value
-        for key, value in vars(space.limits).items()
-        if value is not None and key != "retry_on"
-    }
-    params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
-    params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
-    name = space.scheduler.name
-    # These two options are logged for every scheduler, so that the parameters of sweeps can be
-    # compared.
-    defaults = (
-        {"grace_period": 1, "reduction_factor": 3}
-        if registry.is_built_in("scheduler", name)
-        else {}
-    )
-    scheduler = {"name": name, **defaults, **space.scheduler.options}
-    if not space.scheduler.counts_rows:  # The default of this option says nothing.
-        scheduler.pop("resource", None)
-    params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}
-    return {name: str(value) for name, value in params.items()}
 
 
 def sweep_status(result: SweepResult | None) -> str:

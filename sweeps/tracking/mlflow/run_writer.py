@@ -24,6 +24,7 @@ from sweeps.core.resources import COSTS
 from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
 from sweeps.core.trial import Result, State, Trial, format_trial_id
+from sweeps.space.settings import settings_of
 from sweeps.tracking import events
 from sweeps.tracking.mlflow import run_contents, sqlite_tables
 from sweeps.tracking.mlflow.run_contents import legal_name
@@ -300,8 +301,7 @@ class RunWriter:
         batch.tags[parent] |= tags
         # MLflow refuses to change parameters that an earlier driver logged
         existing = self._client.get_run(parent).data.params
-        params = run_contents.space_params(space)
-        params = {legal_name(name): value for name, value in params.items()}
+        params = {legal_name(name): value for name, value in settings_of(space).items()}
         for name in sorted(params.keys() - existing.keys()):
             batch.params[parent][name] = params[name]
         text = make_encodable(space.public(space.text))

@@ -1,11 +1,11 @@
-"""The settings that a space file gives, as texts, so that two spaces can be compared key by key."""
+"""The settings that a space file gives, as texts, for comparisons and for MLflow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from sweeps.core.secrets import masked
-from sweeps.space import Space
+from sweeps.space.model import Space
 from sweeps.space.nodes import Node
 from sweeps.space.source import tree_of
 
