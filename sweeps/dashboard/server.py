@@ -25,7 +25,7 @@ from sweeps.dashboard import mlflow_pages
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.server import listening, url_of, warn_if_open
-from sweeps.tracking.mlflow.client import first_line
+from sweeps.tracking.mlflow.error_texts import first_line
 from sweeps.tracking.mlflow.tracker import default_uri
 from sweeps.tracking.mlflow.uris import check_uri
 

@@ -179,10 +179,3 @@ def test_the_report_is_one_file_whose_print_has_all_figures_in_light_colors(serv
     page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     page.emulate_media(media="print")
     assert not page.get_by_role("button", name="Light mode").is_visible()
-
-
-def test_a_request_to_another_server_is_noticed(page, asked_outside):
-    page.goto("about:blank")
-    page.evaluate("fetch('http://example.org/font.woff').catch(() => null)")
-    assert asked_outside == ["http://example.org/font.woff"]
-    asked_outside.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import os
 import re
 import shutil
 from dataclasses import replace
@@ -14,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from sweeps.controller.commands import Answer, Enqueue, Stop, parse
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import COMMANDS, JOURNAL
+from sweeps.core.sweep_folder import COMMANDS
 from sweeps.dashboard import app as pages
 from sweeps.dashboard.app import Dashboard, make_app
 from sweeps.dashboard.content import Column, TableQuery, TrialTable
@@ -251,28 +250,6 @@ def test_the_page_needs_no_network(root):
             and "//" not in answer.text.replace("// ", "").replace("https://", "//", 1)
         )
     assert server.get("/plotly.min.js").text.startswith("/**\n* plotly.js")
-
-
-@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
-def test_a_study_of_another_kind_affects_only_its_own_sweep(root, kind):
-    other = sweep_folder(root, 3, "other-20260102-120000")
-    journal = root / NAME / JOURNAL
-    journal.unlink()
-    if kind == "pipe":
-        os.mkfifo(journal)
-    elif kind == "folder":
-        journal.mkdir()
-    else:
-        journal.symlink_to(other / JOURNAL)
-    assert other.name in client(root).get("/api/sweeps").text
-    for path in ("/api/sweeps", AT):
-        assert f"is a {kind}" in client(root).get(path).text
-    assert "cannot be read" in client(root).get(f"{AT}/figures/history").json()["note"]
-
-    async def first_event() -> str:
-        return await anext((await Dashboard(root, may_command=True).events()).body_iterator)
-
-    assert asyncio.run(asyncio.wait_for(first_event(), 10)).startswith("event: change")
 
 
 def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):

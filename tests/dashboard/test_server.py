@@ -215,29 +215,6 @@ def test_the_command_line_of_a_browser_has_no_token(tmp_path, monkeypatch):
     assert not opened[0][1].exists()
 
 
-def test_the_page_waits_for_a_root_that_does_not_exist(tmp_path, monkeypatch):
-    root, seen = tmp_path / "later" / "runs", []
-
-    class Server:
-        handle_exit = None
-
-        def __init__(self, app, dashboard, say):
-            self.dashboard = dashboard
-
-        def run(self, listeners):
-            seen.append(self.dashboard.sweeps().body.decode())
-            root.parent.mkdir()
-            sweep_folder(root, 1, NAME)
-            seen.append(self.dashboard.sweeps().body.decode())
-
-    monkeypatch.setattr(server, "_server", Server)
-    monkeypatch.setattr(server.signal, "signal", lambda *given: None)
-    said = []
-    serve(root, PageOptions(port=0, mlflow=False), said.append)
-    assert "no sweeps yet" in seen[0] and NAME in seen[1]
-    assert said[-1].startswith(f"{root} does not exist yet; the page shows its sweeps as soon as")
-
-
 def test_a_root_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"--dir: \S+/file is not a folder$"):

@@ -11,7 +11,7 @@ from sweeps.space import Space, load
 from sweeps.space.section_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
-from sweeps.sweep_report.comparison import ComparedSweep, compare, labels_of
+from sweeps.sweep_report.comparison import ComparedSweep, compare
 from sweeps.sweep_report.comparison_tables import tables
 from sweeps.sweep_report.importance import Importance
 from tests.sweep_report.test_regret import MINIMIZE, trial
@@ -76,13 +76,6 @@ def test_comparable_sweeps_share_the_best_value(tmp_path):
         and found.configurations == ()
         and found.equal_values["params.depth"] == 3
     )
-
-
-def test_two_sweeps_with_the_same_best_value_are_both_best(tmp_path):
-    made = space(tmp_path)
-    found = compare([sweep("a", made, 0.5), sweep("b", made, 0.5)])
-    assert found.winners == {(0, 1): (0, 1)}
-    assert next(tables(found)).note == "A, B have the same best value"
 
 
 def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_path):
@@ -190,21 +183,6 @@ def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path):
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_the_most_important_dimension_comes_first(tmp_path):
-    made = space(tmp_path)
-    a = sweep("a", made, 0.5, importance=Importance((("params.x", 0.8), ("params.y", 0.2))))
-    b = sweep("b", made, 0.5, importance=Importance((("params.y", 0.9), ("params.z", 0.1))))
-    assert compare([a, b]).importance == (
-        ("params.y", (0.2, 0.9)),
-        ("params.x", (0.8, None)),
-        ("params.z", (None, 0.1)),
-    )
-    unknown = Importance(
-        unknown="importance needs 10 trials with comparable values, but there are 1"
-    )
-    assert "A: importance needs 10 trials" in compare([replace(a, importance=unknown), b]).notes[0]
-
-
 def test_the_page_and_the_json_have_every_sweep(tmp_path):
     made = space(tmp_path)
     found = compare([sweep("a<b", made, 0.5, float("inf")), sweep("c|d", made, 0.7)])
@@ -215,11 +193,3 @@ def test_the_page_and_the_json_have_every_sweep(tmp_path):
         "c|d",
     ]
     assert shown["regret"]["trials"][0]["trials"] == 1
-
-
-def test_labels_are_distinct():
-    assert (
-        labels_of(3) == ("A", "B", "C")
-        and labels_of(28)[25:] == ("Z", "A2", "B2")
-        and len(set(labels_of(100))) == 100
-    )

@@ -8,17 +8,13 @@ import html
 import json
 import math
 import re
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Report, State
-from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
+from sweeps.core.trial import State
 from sweeps.space.section_models import Objective
-from sweeps.study.live_trial import ProgressUpdate
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
@@ -29,7 +25,6 @@ from sweeps.sweep_report.figures import (
     best_so_far,
     finite,
     literal,
-    read_plot_data,
     thin,
 )
 from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial, trials
@@ -327,25 +322,3 @@ def test_the_caption_of_a_notebook_figure_is_wrapped_and_escaped():
         and figure.layout.xaxis.visible is False
         and figure.layout.height == 60 + 3 * 18
     )
-
-
-def test_the_figures_of_a_folder_need_no_user_code(tmp_path, space):
-    folder = tmp_path / "made-1"
-    folder.mkdir()
-    save_space(folder, space, time.time())
-    loop = SearchLoop.open(folder, space)
-    for _ in range(3):
-        begun = loop.ask()
-        reports = tuple(
-            Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6)
-        )
-        loop.report(begun.number, ProgressUpdate(reports, None, None, 1, 1.0))
-        loop.tell(begun.number, State.COMPLETE)
-    data = read_plot_data(folder)
-    assert (
-        data is not None
-        and [t.id for t in data.trials] == ["0000", "0001", "0002"]
-        and data.rungs == RUNGS
-    )
-    keys = [f.key for f in plots.all_figures(data, 1)]
-    assert keys == ["history", "curves", "parallel", "slice", "cost", "timeline"]

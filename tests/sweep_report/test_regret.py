@@ -84,15 +84,6 @@ def test_repeats_count_as_one_configuration():
     assert progress.best == (None, 0.4, 0.4, 0.4)
 
 
-def test_the_best_after_an_amount_is_unknown_before_the_first_value_and_after_the_end():
-    progress = progress_of(
-        Record(MINIMIZE, (trial(0, State.COMPLETE, 0.5), trial(1, State.COMPLETE, 0.4)))
-    )
-    assert [progress.best_after("trials", n) for n in (0, 1, 2, 3)] == [None, 0.5, 0.4, None]
-    assert progress.best_after("seconds", 1.5) == 0.5
-    assert progress_of(Record(MINIMIZE)).best_after("trials", 1) is None
-
-
 def test_time_in_which_nobody_ran_the_sweep_does_not_count():
     record = Record(
         MINIMIZE, (trial(0, State.COMPLETE, 0.5, end=10), trial(1, State.COMPLETE, 0.4, end=1012))

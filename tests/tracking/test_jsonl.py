@@ -81,15 +81,6 @@ def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
     ]
 
 
-def test_a_line_that_somebody_edited_is_left_alone(tmp_path):
-    events = sample_events(tmp_path)
-    play(events[:5])
-    file = next(tmp_path.glob("*/events.jsonl"))
-    file.write_text("not JSON\n[1]\n" + file.read_text())
-    play(sample_events(tmp_path, resumed=True))
-    assert file.read_text().startswith("not JSON\n[1]\n")
-
-
 def test_no_secret_is_written(tmp_path):
     start = sample_events(tmp_path)[0]
     assert isinstance(start, SweepStarted)

@@ -136,23 +136,3 @@ def test_a_slow_writer_is_not_a_dead_server_and_says_how_much_is_left(tmp_path, 
     wait_until(lambda: tracker.parent, 60, "the run of the sweep")
     assert tracker.close(3.0, told.append) and tracker.error is None
     assert "sending runs to MLflow, 9 left" in told and "sending runs to MLflow, 5 left" in told
-
-
-def test_states_come_before_long_curves(client, tmp_path, monkeypatch):
-    from mlflow.tracking import MlflowClient
-
-    done = []
-    for name in ("set_terminated", "log_batch"):
-        plain = getattr(MlflowClient, name)
-
-        def call(self, run, *args, name=name, plain=plain):
-            done.append((name, len(args[0]) if name == "log_batch" else 0))
-            return plain(self, run, *args)
-
-        monkeypatch.setattr(MlflowClient, name, call)
-    tracker = tracker_in(tmp_path)
-    for event in (*history({1}), *history({0})):
-        tracker.handle(event)
-    assert tracker.close() and tracker.error is None
-    assert [n for n, (name, _) in enumerate(done) if name == "set_terminated"] == [0, 1]
-    assert curves(client, tracker) == {0: [1, 2, 3, 4], 1: [1, 2, 3, 4]}

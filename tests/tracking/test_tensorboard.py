@@ -14,12 +14,10 @@ from tensorboard.plugins.hparams.metadata import (
 from tensorboard.plugins.hparams.metadata import parse_session_start_info_plugin_data as parse_start
 
 from sweeps.core.errors import InputError
-from sweeps.core.trial import Report
 from sweeps.space import load
 from sweeps.testing.pytest_trackers import SPACE, sample_events
 from sweeps.tracking.create import create_trackers
-from sweeps.tracking.events import TrialReported
-from sweeps.tracking.tensorboard import TensorBoardTracker, encodable
+from sweeps.tracking.tensorboard import TensorBoardTracker
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -95,16 +93,3 @@ def test_without_the_package_the_error_names_the_extra(tmp_path, monkeypatch):
     file.write_text(SPACE + "trackers: [tensorboard]\n")
     with pytest.raises(InputError, match=r"trackers\.0: .*pip install 'sweeps-ray\[tensorboard\]'"):
         create_trackers(load(file))
-
-
-def test_names_that_cannot_be_encoded_stay_different(tmp_path):
-    names = {"caf\udce9": 1.0, "caf_": 2.0}
-    events = list(sample_events(tmp_path))
-    tracker = TensorBoardTracker(TensorBoardTracker.Options())
-    for event in events[:2]:
-        tracker.handle(event)
-    tracker.handle(TrialReported(3.0, 0, (Report(1, names, 3.0),)))
-    tracker.close()
-    run = run_of(tmp_path, "0000")
-    assert [curve(run, encodable(name))[0][2] for name in names] == [1.0, 2.0]
-    assert "caf_" in run.Tags()["scalars"]

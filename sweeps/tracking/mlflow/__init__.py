@@ -1,1 +1,1 @@
-"""MLflow: the tracker, the contents of runs, saved views and the server of MLflow's UI, and the Model Registry."""
+"""MLflow: the tracker, the contents of runs, and the Model Registry."""

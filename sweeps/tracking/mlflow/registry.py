@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import re
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.secrets import without_password
-from sweeps.tracking.mlflow.client import first_line, impatient_client
+from sweeps.tracking.mlflow.error_texts import first_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -140,13 +141,20 @@ def register(
     # If the file is missing, MLflow would create an empty database.
     if model.uri.startswith("sqlite:///") and not os.path.exists(file):
         raise InputError("--register", f"{file}, where MLflow recorded the sweep, does not exist")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    from mlflow.tracking import MlflowClient
+
     with _mlflow_errors(model.uri):
-        client = impatient_client(model.uri)
+        client = MlflowClient(model.uri)
         run = _run_of(client, parent, training["trial"])
         version, message = _version(client, bundle, digest, training, run=run, name=model.name)
         if model.alias is None:
             return [message]
-        return [message, _move_alias(client, model, version, score_of(training))]
+        moved = _move_alias(
+            client, model.name, model.alias, version, new=score_of(training), force=model.force
+        )
+        return [message, moved]
 
 
 def _version(
@@ -190,12 +198,13 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
         raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{first_line(e)}") from e
 
 
-def _move_alias(client: MlflowClient, model: RegisteredModel, version: str, new: Score) -> str:
+def _move_alias(
+    client: MlflowClient, name: str, alias: str, version: str, *, new: Score, force: bool
+) -> str:
     """Set an alias, or move it to a version if `should_move_alias` returns True.
 
     Return a line that says what was done.
     """
-    name, alias = model.name, model.alias
     current = client.get_registered_model(name).aliases.get(alias)
     if current is None:
         client.set_registered_model_alias(name, alias, version)
@@ -203,7 +212,7 @@ def _move_alias(client: MlflowClient, model: RegisteredModel, version: str, new:
     if str(current) == version:
         return f"alias {alias} already refers to version {version}"
     old = _score(client.get_model_version(name, current).tags)
-    moves, reason = should_move_alias(old, new, model.force)
+    moves, reason = should_move_alias(old, new, force)
     if not moves:
         return (
             f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use "

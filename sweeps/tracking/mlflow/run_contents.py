@@ -137,10 +137,7 @@ def description(markdown: str, links: dict[str, str]) -> str:
         markdown: The report.
         links: URLs by link text.
     """
-    return _description(" · ".join(f"[{text}]({link})" for text, link in links.items()), markdown)
-
-
-def _description(shown: str, markdown: str) -> str:
+    shown = " · ".join(f"[{text}]({link})" for text, link in links.items())
     report = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
     whole = f"{shown}\n\n{report}"
     if len(whole) <= NOTE_LENGTH:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sweeps.core.secrets import masked, without_password
 from sweeps.tracking.events import Event, SweepEnded
-from sweeps.tracking.mlflow.client import first_line
+from sweeps.tracking.mlflow.error_texts import first_line
 from sweeps.tracking.mlflow.run_writer import Destination, RunWriter, is_refusal
 
 log = logging.getLogger(__name__)
