@@ -34,7 +34,7 @@ test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a g
 
 test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs, and test-extended
 
-test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; twenty-five minutes
+test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; nine minutes
 	$(BIN)/python -m pytest -m frameworks $(BY_FILE) --durations 10 tests/frameworks
 
 test-frameworks-all: $(FRAMEWORKS)  ## every trainer by every task, on one and two workers, resumed and refitted; not in CI

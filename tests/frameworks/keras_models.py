@@ -75,17 +75,6 @@ def own(outputs, **params):
     return Own(outputs, **params)
 
 
-def two_softmax_outputs(learning_rate=0.01):
-    """A compiled model for two classes with an output for each class.
-
-    Its optimizer has a schedule, and clips gradients.
-    """
-    model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(2, "softmax")])
-    rate = keras.optimizers.schedules.CosineDecay(learning_rate, 100)
-    model.compile(keras.optimizers.AdamW(rate, clipnorm=1.0), "sparse_categorical_crossentropy")
-    return model
-
-
 def with_lambda(outputs):
     """A model that Keras does not load, because a lambda can run any code."""
     return keras.Sequential([keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(outputs)])

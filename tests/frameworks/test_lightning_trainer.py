@@ -10,7 +10,7 @@ import torch
 
 pytest.importorskip("lightning")
 
-from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import lightning
 from sweeps.trainers._metrics import measure
@@ -198,27 +198,6 @@ def test_computed_metrics_use_the_precision_of_the_training(precision, tmp_path)
     assert found.metrics[-1]["valid-logloss"] == pytest.approx(
         found.metrics[-1]["valid-loss"], rel=0.02
     )
-
-
-def test_columns_of_arrays_and_of_numbers(tmp_path):
-    frame = small_table("binary")[1]["train"].frame
-    images = frame.assign(
-        image=list(frame[["x1", "x2", "x3", "x4"]].to_numpy(np.float32).reshape(-1, 1, 2, 2))
-    )
-    shards = {split: FakeShard(images[["x0", "image", "y"]]) for split in ("train", "valid")}
-    check = images[["x0", "image"]].iloc[:32]
-    options = {"module": f"{MODELS}:TwoInputs"}
-    given = {
-        "options": options,
-        "shards": shards,
-        "check": check,
-        "metric": "valid-auc",
-        "asked": ("valid-auc",),
-    }
-    found, *_ = run("binary", tmp_path, {"max_epochs": 8, "lr": 0.3}, **given)
-    assert found.metrics[-1]["valid-auc"] > 0.9 and found.metrics[-1]["shapes"] == 5
-    model = lightning.load(str(found.checkpoints[8]))
-    np.testing.assert_array_equal(model.predict(check), np.load(found.checkpoints[8] / "check.npy"))
 
 
 @pytest.mark.parametrize(

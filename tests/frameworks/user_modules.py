@@ -91,19 +91,6 @@ class Probabilities(Net):
         )
 
 
-class TwoInputs(Net):
-    """A module for a column of numbers and a column of images, whose batches are mappings."""
-
-    def __init__(self, in_features, task, lr):
-        super().__init__(in_features, 1, task, lr=lr)
-
-    def forward(self, x):
-        return super().forward(torch.cat([x["features"], x["image"].flatten(1)], dim=1))
-
-    def validation_step(self, batch, batch_idx):
-        self.log("shapes", float(self.hparams.in_features))
-
-
 class Shuffled(pl.LightningDataModule):
     """A data module with an ordinary DataLoader that shuffles."""
 

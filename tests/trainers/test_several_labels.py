@@ -112,20 +112,6 @@ def test_sklearn_grows_a_forest(task, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "task"),
-    [
-        ("sklearn.linear_model:Ridge", "multioutput"),
-        ("sklearn.neighbors:KNeighborsClassifier", "multilabel"),
-        ("sklearn.neural_network:MLPClassifier", "multilabel"),
-        ("sklearn.neural_network:MLPRegressor", "multioutput"),
-    ],
-)
-def test_sklearn_takes_other_estimators(estimator, task, tmp_path):
-    options = {"estimator": estimator, "steps": None, "batch_size": None}
-    trained("sklearn", task, {}, tmp_path, options=options)
-
-
 def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
     cur, shards = table(
         "multilabel",

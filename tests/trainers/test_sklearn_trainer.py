@@ -330,16 +330,6 @@ def test_an_estimator_without_probabilities(tmp_path, task):
         )
 
 
-def test_classes_that_do_not_occur_in_training_have_no_probability(tmp_path):
-    current, shards = small_table("multiclass")
-    train = shards["train"].frame
-    shards["train"] = FakeShard(train[train["y"] != 1])
-    p = last_model(run(tmp_path, FOREST, table=(current, shards), task="multiclass")).predict(
-        current().check
-    )
-    assert p.shape == (32, 3) and (p[:, 1] == 0).all() and (p[:, [0, 2]] > 0).any(axis=0).all()
-
-
 def test_predictions_do_not_depend_on_the_layout_of_the_frame_or_the_threads(tmp_path):
     _, shards = small_table("regression")
     x = shards["valid"].frame.drop(columns="y")

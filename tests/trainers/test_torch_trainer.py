@@ -282,29 +282,6 @@ def assert_loads(found, task, shards=None):
     assert model.predict(frame.drop(columns="y").iloc[:0]).shape == (0, *predicted.shape[1:])
 
 
-def test_the_default_losses_have_known_values(tmp_path):
-    """`valid-loss` is the loss in the units of the training: of the scaled target, unless
-    `standardize_target` is false.
-    """
-    for scaled in (True, False):
-        folder = tmp_path / str(scaled)
-        folder.mkdir()
-        found = run(
-            "regression",
-            folder,
-            {"epochs": 2, "standardize_target": scaled},
-            asked=("valid-rmse", "valid-loss"),
-        )
-        std = small_table("regression")[1]["train"].frame["y"].std(ddof=0) if scaled else 1.0
-        for metrics in found.metrics:
-            assert metrics["valid-loss"] == pytest.approx(
-                (metrics["valid-rmse"] / std) ** 2, rel=1e-4
-            )
-    names = ("valid-mlogloss", "valid-loss")
-    for metrics in run("multiclass", tmp_path, {"epochs": 2}, asked=names).metrics:
-        assert metrics["valid-loss"] == pytest.approx(metrics["valid-mlogloss"], rel=1e-5)
-
-
 def images(tensors: bool):
     """Return shards whose rows have an image of 8 × 8 pixels as 8-bit integers."""
     from sklearn.datasets import load_digits

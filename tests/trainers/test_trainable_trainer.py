@@ -264,13 +264,6 @@ def test_the_class_reads_the_prepared_data_and_the_attributes_name_the_trial(tmp
     assert Path(folder, "written.txt").exists() and os.getcwd() == here
 
 
-def test_the_working_directory_stays_if_rays_variable_says_so(tmp_path, monkeypatch):
-    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
-    monkeypatch.chdir(tmp_path)
-    run(tmp_path, "Reads", {}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))})
-    assert calls[0]["cwd"] == str(tmp_path) != calls[0]["logdir"]
-
-
 # ---- checkpoints
 
 
@@ -289,11 +282,6 @@ def test_checkpoints_are_saved_when_step_asks_for_one_at_milestones_and_at_max_t
 
 def test_a_refit_saves_only_the_last_step(tmp_path):
     assert [*scripted(tmp_path, [3.0, 2.0, 1.0], keep_last=True).checkpoints] == [3]
-
-
-def test_a_nested_objective_has_dots(tmp_path):
-    losses = [{"valid": {"loss": loss}} for loss in (2.0, 1.0, 3.0, 4.0)]
-    assert [*scripted(tmp_path, losses, metric="valid.loss").checkpoints] == [1, 2, 4]
 
 
 def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path):

@@ -72,15 +72,6 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path
     assert done.steps == [], "patience had ended this trial"
 
 
-def test_the_steps_of_the_scheduler_are_reported_too(tmp_path):
-    current, shards = small_table("binary")
-    needs = {"required_steps": frozenset({97, 291}), "milestones": frozenset({150}), "max_t": 333}
-    run = run_loop(train_func, {"eta": 0.1}, current(**needs), shards, tmp_path)
-    assert {97, 150, 291, 333} <= set(run.steps) and not {97, 150, 291} <= set(reported_rounds(333))
-    assert run.steps[max(run.checkpoints) - 1] == 333
-    assert 150 in [run.steps[number - 1] for number in run.checkpoints]
-
-
 def test_a_resumed_long_trial_equals_an_uninterrupted_one(tmp_path):
     current, shards = small_table("binary")
     params = MANY | {"patience": 300, "subsample": 0.7, "colsample_bytree": 0.8}
@@ -173,17 +164,6 @@ def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, fina
     assert (requested.framework_metrics(requested.reported), requested.splits) == (metrics, splits)
     assert requested.framework_metrics(requested.final) == final
     assert requested.lead == asked[0]
-
-
-def test_a_metric_of_the_users_is_reported_of_valid(tmp_path):
-    current, shards = small_table("binary")
-    run = run_loop(
-        train_func, PARAMS | {"eval_metric": ["aucpr", "error@0.3"]}, current(), shards, tmp_path
-    )
-    assert {frozenset(m) for m in run.metrics} == {
-        frozenset({"valid-logloss", "valid-aucpr", "valid-error@0.3"})
-    }
-    assert set(run.final) == {"train-logloss", "train-aucpr", "train-error@0.3"}
 
 
 def test_a_model_reads_categories_by_their_codes(tmp_path, monkeypatch):
