@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,11 @@ from benchmarks.common import (
     Side,
     Workload,
     WorkloadRecord,
-    efficiency,
-    median_of,
     met,
     ratio,
     report,
     shown,
     steady,
-    values_of,
     verdict,
 )
 
@@ -81,20 +77,7 @@ def test_steady_time_depends_only_on_differences(ends, shift):
     assert steady(ends) >= 0
 
 
-def test_efficiency_is_the_share_of_the_slots_time():
-    ends = [1.0 + 0.5 * i for i in range(40)]  # two slots, never idle, a trial of 1 s
-    assert efficiency(ends, work=1.0, slots=2) == pytest.approx(1.0)
-    assert efficiency([2 * end for end in ends], work=1.0, slots=2) == pytest.approx(0.5)
-
-
 # ---- medians
-
-
-def test_medians_of_what_was_measured():
-    median = median_of(SAMPLES)
-    assert (median("ours", "trial"), median("theirs", "trial")) == (0.02, 1.5)
-    assert median("theirs", "whole") is None and median("absent", "trial") is None
-    assert values_of(SAMPLES, "ours", "whole") == [1.0, 3.0, 2.0]
 
 
 # ---- words
@@ -136,13 +119,6 @@ def test_the_report_says_what_was_compared_where_and_whether_the_goals_are_met()
     assert "**missed by 25.0**" in text and "not measured" in text
     assert "- A note on 20.0 ms." in text and "- **one side failed**" in text
     assert "3 repeats" in text and "another machine" not in text
-
-
-def test_records_survive_their_file():
-    done = WorkloadRecord(
-        "small", "command", "2026-11-20 12:00", {"cores": "2"}, 1.5, 0.2, SAMPLES, ("failed",)
-    )
-    assert WorkloadRecord.of_json(json.loads(json.dumps(done.to_json()))) == done
 
 
 # ---- what there is

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.search_quality import auto
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Random
 from benchmarks.search_quality.replay import replay
@@ -40,34 +39,6 @@ def test_trials_run_on_all_workers_and_steps_are_counted():
     assert searcher.most == 4 and len(searcher.heard) == 2 * STEPS
     assert [step for trial, step in searcher.heard if trial == 1] == [1, 2, 3]
     assert regrets[1] <= regrets[0]
-
-
-class Exhausted(Scripted):
-    """Has three configurations, and pauses the first at its third step until the others have ended."""
-
-    def begin(self):
-        if self.begun < 3:
-            return super().begin()
-        if self.running == set() and (1, STEPS) not in self.heard:
-            self.running.add(1)
-            return 1, {"x": 0.1, "y": 0.5}
-        return None
-
-    def report(self, trial, step, value):
-        self.heard.append((trial, step))
-        if (trial, step) == (1, 3):
-            self.running.remove(1)
-        return (trial, step) != (1, 3)
-
-
-def test_workers_wait_for_a_searcher_that_has_nothing_to_run_and_its_best_stays():
-    searcher = Exhausted(0)
-    regrets = replay(task("branin"), searcher, budgets=(1, 3, 50), workers=4)
-    assert searcher.begun == 3 and len(searcher.heard) == 3 * STEPS
-    assert searcher.heard[-1] == (1, STEPS) and [s for t, s in searcher.heard if t == 1] == list(
-        range(1, STEPS + 1)
-    )
-    assert len(regrets) == 3 and regrets[2] == regrets[1] <= regrets[0]
 
 
 @pytest.mark.parametrize("name", names())
@@ -108,12 +79,3 @@ def test_a_replay_of_our_searcher_repeats_its_result(algorithm):
         first == second
         and first[1] < replay(task("branin"), Random(task("branin"), 3), budgets=(1, 2))[0] + 1
     )
-
-
-def test_dtlz2_has_its_front_where_the_distance_is_smallest():
-    for size, angles in ((2, [0.3]), (3, [0.3, 0.8])):
-        on_front = auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.5], size)
-        assert len(on_front) == size and np.linalg.norm(on_front) == pytest.approx(1)
-        assert np.linalg.norm(auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.0], size)) == pytest.approx(
-            1.25
-        )

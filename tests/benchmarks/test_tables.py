@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.tables import cells, generated, portfolio, report, scores
+from benchmarks.tables import generated, report, scores
 from benchmarks.tables.catalog import Table, tables
 from benchmarks.tables.cells import Cell
 from benchmarks.tables.peers import DEFAULT
 from benchmarks.tables.run_cell import Options, run_cell, write_split
-from benchmarks.tables.split import DEVELOPMENT, held_out, is_held
+from benchmarks.tables.split import DEVELOPMENT, is_held
 
 # Tables on which sweeps is judged elsewhere.
 NEVER = {"adult", "credit_default", "phoneme", "mammography", "wine", "oil_spill", "sonar"}
@@ -35,16 +35,6 @@ def test_a_third_of_the_tables_is_held_back_and_none_of_those_for_development():
     assert not set(names) & NEVER
     # A name never changes its side.
     assert is_held("telco_churn") and not is_held("german_credit")
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_quarter_of_each_class_is_held_out(seed):
-    classes = ["a"] * 400 + ["b"] * 41 + ["c"] * 3 + ["d"]
-    mask = held_out(classes, seed)
-    counts = pd.Series(classes)[mask].value_counts().to_dict()
-    assert counts == {"a": 100, "b": 10}, "classes with fewer than four rows keep them all"
-    assert (mask == held_out(classes, seed)).all()
-    assert (mask != held_out(classes, seed + 7)).any()
 
 
 def test_a_table_with_a_time_is_split_by_time(tmp_path):
@@ -150,21 +140,6 @@ def cell(table: str, tool: str, score: float | None, seed: int = 0, **more) -> C
     return Cell(table, "binary", 1000, 20, seed, tool, budget, score=score, **more)
 
 
-def test_cells_are_kept_and_the_last_one_counts(tmp_path):
-    file = tmp_path / "new" / "cells.jsonl"
-    assert cells.read(file) == []
-    first, second = cell("pima", "sweeps", 0.5), cell("pima", "flaml", None, error="no memory")
-    for one in (first, second, dataclasses.replace(first, score=0.4)):
-        cells.append(file, one)
-    with open(file, "a") as out:
-        out.write('{"table": "interrup')
-    kept = cells.read(file)
-    assert [one.score for one in kept] == [0.4, None]
-    todo = [cell("pima", "sweeps", None), cell("pima", "flaml", None), cell("pima", "loop", None)]
-    assert [one.tool for one in cells.missing(todo, kept, retry=False)] == ["loop"]
-    assert [one.tool for one in cells.missing(todo, kept, retry=True)] == ["flaml", "loop"]
-
-
 # ---- the report
 
 
@@ -197,17 +172,6 @@ def test_the_report_has_ranks_normalized_scores_and_each_table():
 
 
 # ---- portfolios
-
-
-def test_configurations_are_chosen_greedily():
-    nan = math.nan
-    given = np.array([[5.0, 9, 3], [1, 9, 3], [9, 1, 3], [2, 2, 2], [nan, nan, 1], [9, 9, 9]])
-    assert portfolio.choose(given, least=1, most=9) == [3, 4, 1, 2], "the rest does not help"
-    assert portfolio.choose(given, least=5, most=9) == [3, 4, 1, 2, 0]
-    assert portfolio.choose(given, least=1, most=2) == [3, 4]
-    times_1000 = given * [1, 1000, 1]
-    assert portfolio.choose(times_1000, least=1, most=9) == [3, 4, 1, 2], "scales do not matter"
-    assert portfolio.choose(np.ones((2, 3))) == [0, 1]
 
 
 @pytest.mark.integration

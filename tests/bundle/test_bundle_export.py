@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.bundle import check_process, write
+from sweeps.bundle import check_process
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import load_bundle
 from sweeps.bundle.predict import predict_file
@@ -54,14 +54,6 @@ def test_predictions_equal_those_of_training_with_and_without_mlflow(bundle):
             model.predict(kept["raw"]), expected_frame(kept), check_exact=True, check_dtype=False
         )
     np.testing.assert_array_equal(load_bundle(path).model_output(kept["raw"]), kept["expected"])
-
-
-def test_nothing_but_the_bundle_is_left(bundle):
-    path, _ = bundle
-    assert os.listdir(path.parent) == ["bundle"]
-    assert [found.stat().st_size for found in path.rglob("__pycache__")] == [0], (
-        "a file that keeps bytecode out"
-    )
 
 
 def test_a_readme_says_what_the_bundle_is(bundle):
@@ -269,13 +261,6 @@ def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
         load_bundle(tmp_path)
 
 
-def test_quiet(tmp_path, monkeypatch, capfd):
-    kept = made.ingredients(tmp_path, monkeypatch, "quiet")
-    write_bundle(tmp_path / "bundle", **kept)
-    load_bundle(tmp_path / "bundle").predict(kept["raw"])
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_checkpoint_is_copied_whole(tmp_path):
     source = tmp_path / "0007" / "checkpoint"
     (source / "deep").mkdir(parents=True)
@@ -337,23 +322,6 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(
     with pytest.raises(InputError) as e:
         load_bundle(path).predict(raw.assign(image=3))
     assert e.value.problems[0].column == "image"
-
-
-def test_of_large_arrays_mlflow_gets_one_row(tmp_path):
-    few, many = (pd.DataFrame({"image": [np.zeros(n)] * 6}) for n in (10, 20_000))
-    assert (len(write._example(few)), len(write._example(many))) == (5, 1)
-
-
-def test_an_error_of_mlflow_is_reported_as_such(tmp_path, monkeypatch):
-    kept = made.ingredients(tmp_path, monkeypatch, "refused")
-
-    def refuse(**given):
-        raise TypeError("Object of type Odd is not JSON serializable")
-
-    monkeypatch.setattr(mlflow.pyfunc, "save_model", refuse)
-    with pytest.raises(BundleError, match=r"MLflow .*TypeError: Object of type Odd") as e:
-        write_bundle(tmp_path / "out" / "bundle", **kept)
-    assert kept["load"] not in str(e.value) and os.listdir(tmp_path / "out") == []
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,12 @@ def trained(module, params, task, steps, folder):
     ids=["xgboost", "torch"],
 )
 @pytest.mark.parametrize(
-    "task", [pytest.param("binary", marks=pytest.mark.long), "multiclass", "regression"]
+    "task",
+    [
+        pytest.param("binary", marks=pytest.mark.long),
+        "multiclass",
+        pytest.param("regression", marks=pytest.mark.extended),
+    ],
 )
 def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     kept = trained(module, params, task, SKLEARN, tmp_path)

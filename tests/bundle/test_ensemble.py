@@ -16,7 +16,7 @@ from sweeps.bundle.export import SweepModels, code_of
 from sweeps.bundle.selection import Selection
 from sweeps.controller import exports
 from sweeps.core import metrics
-from sweeps.core.errors import BundleError, InputError
+from sweeps.core.errors import InputError
 from sweeps.core.trust import UntrustedFile
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.terminal.text import format_ensemble
@@ -224,22 +224,6 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
     )
 
 
-def test_members_may_have_columns_that_the_first_source_lacks(tmp_path, monkeypatch, written):
-    from sklearn.datasets import load_breast_cancer
-
-    frame = load_breast_cancer(as_frame=True).frame
-    (tmp_path / "files").mkdir()
-    frame.drop(columns="mean radius").to_parquet(tmp_path / "files" / "fewer.parquet")
-    frame.to_parquet(tmp_path / "files" / "all.parquet")
-    files = [str(tmp_path / "files" / name) for name in ("fewer.parquet", "all.parquet")]
-    sweep = made(
-        tmp_path / "sweep", monkeypatch, source=f'{{grid: ["{files[0]}", "{files[1]}"]}}', more=""
-    )
-    everything = Selection(dict.fromkeys(range(2), 1), 0.5, 0, 0.6, (0.6,))
-    monkeypatch.setattr(selection, "select", lambda *_: everything)
-    export(sweep, 2, tmp_path)
-
-
 def test_an_unsigned_recipe_of_a_table_is_refused_before_data_is_read(tmp_path, monkeypatch):
     sweep = made(tmp_path, monkeypatch)
     (sweep.folder / "tables").mkdir()
@@ -262,17 +246,6 @@ def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatc
     with pytest.raises(InputError, match="has no signature"):
         export(sweep, 3, tmp_path)
     assert not written
-
-
-def test_a_bundle_error_ends_the_export(tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise BundleError("the bundle was not written")
-
-    sweep = made(tmp_path, monkeypatch)
-    monkeypatch.setattr(write, "write_bundle", fail)
-    with pytest.raises(BundleError, match="was not written"):
-        exports.export(sweep.folder, ensemble=2)
-    assert not (sweep.folder / "exports").exists()
 
 
 @pytest.mark.parametrize(
@@ -310,18 +283,6 @@ def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
     assert raised.value.problems[0].place == "--ensemble" and "\n" not in str(raised.value)
 
 
-def test_a_metric_of_another_task_is_refused(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch, metric="mae_loss", more="")
-    space = dataclasses.replace(
-        sweep.space,
-        objectives=(dataclasses.replace(sweep.space.objective, metric="neg_max_error"),),
-    )
-    with pytest.raises(
-        InputError, match="cannot compute the metric `neg_max_error` for the task binary"
-    ):
-        export(dataclasses.replace(sweep, space=space), 2, tmp_path)
-
-
 @pytest.mark.parametrize("other", [("--trial", "0001"), ("--top", 2), ("--pareto",), ("--latest",)])
 def test_options_that_contradict_each_other(other, finished_sweep):
     done = invoke("export", finished_sweep, "--ensemble", 2, *other)
@@ -346,12 +307,6 @@ def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
         "now"
         in done.stderr
     )
-
-
-def test_an_existing_ensemble_is_reused_only_if_it_was_chosen_in_the_same_way(tmp_path):
-    assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
-    (tmp_path / "manifest.json").write_text(json.dumps({}))
-    assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
 
 
 MADE = {

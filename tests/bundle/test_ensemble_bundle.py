@@ -96,14 +96,6 @@ def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
         loaded.transform(rows)
 
 
-def test_columns_that_are_missing_or_wrong_are_named(bundle, rows):
-    loaded = load_bundle(bundle)
-    with pytest.raises(InputError, match="column `mean radius` is missing"):
-        loaded.predict(rows.drop(columns="mean radius"))
-    with pytest.raises(InputError, match="mean texture"):
-        loaded.predict(rows.assign(**{"mean texture": "much"}))
-
-
 def test_a_server_and_a_file_get_the_same_predictions(bundle, rows, tmp_path):
     loaded = load_bundle(bundle)
     frame = loaded.predict(rows.head(3))
@@ -144,25 +136,6 @@ def test_a_new_process_needs_neither_sweeps_nor_ray(bundle, rows, tmp_path):
     )
 
 
-def test_the_readme_and_the_manifest_list_the_members(exported, bundle):
-    text, manifest = (
-        (bundle / "README.md").read_text(),
-        json.loads((bundle / "manifest.json").read_text()),
-    )
-    total = sum(m["weight"] for m in manifest["members"])
-    for member in manifest["members"]:
-        assert (
-            f"| {member['trial']} | {member['weight']} of {total} | "
-            f"{member['training']['value']:.6g} |" in text
-        )
-    single = manifest["training"]["ensemble"]["single"]
-    assert (
-        f"| the best single model, trial {single['trial']} | {single['value']:.6g} | "
-        f"{single['test']:.6g} |" in text
-    )
-    assert manifest["training"]["value"] <= single["value"] and "README.md" in manifest["files"]
-
-
 def test_show_mentions_it(exported, bundle):
     sweep, _ = exported
     (found,) = ensembles_of(sweep.folder)
@@ -175,14 +148,6 @@ def test_show_mentions_it(exported, bundle):
     )
     (listed,) = json.loads(invoke("show", sweep.folder, "--json").output)["ensembles"]
     assert listed["members"] == dict(found.members) and listed["path"] == str(bundle)
-
-
-def test_a_second_export_needs_another_folder(exported, bundle):
-    done = invoke("export", exported[0].folder, "--ensemble", 6)
-    assert (
-        done.exit_code == 2
-        and f"--output: {bundle} already exists; name another folder with -o" in done.stderr
-    )
 
 
 def test_a_member_that_was_changed_is_refused(bundle, tmp_path):

@@ -94,23 +94,6 @@ def test_facts_that_are_unknown_are_left_out():
     )
 
 
-def test_several_objectives_and_a_refit():
-    training = TRAINING | {
-        "values": {"valid-auc": 0.9, "gpu_seconds": 12.0},
-        "refit": {"on": ["train", "valid"], "rows": 800, "steps": 12},
-    }
-    text = model_card(manifest(training, task="regression", classes=None))
-    assert (
-        "| `valid-auc` | 0.9 |\n| `gpu_seconds` | 12 |" in text
-        and "| trained again on | 800 rows: train and valid; the objective's value is from before |"
-        in text
-    )
-    assert "predicts `churned`, numbers." in text
-    training["refit"] = {"on": ["train", "valid", "test"], "rows": 1000, "steps": 12}
-    text = model_card(manifest(training, task="regression", classes=None))
-    assert "| 1,000 rows: train, valid and test; the scores are from before |" in text
-
-
 def test_names_cannot_break_the_page_and_long_lists_are_cut():
     columns = [ColumnSchema(name=f"a|b`\n{n}", type="double", dtype="float64") for n in range(60)]
     text = model_card(manifest(columns=columns))

@@ -57,12 +57,6 @@ def test_an_ensemble_is_never_worse_than_the_best_single_model_and_its_score_is_
 
 
 @given(libraries, st.integers(1, 6))
-def test_more_rounds_are_never_worse_and_begin_with_the_same_rounds(predictions, rounds):
-    few, more = select(predictions, mse, True, rounds), select(predictions, mse, True, rounds + 1)
-    assert more.rounds[:rounds] == few.rounds and more.value <= few.value
-
-
-@given(libraries, st.integers(1, 6))
 def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(predictions, rounds):
     selection = select(predictions, mse, True, rounds)
     assert selection == select([p.copy() for p in predictions], mse, True, rounds)
@@ -89,26 +83,11 @@ def test_a_model_can_be_added_again():
     ) and selection.single_value == pytest.approx(0.01)
 
 
-def test_each_round_takes_the_best_of_all_extensions():
-    generator = np.random.default_rng(0)
-    predictions = [np.clip(LABELS + generator.normal(0, 0.5, 5), 0, 1) for _ in range(6)]
-    first = select(predictions, mse, True, 1).single
-    second = select(predictions, mse, True, 2)
-    best = min(mse((predictions[first] + p) / 2) for p in predictions)
-    assert second.rounds[1] == pytest.approx(best, rel=1e-12)
-
-
 def test_models_without_a_finite_score_are_never_chosen():
     lost = np.full(5, np.nan)
     assert select([lost, lost], mse, True, 3) is None and select([], mse, True, 3) is None
     selection = select([lost, LABELS * 0.5, lost], mse, True, 3)
     assert selection.weights == {1: 1} and selection.single == 1
-
-
-@given(columns, st.integers(1, 7))
-def test_the_average_of_one_model_is_its_output(values, weight):
-    assert (average([values], [1]) == values).all()
-    np.testing.assert_allclose(average([values, values], [weight, 1]), values, rtol=1e-12)
 
 
 def test_the_forms_of_output_become_numbers():

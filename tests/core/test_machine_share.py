@@ -19,8 +19,6 @@ from sweeps.core.machine_share import (
     EVERYTHING,
     Registration,
     Share,
-    describe,
-    describe_share,
     divide,
     register,
 )
@@ -31,15 +29,6 @@ GPUS = ("0", "1", "2")
 
 def other(cpus: int, *gpus: str) -> Registration:
     return Registration("digits-20261125-101500", "/runs/digits-20261125-101500", 4711, cpus, gpus)
-
-
-def test_a_sweep_alone_takes_everything():
-    assert divide(8, GPUS, [], EVERYTHING) == Share(8, 3, GPUS)
-
-
-def test_a_second_sweep_takes_what_is_left():
-    assert divide(8, GPUS, [other(4, "0"), other(1, "2")], EVERYTHING) == Share(3, 1, ("1",))
-    assert divide(8, (), [other(4)], EVERYTHING) == Share(4, 0, ())
 
 
 def test_a_wanted_number_of_gpus_takes_free_ones_first():
@@ -70,20 +59,6 @@ def test_more_than_the_machine_has_is_refused():
         InputError, match=r"^--gpus: is 1, but this machine has 0 GPUs; give at most 0$"
     ):
         divide(8, (), [], Share(1, 1))
-
-
-def test_what_is_said():
-    assert describe(other(3, "0"), 8, 3).endswith(
-        "(process 4711), and uses 3 of 8 CPUs and 1 of 3 GPUs"
-    )
-    assert (
-        describe_share(Share(1, 2), 3)
-        == "this sweep uses 1 CPU and 2 GPUs; the options --cpus and --gpus change this"
-    )
-    assert (
-        describe_share(Share(1, 0), 0)
-        == "this sweep uses 1 CPU; the options --cpus and --gpus change this"
-    )
 
 
 @given(

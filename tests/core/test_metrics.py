@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn import metrics as sk
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import GaussianNB
 
 from sweeps.core import references
@@ -60,60 +60,15 @@ def test_regression_as_xgboost():
         assert score(name, "regression", y, p) == pytest.approx(value, abs=1e-5), name
 
 
-def test_the_rest_as_scikit_learn():
-    y, p = RNG.integers(0, 2, 200), RNG.random(200).round(1)
-    assert score("accuracy", "binary", y, p) == pytest.approx(sk.accuracy_score(y, p > 0.5))
-    assert score("f1", "binary", y, p) == pytest.approx(sk.f1_score(y, p > 0.5))
-    assert score("auc", "binary", y, p) == pytest.approx(sk.roc_auc_score(y, p))
-    classes, many = RNG.integers(0, 4, 200), RNG.dirichlet(np.ones(4), 200)
-    assert score("f1", "multiclass", classes, many) == pytest.approx(
-        sk.f1_score(classes, many.argmax(1), average="macro")
-    )
-    assert score("r2", "regression", y, p) == pytest.approx(sk.r2_score(y, p))
-    assert score("mse", "regression", y, p) == pytest.approx(sk.mean_squared_error(y, p))
-
-
 def test_certain_and_wrong_costs_what_xgboost_says():
     assert score("logloss", "binary", np.array([1]), np.array([0.0])) == pytest.approx(
         -np.log(1e-16)
     )
 
 
-@pytest.mark.parametrize(
-    ("metric", "task"),
-    [
-        ("valid-ndcg", "binary"),
-        ("loss", "regression"),
-        ("rmse", "multiclass"),
-        ("logloss", "regression"),
-    ],
-)
-def test_what_is_not_known_is_none(metric, task):
-    y = np.array([0, 1, 2])
-    assert (
-        score(metric, task, y, np.full((3, 3), 1 / 3) if task == "multiclass" else np.full(3, 0.5))
-        is None
-    )
-
-
 def test_what_is_not_defined_is_nan():
     assert np.isnan(score("auc", "binary", np.zeros(3), np.array([0.1, 0.2, 0.3])))
     assert np.isnan(score("rmse", "regression", np.array([]), np.array([])))
-
-
-def test_both_prefixes_and_both_shapes():
-    y, p = np.array([0, 1, 1]), np.array([0.2, 0.7, 0.4])
-    two = np.column_stack([1 - p, p])
-    assert (
-        len(
-            {
-                score(name, "binary", y, q)
-                for name in ("logloss", "valid-logloss", "valid_logloss")
-                for q in (p, two)
-            }
-        )
-        == 1
-    )
 
 
 @pytest.mark.parametrize(
@@ -167,29 +122,6 @@ def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task):
         ), name
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
-def test_scorers_that_do_not_fit_the_task_fail_in_scikit_learn_or_are_meaningless(task):
-    model, x, y, p = fitted(task)
-    numbers = {name for name, metric in SCORERS.items() if metric.tasks[0] == "regression"}
-    others = {name for name, metric in SCORERS.items() if metric.tasks == ("clustering",)}
-    with warnings.catch_warnings(action="ignore"):
-        for name, metric in SCORERS.items():
-            if task in metric.tasks:
-                continue
-            assert score(name, task, y, p) is None or name in OWN
-            if name in others or (task != "regression" and name in numbers):
-                # scikit-learn compares the codes of classes as numbers, or takes classes as
-                # clusters
-                continue
-            if (task, name) == ("binary", "top_k_accuracy"):
-                assert (
-                    sk.get_scorer(name)(model, x, y) == 1.0
-                )  # the label is always one of the two most likely classes
-                continue
-            with pytest.raises((ValueError, AttributeError)):
-                sk.get_scorer(name)(model, x, y)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 @pytest.mark.parametrize("task", ["multilabel", "multioutput"])
 def test_metrics_of_several_labels(task):
@@ -221,37 +153,6 @@ def test_metrics_of_several_labels(task):
         assert score(name, task, y, p) == pytest.approx(expected), name
     assert math.isnan(score("logloss" if task == "multilabel" else "rmse", task, y[:0], p[:0]))
     assert score("auc", task, y, p) is None
-
-
-def test_zeros_and_ones_have_no_logloss():
-    y = RNG.integers(0, 2, (20, 2))
-    assert score("error", "multilabel", y, y) == 0.0
-    with pytest.raises(
-        ValueError, match="`logloss` needs probabilities, but the model predicts only 0 and 1"
-    ):
-        score("logloss", "multilabel", y, y)
-
-
-def test_a_class_that_does_not_occur_in_the_labels():
-    y, p = RNG.integers(0, 2, 60), RNG.dirichlet(np.ones(3), 60)
-    loss = sk.log_loss(y, p, labels=[0, 1, 2])
-    assert (
-        score("neg_log_loss", "multiclass", y, p)
-        == pytest.approx(-loss)
-        == pytest.approx(-score("mlogloss", "multiclass", y, p))
-    )
-    assert score("neg_log_loss", "binary", np.zeros(60), p[:, 0]) == pytest.approx(
-        -score("logloss", "binary", np.zeros(60), p[:, 0])
-    )
-    assert score("top_k_accuracy", "multiclass", y, p) == sk.top_k_accuracy_score(
-        y, p, labels=[0, 1, 2]
-    )
-    with pytest.warns(sk._ranking.UndefinedMetricWarning):
-        assert math.isnan(score("roc_auc_ovr", "multiclass", y, p))
-    with pytest.raises(
-        ValueError, match="`average_precision` cannot be computed for these labels: "
-    ):
-        score("average_precision", "multiclass", y, p)
 
 
 def test_predictions_that_a_scorer_does_not_accept_give_nan_and_labels_raise():
@@ -295,22 +196,6 @@ def test_class_codes_give_the_metrics_that_need_only_classes(task):
                 match=f"`{name}` needs probabilities, but the model predicts only classes",
             ):
                 score(name, task, y, codes)
-
-
-def test_values_of_a_decision_function_give_the_metrics_that_need_only_an_order():
-    for task in ("binary", "multiclass"):
-        _, x, y, _ = fitted(task)
-        model = LogisticRegression().fit(x, y)
-        for name, metric in METRICS.items():
-            if (
-                metric.needs == "scores"
-                and task in metric.tasks
-                and (name, task) != ("auc", "multiclass")
-            ):
-                wanted = sk.get_scorer("roc_auc" if name == "auc" else name)(model, x, y)
-                assert score(name, task, y, model.decision_function(x)) == pytest.approx(wanted), (
-                    name
-                )
 
 
 def test_the_table_is_read_without_scikit_learn():

@@ -53,15 +53,3 @@ def test_a_diff_shows_no_secret(repository, tmp_path):
     (repository / "loop.py").write_text("key = 'my-own-secret'\n")
     provenance.record(tmp_path, repository, 7, "abc", 1e9)
     assert "+key = '***'" in (tmp_path / "code.diff").read_text()
-
-
-def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "MOST_DIFF", 100)
-    (repository / "loop.py").write_text("é" * 1000)
-    text = provenance.diff(repository)
-    assert len(text.encode()) < 150 and "cut here, at 100 bytes" in text
-
-
-def test_outside_of_git_there_is_all_but_the_commit(tmp_path):
-    files = provenance.record(tmp_path, tmp_path, 0, "abc", 1e9)
-    assert list(files) == [PROVENANCE] and json.loads(files[PROVENANCE])[0]["git"] == {}

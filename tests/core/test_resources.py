@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sweeps.core.resources import (
     auto_concurrency,
     count_fitting_trials,
-    fits_into,
     jax_connects,
     parked_cpus,
     shape_of,
-    subtract,
 )
 
 CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
@@ -65,26 +61,6 @@ def test_an_elastic_number_of_workers_needs_its_lower_bound():
         count_fitting_trials(shape, CLUSTER) == 4 and auto_concurrency([shape], CLUSTER, 100) == 4
     )
     assert list(shape_of({}, "").sizes) == [1]
-
-
-def test_how_many_fit_side_by_side():
-    assert count_fitting_trials(shape_of({"num_workers": 2}, ""), CLUSTER) == 4
-    assert (
-        count_fitting_trials(
-            shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER
-        )
-        == 8
-    )
-    assert count_fitting_trials(shape_of({"num_workers": 9}, ""), CLUSTER) == 0
-    assert auto_concurrency([shape_of({}, ""), shape_of({"num_workers": 4}, "")], CLUSTER, 100) == 8
-    assert auto_concurrency([shape_of({}, "")], CLUSTER, 3) == 3
-
-
-@given(st.floats(0.0001, 1), st.integers(1, 20))
-def test_fractions_that_add_up_to_the_cluster_fit(fraction, n):
-    cluster = {"GPU": fraction * n}
-    left = subtract(cluster, [{"GPU": fraction}] * (n - 1))
-    assert fits_into({"GPU": fraction}, left)
 
 
 def test_a_part_of_a_gpu_lies_on_one_gpu():

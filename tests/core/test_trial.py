@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sweeps.core.trial import (
     Current,
@@ -15,23 +13,9 @@ from sweeps.core.trial import (
     without_repetition,
 )
 
-NESTED = st.dictionaries(
-    st.text("ab.#2", min_size=1, max_size=4),
-    st.recursive(
-        st.integers(), lambda inner: st.dictionaries(st.text("ab.", min_size=1, max_size=3), inner)
-    ),
-)
-
 
 def leaves(value):
     return sum(map(leaves, value.values())) if isinstance(value, dict) and value else 1
-
-
-@given(NESTED)
-def test_no_two_parameters_have_one_flat_name(params):
-    found = flat(params, "params.")
-    assert len(dict(found)) == len(found) == sum(map(leaves, params.values()))
-    assert all(name.startswith("params.") for name, _ in found)
 
 
 def test_nested_parameters_have_dotted_names():
