@@ -306,7 +306,6 @@ def test_names_of_sweeps_in_the_text_exist():
             "front",
             "repeats",
             "enqueued",
-            "logged_step",
             "best_trial",
             "best_run",
             "bundle",

@@ -97,12 +97,7 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         access = Access((*LOOPBACK, options.host.lower()), access.digest)
     dashboard = Dashboard(root, may_command=token is not None or not is_open)
     uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
-    pages: MlflowPages | None = None
-    if options.mlflow and uri.startswith(("http://", "https://")):
-        dashboard.mlflow = without_password(uri)
-    elif options.mlflow and token is not None:
-        dashboard.mlflow = f"{PATH}/"
-        pages = MlflowPages(access)
+    pages = _mlflow_pages(dashboard, access, uri) if options.mlflow else None
     with listening(options.host, options.port) as listener:
         warn_if_open(options.host, access, say)
         if not dashboard.may_command:
@@ -128,6 +123,17 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         opened = _browser(with_token) if options.open_browser else contextlib.nullcontext()
         with opened, contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
+
+
+def _mlflow_pages(dashboard: Dashboard, access: Access, uri: str) -> MlflowPages | None:
+    """Tell the page where MLflow is. Return MLflow's pages if this process shows them."""
+    if uri.startswith(("http://", "https://")):
+        dashboard.mlflow = without_password(uri)
+        return None
+    if access.digest is None:  # without a token, MLflow is not shown
+        return None
+    dashboard.mlflow = f"{PATH}/"
+    return MlflowPages(access)
 
 
 @contextlib.contextmanager
