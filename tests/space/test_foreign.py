@@ -362,7 +362,7 @@ def test_a_constant_or_an_option_that_names_a_dimension_gets_a_note(space) -> No
     )
     assert [note.split(":")[0] for note in made.notes] == [
         "space.params.width",
-        "space.params.deep.size",
+        "space.params.deep",
         "space.params.text",
         "space.params.tried",
     ]
