@@ -17,7 +17,7 @@ import pytest
 from sweeps.space.trainer_section import trainer_names
 from tests.commands import REPO, command
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(600)]
 
 SPACE = """\
 trainer: {trainer}
@@ -97,7 +97,7 @@ for bundle in sys.argv[2:]:
 def call(*args: object) -> str:
     """Run a command of sweeps, and return its output."""
     process = command(*args)
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out
 
