@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_a_signature_that_is_a_link_is_replaced(signed, tmp_path):
     signed.write_bytes(b"other bytes")
     trust.sign(signed)
     assert elsewhere.read_bytes() == before and trust.read(signed) == b"other bytes"
+
+
+def test_the_key_is_made_once(home):
+    assert trust.key() is None
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(trust.key(make=True))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1 and len(found[0]) >= 32 and trust.key() == found[0]
 
 
 def test_a_file_that_was_changed_renamed_or_never_signed_is_not_read_without_trust(
