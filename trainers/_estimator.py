@@ -88,7 +88,10 @@ def _suggest(name: str, valid: Collection[str]) -> str:
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator and of the estimators inside it, such as `clf__C`. {} if it has no `get_params`."""
+    """Return the parameters of an estimator and of the estimators inside it.
+
+    An example is `clf__C`. {} if it has no `get_params`.
+    """
     return dict(estimator.get_params()) if hasattr(estimator, "get_params") else {}
 
 

@@ -45,7 +45,9 @@ TINY: dict[str, tuple[list[float], dict[str, Any]]] = {
 
 
 def metric_name(task: str, split: str, metric: str) -> str | None:
-    """Return LightGBM's name of a metric; None if LightGBM does not have the metric, or defines it in another way.
+    """Return LightGBM's name of a metric.
+
+    Return None if LightGBM does not have the metric, or defines it in another way.
 
     Args:
         task: "binary", "multiclass" or "regression".

@@ -44,7 +44,10 @@ def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
 
 
 def is_computed(name: str, task: str | None) -> bool:
-    """Return whether `measure` can compute a metric of valid, such as `valid-balanced_accuracy`, for a task."""
+    """Return whether `measure` can compute a metric of valid.
+
+    An example is `valid-balanced_accuracy`, for a task.
+    """
     return name.startswith("valid-") and find(name, task) is not None
 
 

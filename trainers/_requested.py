@@ -115,7 +115,10 @@ class RequestedMetrics:
 
     @property
     def computed(self) -> list[str]:
-        """Metrics that are computed from predictions in each round, because the framework does not have them."""
+        """Metrics that are computed from predictions in each round.
+
+        The reason: the framework does not have them.
+        """
         return [name for name in self.reported if name not in self.framework_names]
 
     def select(self, measured: Mapping[str, float]) -> dict[str, float]:
@@ -134,6 +137,9 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _translate(name: str, translate: Callable[[str, str], str | None]) -> str | None:
-    """Return the framework's name of a metric; None if the name does not begin with a split, or if the framework lacks the metric."""
+    """Return the framework's name of a metric.
+
+    Return None if the name does not begin with a split, or if the framework lacks the metric.
+    """
     split, _, metric = name.partition("-")
     return translate(split, metric) if split in SPLITS and metric else None

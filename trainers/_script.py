@@ -446,7 +446,9 @@ def names_metric(line: bytes, metric: str) -> bool:
 
 
 def number_names_in(line: bytes) -> list[str]:
-    """Return the names of the numbers in a line of output that is a JSON object; [] for any other line.
+    """Return the names of the numbers in a line of output that is a JSON object.
+
+    [] for any other line.
 
     >>> number_names_in(b'{"epoch": 3, "valid": {"loss": 0.5}, "note": "x"}')
     ['epoch', 'valid.loss']

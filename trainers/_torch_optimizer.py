@@ -1,4 +1,7 @@
-"""Build the objects that a space file names, such as the optimizer, and schedule the learning rate."""
+"""Build the objects that a space file names.
+
+Examples are the optimizer, and schedule the learning rate.
+"""
 
 from __future__ import annotations
 

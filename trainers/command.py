@@ -328,7 +328,10 @@ class ScriptRun:
 
 
 def _listen(script: Script) -> None:
-    """Wait in a thread until rank 0 reports, and put a report into the script's events; None if rank 0 has ended."""
+    """Wait in a thread until rank 0 reports, and put a report into the script's events.
+
+    Return None if rank 0 has ended.
+    """
 
     def wait() -> None:
         try:
@@ -372,7 +375,10 @@ def _free_address(workers: int) -> tuple[str, int]:
 
 
 def _temporary_folder() -> Path:
-    """Create a temporary folder whose path is short, because the path of a socket may have at most 107 characters."""
+    """Create a temporary folder whose path is short.
+
+    The reason: the path of a socket may have at most 107 characters.
+    """
     return Path(
         tempfile.mkdtemp(
             prefix="sweeps-script-", dir="/tmp" if len(tempfile.gettempdir()) > 70 else None

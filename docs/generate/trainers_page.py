@@ -36,7 +36,9 @@ def page() -> str:
 
 
 def options(declared: Mapping[str, Any]) -> str:
-    """Return the table of the keys that a trainer adds to the section `trainer`; "" if it adds none."""
+    """Return the table of the keys that a trainer adds to the section `trainer`; "" if it adds
+    none.
+    """
     if not declared:
         return ""
     rows = [

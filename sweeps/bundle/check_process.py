@@ -129,7 +129,10 @@ def started_early(packages: Sequence[str] = ()) -> Iterator[None]:
 
 
 def check(bundle: Path, timeout: float) -> float | None:
-    """Check a bundle in the process that was started early, or in a new one; see `CheckProcess.check`."""
+    """Check a bundle in the process that was started early, or in a new one.
+
+    See `CheckProcess.check`.
+    """
     global _early
     process, _early = _early or CheckProcess(), None
     return process.check(bundle, timeout)

@@ -458,7 +458,10 @@ class _Exporter:
     def _expected(
         self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo
     ) -> np.ndarray | None:
-        """Return the average of the predictions that the trainer recorded for the check; None if it did not record those of a member."""
+        """Return the average of the predictions that the trainer recorded for the check.
+
+        Return None if it did not record those of a member.
+        """
         recorded = []
         for checkpoint in checkpoints:
             predictions = recorded_predictions(checkpoint)
@@ -500,7 +503,10 @@ def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any
 def _member_line(members: Mapping[Candidate, int], used: int, rounds: int) -> str:
     """Return a line with the members, their weights, and from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
-    line = f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} trial{'s' * (used != 1)}"
+    line = (
+        f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} "
+        f"trial{'s' * (used != 1)}"
+    )
     if len(members) == 1 and rounds > 1:
         line += "; no average scored better than this model alone"
     return line

@@ -235,7 +235,10 @@ class Bundle:
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
     def _output_of_values(self, values: Mapping[str, list[Any]], count: int) -> np.ndarray | None:
-        """Return the model's output for checked values, or None if the values must be converted first; see `predict_values`."""
+        """Return the model's output for checked values.
+
+        Return None if the values must be converted first; see `predict_values`.
+        """
         if self.members:
             outputs = [member._output_of_values(values, count) for member in self.members]
             found = [output for output in outputs if output is not None]

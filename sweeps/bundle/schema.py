@@ -112,7 +112,10 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
-    """Return ` (did you mean ...?)` if one of `names` is similar to `name`; otherwise an empty string."""
+    """Return ` (did you mean ...?)` if one of `names` is similar to `name`.
+
+    Otherwise, return an empty string.
+    """
     tail = did_you_mean(name, names)
     return f" ({tail})" if tail.startswith("did you mean") else ""
 

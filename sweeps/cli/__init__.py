@@ -1,4 +1,7 @@
-"""The command line. Each module defines one verb or several related verbs, such as `ls` and `show`."""
+"""The command line. Each module defines one verb or several related verbs.
+
+Examples are `ls` and `show`.
+"""
 
 # Importing a module adds its verbs to `main`.
 from sweeps.cli import (  # noqa: F401

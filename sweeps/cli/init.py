@@ -256,7 +256,10 @@ def _from_objective(file: Path, reference: str, directions: tuple[str, ...], for
 
 
 def module_name(file: Path) -> str:
-    """Return the name of the module that is written beside a space file, such as `space_loop` for `space.yaml`."""
+    """Return the name of the module that is written beside a space file.
+
+    An example is `space_loop` for `space.yaml`.
+    """
     stem = "".join(c if c.isalnum() and c.isascii() else "_" for c in file.name.partition(".")[0])
     return f"{'_' * stem[:1].isdigit()}{stem}_loop"
 

@@ -29,7 +29,10 @@ SHOWN_TRIALS = 20
 @options.root
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_sweeps(root: Path, as_json: bool) -> None:
-    """List the sweeps of a root folder with state, trials, best value and age; the newest come first."""
+    """List the sweeps of a root folder with state, trials, best value and age.
+
+    The newest come first.
+    """
     from sweeps.controller.sweep_summary import list_sweeps as summarize_all
 
     sweeps = summarize_all(root)
@@ -134,7 +137,10 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
 
 
 def _importance(folder: Path, study: Record | None) -> Importance | None:
-    """Return the importances of a sweep's dimensions; None if there are too few trials, or if the space file cannot be read."""
+    """Return the importances of a sweep's dimensions.
+
+    Return None if there are too few trials, or if the space file cannot be read.
+    """
     from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
     from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS
 

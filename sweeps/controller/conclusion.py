@@ -243,7 +243,10 @@ def failure_of(
 def _describe_failures(
     counts: Mapping[str, int], failures: Sequence[tuple[str, str]]
 ) -> tuple[str, str, str]:
-    """Return three texts: how many trials failed, such as "2 trials"; the first trial that failed; and the traceback of this trial."""
+    """Return three texts: how many trials failed, such as "2 trials".
+
+    The first trial that failed; and the traceback of this trial.
+    """
     trial, error = failures[0]
     return (
         ("1 trial", f"trial {trial}", error)

@@ -207,7 +207,9 @@ class SweepController:
         return self.trials.start(trial)
 
     def _stop_paused(self) -> None:
-        """Stop all paused trials, because no other trial is left whose results could let a paused trial continue.
+        """Stop all paused trials.
+
+        The reason: no other trial is left whose results could let a paused trial continue.
 
         If the sweep itself stops, the trials stay paused, so that a resumed sweep can continue
         them.
@@ -271,7 +273,9 @@ class SweepController:
         self._check_budgets()
 
     def _leftover_action(self, live: LiveTrial) -> Action:
-        """Return what happens to an interrupted trial whose latest step is a rung, and record it; CONTINUE for any other trial.
+        """Return what happens to an interrupted trial whose latest step is a rung, and record it.
+
+        CONTINUE for any other trial.
 
         A trial that may be paused needs a checkpoint of this step. Without one, the trial reaches
         the rung again.
@@ -506,7 +510,10 @@ class SweepController:
         self.stop("bad input", State.RUNNING)
 
     def _check_prefit(self) -> None:
-        """End the sweep if a preprocessing chain could not be fitted, because the error concerns all trials."""
+        """End the sweep if a preprocessing chain could not be fitted.
+
+        The reason: the error concerns all trials.
+        """
         error = self._monitor.prefit_error()
         if error is not None and not self.search.budget.ended:
             self.refuse(error)
@@ -539,7 +546,10 @@ class SweepController:
 
     @_keep_error
     def on_trial_lost(self, trial: str) -> None:
-        """Record a trial as failed, because the pool raised an error when Ray Tune asked for the trial's progress."""
+        """Record a trial as failed.
+
+        The reason: the pool raised an error when Ray Tune asked for the trial's progress.
+        """
         if trial in self.running:
             self.pool.cancel.remote(trial)
             self._finish(

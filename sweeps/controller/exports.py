@@ -368,7 +368,10 @@ def holds_ensemble(target: Path, rounds: int, candidates: Mapping[str, int]) -> 
 
 
 def _training_of(target: Path) -> dict[str, Any] | None:
-    """Return how the model of a bundle was trained; None if the folder holds no undamaged bundle."""
+    """Return how the model of a bundle was trained.
+
+    Return None if the folder holds no undamaged bundle.
+    """
     from sweeps.bundle import integrity
     from sweeps.bundle.manifest import Manifest
 

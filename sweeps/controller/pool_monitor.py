@@ -44,7 +44,9 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
 
     def prefit_error(self) -> InputError | None:
-        """Return the error of the first chain whose fit failed because of the space file; None if there is none.
+        """Return the error of the first chain whose fit failed because of the space file.
+
+        Return None if there is none.
 
         Return an error only once.
         """

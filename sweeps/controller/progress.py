@@ -188,7 +188,10 @@ class SweepProgress:
 
     @property
     def _reports_decide(self) -> bool:
-        """True if the best value is that of a report, because no trial has ended with a value, and a single report can rank a trial."""
+        """True if the best value is that of a report.
+
+        The reason: no trial has ended with a value, and a single report can rank a trial.
+        """
         enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
         return enough and self._search.budget.best is None
 
@@ -294,7 +297,10 @@ class SweepProgress:
         )
 
     def _notice(self, trial: str, stage: str) -> str:
-        """Return the text that explains why a trial does not train; "" if there is nothing to explain."""
+        """Return the text that explains why a trial does not train.
+
+        Return "" if there is nothing to explain.
+        """
         if self.usage is None or stage not in ("silent", MISSING):
             return ""
         return self.usage.silent[trial] if stage == "silent" else self.usage.missing[trial]

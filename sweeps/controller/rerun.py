@@ -61,7 +61,10 @@ class Comparison:
 
     @property
     def difference(self) -> tuple[int, str] | None:
-        """The first step at which a value differs or is missing, and the first such metric; None if all values are bit-identical."""
+        """The first step at which a value differs or is missing, and the first such metric.
+
+        Return None if all values are bit-identical.
+        """
         return first_difference(self.before, self.now)
 
     @property
@@ -320,7 +323,10 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
 def _missing_value(
     objectives: Objectives, state: State | None, reports: list[Report]
 ) -> str | None:
-    """Return why the study would record a trial as failed although its loop ended normally; None if the study would record no failure."""
+    """Return why the study would record a trial as failed although its loop ended normally.
+
+    Return None if the study would record no failure.
+    """
     curve = tuple(
         (
             r.step,

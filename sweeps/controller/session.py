@@ -426,7 +426,9 @@ class SweepSession:
         return PreparedStore(self.folder).count_chains()
 
     def final_threads(self, shape: Shape) -> int:
-        """Return the threads of each worker when the winner is trained again; 1 for those of the search.
+        """Return the threads of each worker when the winner is trained again.
+
+        1 for those of the search.
 
         This training is alone on the machine, so a single worker may use all CPUs.
         """

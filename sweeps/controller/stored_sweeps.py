@@ -95,7 +95,10 @@ def local_folder(sweep: Path | str, root: str | os.PathLike[str]) -> Path:
 
 
 def fetched(sweep: str, root: str | Path) -> Path:
-    """Return the local folder of a sweep, which the user names in any form that `find` accepts; see `fetch`."""
+    """Return the local folder of a sweep, which the user names in any form that `find` accepts.
+
+    See `fetch`.
+    """
     return fetch(find(sweep, root), None if is_address(root) else root)
 
 

@@ -196,7 +196,9 @@ class SweepRun:
         return result.with_note(conclusion.nothing_left_note(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
-        """Return the limit that would end the resumed search before its first trial, such as `limits.timeout`. None if there is none.
+        """Return the limit that would end the resumed search before its first trial.
+
+        An example is `limits.timeout`. None if there is none.
 
         Args:
             search: The sweep's search, opened again.

@@ -252,7 +252,10 @@ def _stages(folder: Path, study: Record) -> dict[str, str]:
 
 
 def best_of(study: Record) -> tuple[str, float] | None:
-    """Return the id and the value of the best trial of a study; None if no trial has a value, or if there are several objectives."""
+    """Return the id and the value of the best trial of a study.
+
+    Return None if no trial has a value, or if there are several objectives.
+    """
     if (best := study.best) is None:
         return None
     value = study.configurations.results()[best.first_trial].value
@@ -260,7 +263,10 @@ def best_of(study: Record) -> tuple[str, float] | None:
 
 
 def _first_word(stage: str) -> str:
-    """Return the first word of a stage, such as `waiting` of `waiting for workers`, or `silent` of `silent: rank 1 ...`."""
+    """Return the first word of a stage.
+
+    An example is `waiting` of `waiting for workers`, or `silent` of `silent: rank 1 ...`.
+    """
     return stage.split()[0].rstrip(":")
 
 

@@ -35,7 +35,10 @@ def checkpoint_root(folder: Path, trial: str) -> str:
 
 
 def root_in(store: str | None, trial_folder: str | Path) -> str:
-    """Return the folder of a trial's checkpoints, given the address of the sweep's store, or None if the sweep has no store."""
+    """Return the folder of a trial's checkpoints, given the address of the sweep's store.
+
+    Return None if the sweep has no store.
+    """
     return str(trial_folder) if store is None else f"{store}/trials/{Path(trial_folder).name}"
 
 
@@ -51,7 +54,10 @@ def _in_store(place: str | Path) -> tuple[Store, str] | None:
 
 
 def step_of(name: str) -> int:
-    """Return the step in the name of a checkpoint, such as `checkpoint_000012`; 0 if the name has no digits."""
+    """Return the step in the name of a checkpoint, such as `checkpoint_000012`.
+
+    0 if the name has no digits.
+    """
     found = re.search(r"\d+", name)
     return int(found[0]) if found else 0
 

@@ -1,4 +1,6 @@
-"""The command of the trainer `command`, such as `[python, train.py, --lr, "{params.lr}"]`: its placeholders and its files.
+"""The command of the trainer `command`.
+
+Examples are `[python, train.py, --lr, "{params.lr}"]`: its placeholders and its files.
 
     {params.NAME}           the value of a parameter; dots lead into nested mappings
     {args}                  as an argument of its own: `--NAME=VALUE` for each parameter

@@ -97,7 +97,9 @@ def last_attempt_log(log: Path) -> str:
 
 
 def kills_for_memory() -> int:
-    """Return how many processes of this container the kernel has killed for lack of memory; 0 if the number is unknown.
+    """Return how many processes of this container the kernel has killed for lack of memory.
+
+    0 if the number is unknown.
 
     Under cgroup v2, `memory.events` has the number; under v1, `memory.oom_control` of the
     controller `memory`.

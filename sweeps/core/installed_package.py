@@ -8,7 +8,10 @@ NAME = "sweeps-ray"
 
 
 def install(extra: str) -> str:
-    """Return the command that installs this package with an extra, such as `pip install 'sweeps-ray[EXTRA]'`."""
+    """Return the command that installs this package with an extra.
+
+    An example is `pip install 'sweeps-ray[EXTRA]'`.
+    """
     return f"pip install '{NAME}[{extra}]'"
 
 

@@ -63,7 +63,9 @@ class Metric:
 
 
 def find(metric: str, task: str | None) -> Metric | None:
-    """Return the metric with a name; None if there is no such metric, or if the metric is not defined for the task.
+    """Return the metric with a name.
+
+    Return None if there is no such metric, or if the metric is not defined for the task.
 
     Args:
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it.
@@ -80,7 +82,10 @@ def base_name(metric: str) -> str:
 
 
 def needs(metric: str, task: str | None) -> Input | None:
-    """Return what a metric needs from the model of a classification, see `Metric.needs`; None if there is no such metric for the task."""
+    """Return what a metric needs from the model of a classification, see `Metric.needs`.
+
+    Return None if there is no such metric for the task.
+    """
     known = find(metric, task)
     return None if known is None else known.needs
 
@@ -123,8 +128,8 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     if len(y_true) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
         return float(
             "nan"
-            # Otherwise NaN would count as the first class, and a network that has diverged could have a
-            # good accuracy.
+            # Otherwise NaN would count as the first class, and a network that has diverged could
+            # have a good accuracy.
         )
     if task in SEVERAL:
         if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":

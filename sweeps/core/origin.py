@@ -51,7 +51,9 @@ def refuse_other_format(folder: Path) -> None:
 
 
 def other_format(folder: Path, origin: dict[str, Any]) -> Problem | None:
-    """Return the problem if a folder has another format than this version reads; None if the format is right.
+    """Return the problem if a folder has another format than this version reads.
+
+    Return None if the format is right.
 
     Args:
         folder: The sweep's folder.
@@ -92,7 +94,10 @@ def origin_problem(folder: Path, origin: dict[str, Any] | None) -> Problem | Non
 
 
 def _origin_error(origin: dict[str, Any]) -> str | None:
-    """Return a message about the first key of `origin.json` that is missing or invalid; None if all keys are valid."""
+    """Return a message about the first key of `origin.json` that is missing or invalid.
+
+    Return None if all keys are valid.
+    """
     if errors := find_errors(_RULES, origin):
         return next(iter(errors.values()))
     return "`study` is missing" if origin.get("storage") and "study" not in origin else None

@@ -117,7 +117,10 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
 
 
 def last_git_state(sweep: Path) -> dict[str, str]:
-    """Return what `git` returned when the sweep was last started or resumed; {} if this is unknown."""
+    """Return what `git` returned when the sweep was last started or resumed.
+
+    {} if this is unknown.
+    """
     found = read_entries(sweep)[-1:]
     git = found[0].get("git") if found else None
     return (
@@ -129,7 +132,10 @@ def last_git_state(sweep: Path) -> dict[str, str]:
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:
-    """Return the entries of `provenance.json`, ordered from the oldest to the newest; [] if the file cannot be read."""
+    """Return the entries of `provenance.json`, ordered from the oldest to the newest.
+
+    [] if the file cannot be read.
+    """
     found = read_json(sweep / PROVENANCE)
     return (
         found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []

@@ -62,7 +62,10 @@ def parse(ref: str) -> tuple[str, str]:
 
 
 def _without_suffix(ref: str) -> str:
-    """Return the reference for a file and an attribute, such as `fit:train` for `fit.py:train`; "" if the text names no file."""
+    """Return the reference for a file and an attribute, such as `fit:train` for `fit.py:train`.
+
+    Return "" if the text names no file.
+    """
     file, _, attr = ref.partition(":")
     found = f"{file.removesuffix('.py').removeprefix('./').replace('/', '.')}:{attr or 'attr'}"
     return found if file.endswith(".py") and is_reference(found) else ""
@@ -164,7 +167,9 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
 
 
 def _below(root: Path, parts: list[str]) -> Path | None:
-    """Return the file of a module in a folder from which modules are imported; None if the module is not there.
+    """Return the file of a module in a folder from which modules are imported.
+
+    Return None if the module is not there.
 
     Args:
         root: The folder.
@@ -186,7 +191,10 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
 
 
 def _as_typed(folder: Path) -> str:
-    """Return a folder's path as a user would type it, such as `./src/` for a folder in the working directory."""
+    """Return a folder's path as a user would type it.
+
+    An example is `./src/` for a folder in the working directory.
+    """
     here = Path.cwd()
     if not folder.is_relative_to(here):
         return f"{folder}/"
@@ -305,7 +313,9 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
 
 
 def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
-    """Return the names of all base classes of a class, as its module's source writes them; set() if the reference names no class there.
+    """Return the names of all base classes of a class, as its module's source writes them.
+
+    Set() if the reference names no class there.
 
     Base classes of other modules are named, but their own base classes are not.
 

@@ -198,7 +198,9 @@ def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
 def missing_resources(
     shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]
 ) -> str | None:
-    """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster.
+    """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`.
+
+    Return None if the shape fits on the cluster.
 
     Args:
         shape: The shape of a trial.
@@ -221,7 +223,10 @@ def missing_resources(
 
 
 def _both(needed: float, name: str, there: float) -> str:
-    """Format the needed and the existing amount of a resource, such as `4 GPU (there is 1)` or `20 GB of memory (there are 16 GB)`."""
+    """Format the needed and the existing amount of a resource.
+
+    An example is `4 GPU (there is 1)` or `20 GB of memory (there are 16 GB)`.
+    """
     if name in BYTES:
         return f"{needed / 1e9:.4g} GB of {name} (there are {there / 1e9:.4g} GB)"
     return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"

@@ -37,7 +37,9 @@ def to_json_value(value: Any) -> Any:
 
 
 def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a saved result with current paths, because the user may have moved the sweep's folder since the result was saved.
+    """Return a saved result with current paths.
+
+    The reason: the user may have moved the sweep's folder since the result was saved.
 
     If the bundle or the checkpoint no longer exists, its path becomes None.
 
@@ -210,7 +212,10 @@ def refuse_invalid_result(folder: Path) -> None:
 
 
 def result_file_error(file: Path) -> str | None:
-    """Return a message that says what is wrong with a `result.json`; None if the file is valid, missing or not JSON."""
+    """Return a message that says what is wrong with a `result.json`.
+
+    Return None if the file is valid, missing or not JSON.
+    """
     try:
         shown = json.loads(read_bytes(file).decode())
     except (FileNotFoundError, ValueError):
@@ -276,7 +281,10 @@ def outcome_of(shown: Mapping[str, Any]) -> str:
 
 
 def result_error(shown: Mapping[str, Any]) -> str | None:
-    """Return a message about the first key of a result that is missing or has an invalid value; None if the result is valid."""
+    """Return a message about the first key of a result that is missing or has an invalid value.
+
+    Return None if the result is valid.
+    """
     return next(iter(find_errors(_RULES, shown).values()), None)
 
 

@@ -77,7 +77,8 @@ def secrets_in(uri: str) -> list[Secret]:
     return secrets
 
 
-# What `hide_known` replaces. The longest comes first, because a secret may be a part of another one.
+# What `hide_known` replaces. The longest comes first, because a secret may be a part of another
+# one.
 _known: tuple[str, ...] = ()
 
 

@@ -26,7 +26,9 @@ REPEAT_SECONDS = 1.0
 
 
 class Interrupt:
-    """Signal handler that remembers that the user wants the sweep to stop; the sweep looks at `asked`.
+    """Signal handler that remembers that the user wants the sweep to stop.
+
+    The sweep looks at `asked`.
 
     The handler is installed for SIGINT, SIGTERM and SIGHUP. If the process already ignores SIGHUP,
     for example because it was started with `nohup`, SIGHUP stays ignored.

@@ -327,7 +327,10 @@ def allow(address: str) -> None:
 
 
 def recorded_store(folder: Path) -> str | None:
-    """Return the address of the store that a sweep's folder names; None if the sweep is stored on disks only."""
+    """Return the address of the store that a sweep's folder names.
+
+    Return None if the sweep is stored on disks only.
+    """
     file = SweepFolder(folder).origin
     try:
         return _recorded(file, file.stat().st_mtime_ns)

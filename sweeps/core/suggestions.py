@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 
 def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the valid name that is most similar to an unknown name; None if no valid name is similar enough.
+    """Return the valid name that is most similar to an unknown name.
+
+    Return None if no valid name is similar enough.
 
     Args:
         name: The unknown name.

@@ -50,7 +50,10 @@ def format_trial_id(number: int) -> str:
 
 
 def trained_on(refit: Mapping[str, Any]) -> str:
-    """Return the rows on which a model was trained again, such as `4,177 rows: train, valid and test`. See `Refitted.facts`."""
+    """Return the rows on which a model was trained again.
+
+    Examples are `4,177 rows: train, valid and test`. See `Refitted.facts`.
+    """
     *others, last = refit["on"]
     return f"{refit['rows']:,} rows: {', '.join(others)} and {last}"
 
@@ -237,7 +240,11 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """Short text for the preprocessor, such as `scale+pca (n_components=8)`: a label or the steps, and then the sampled values."""
+        """Short text for the preprocessor.
+
+        Examples are `scale+pca (n_components=8)`: a label or the steps, and then the sampled
+        values.
+        """
         label = (
             self.labels.get("preprocessor")
             or "+".join(step.name for step in self.preprocessor)

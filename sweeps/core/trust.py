@@ -151,7 +151,9 @@ def read(file: Path, trust: bool = False) -> bytes:
 
 
 def refuse_unsigned(folder: Path, names: Iterable[str], trust: bool) -> None:
-    """Raise an error if files in a folder, such as pickles in a checkpoint, are not signed with this user's key.
+    """Raise an error if files in a folder.
+
+    An example is pickles in a checkpoint, are not signed with this user's key.
 
     Args:
         folder: The folder.

@@ -1,8 +1,8 @@
 """MLflow's web interface, in the process of the page and behind the page's guard.
 
-MLflow's server knows no token, accepts uploads, and reads artifacts that lie anywhere. So it listens
-on no port of its own: the page's server passes requests on, if they have the token and belong to
-the interfaces that a reader of sweeps needs. All other requests are refused.
+MLflow's server knows no token, accepts uploads, and reads artifacts that lie anywhere. So it
+listens on no port of its own: the page's server passes requests on, if they have the token and
+belong to the interfaces that a reader of sweeps needs. All other requests are refused.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ def check_step_columns(
                 text = f"`{want}` is the label, which no step may change"
             elif want in left_out:
                 text = (
-                    f"`{want}` is not a feature, because data.drop, data.weight or a split removes "
+                    f"`{want}` is not a feature, because data.drop, data.weight or a split "
+                    "removes "
                     "it"
                 )
             elif glob.has_magic(want):

@@ -107,7 +107,9 @@ def _bytes_of(spec: DataSpec) -> int | None:
 
 
 def estimate_bytes(files: SourceFiles) -> int:
-    """Return the size of files in bytes: of Parquet files, the uncompressed columns; of CSV files, the text.
+    """Return the size of files in bytes: of Parquet files, the uncompressed columns.
+
+    Of CSV files, the text.
 
     If there are many files, only some of them are read, and the other files are assumed to be
     compressed in the same way.

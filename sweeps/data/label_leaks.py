@@ -83,7 +83,10 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
-    """Return a column as floats, NaN for missing values; None if the column has neither numbers nor dates."""
+    """Return a column as floats, NaN for missing values.
+
+    Return None if the column has neither numbers nor dates.
+    """
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.int64())

@@ -381,7 +381,10 @@ def subsample(
 def encode_label(
     table: pa.Table, label: str, classes: tuple[Any, ...] | None, task: str | None = None
 ) -> pa.Table:
-    """Return a table whose label has int64 codes of `classes`; float64 values if `classes` is None; 0 and 1 for several labels of these."""
+    """Return a table whose label has int64 codes of `classes`.
+
+    Float64 values if `classes` is None; 0 and 1 for several labels of these.
+    """
     column = table.column(label)
     if task == MULTILABEL:
         encoded = column.cast(pa.int64())

@@ -91,7 +91,9 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
 
 
 def check_metric_functions(space: Space) -> list[Problem]:
-    """Import the metrics that have the form `module:function`, such as "my_metrics:score", and check that they are functions.
+    """Import the metrics that have the form `module:function`.
+
+    Examples are "my_metrics:score", and check that they are functions.
 
     The imports run the user's code, so `sweeps validate` must not call this function.
 
@@ -121,7 +123,10 @@ def check_metric_functions(space: Space) -> list[Problem]:
 
 
 def _objective_metrics(space: Space) -> dict[str, str]:
-    """Return the metric of each objective, by the metric's key in the space file, such as `objective.metric`."""
+    """Return the metric of each objective, by the metric's key in the space file.
+
+    An example is `objective.metric`.
+    """
     several = len(space.objectives) > 1
     return {
         f"objective.{i}.metric" if several else "objective.metric": o.metric
@@ -191,7 +196,10 @@ def _nearest(metric: str, valid: Sequence[str]) -> str | None:
 
 
 def _check_goals(space: Space) -> list[Problem]:
-    """Return a problem for each objective that minimizes a scorer of scikit-learn, because higher values are always better."""
+    """Return a problem for each objective that minimizes a scorer of scikit-learn.
+
+    The reason: higher values are always better.
+    """
     several = len(space.objectives) > 1
     return [
         Problem(

@@ -55,7 +55,10 @@ class Profile:
     kind: pa.DataType = field(default_factory=pa.null)
 
     def frequent(self, word: str) -> bool:
-        """Return whether a word is a value, because the column has texts, and the word is frequent."""
+        """Return whether a word is a value.
+
+        The reason: the column has texts, and the word is frequent.
+        """
         return is_text(self.kind) and self.markers[word] >= FREQUENT * self.rows
 
     def type_of_others(self, inferred: bool = False) -> pa.DataType:

@@ -70,7 +70,10 @@ _DURATION = (
 
 
 def _number_pattern(rule: str) -> str | None:
-    """Return the regular expression of a rule for numbers; None for a rule for dates, times and durations."""
+    """Return the regular expression of a rule for numbers.
+
+    Return None for a rule for dates, times and durations.
+    """
     if rule.startswith(UNIT):
         return _pattern(*_SEPARATORS[NUMBER], rf"(?:\Q{rule.removeprefix(UNIT)}\E)", "")
     if rule in _SEPARATORS:
@@ -106,7 +109,10 @@ def count_misfits(raw: pd.DataFrame, parsed: Mapping[str, pd.Series]) -> Counter
 
 
 def misfits_note(counts: Mapping[str, int], split: str) -> tuple[str, ...]:
-    """Return a note about the texts of a split that were read as missing values; nothing if there are none. See `count_misfits`."""
+    """Return a note about the texts of a split that were read as missing values.
+
+    Nothing if there are none. See `count_misfits`.
+    """
     some = ", ".join(f"{count:,} in `{name}`" for name, count in counts.items())
     text = (
         f"data.{split} has texts that do not fit their rule in data.parse, read as missing: {some}"

@@ -38,7 +38,9 @@ def named_tables(data: Any) -> dict[str, Any]:
 
 
 def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
-    """Write tables to a new folder, such as `train.parquet`. A Ray Dataset becomes a folder of files.
+    """Write tables to a new folder.
+
+    An example is `train.parquet`. A Ray Dataset becomes a folder of files.
 
     Args:
         tables: Tables by the key of the section `data`.

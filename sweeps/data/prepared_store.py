@@ -295,5 +295,8 @@ def unreadable(file: Path, error: Exception) -> UnreadableFile:
 
 
 def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:
-    """Return the name of a variant's file without the suffix: NAME or NAME-VARIANT, such as `facts-0f3a5c7b9d1e2f40`."""
+    """Return the name of a variant's file without the suffix: NAME or NAME-VARIANT.
+
+    An example is `facts-0f3a5c7b9d1e2f40`.
+    """
     return f"{name}-{variant_name(data)}" if data else name

@@ -231,7 +231,9 @@ def first_rows(files: SourceFiles) -> pa.Table:
 
 
 def column_types(files: SourceFiles) -> dict[str, str]:
-    """Return the columns of the first file that hold no numbers, with the names of their types; see `tables.type_name`.
+    """Return the columns of the first file that hold no numbers, with the names of their types.
+
+    See `tables.type_name`.
 
     All columns of a text file are texts.
     """

@@ -189,7 +189,9 @@ def call_loader(
 
 
 def to_arrow(result: Any) -> pa.Table | None:
-    """Convert the result of a loader to a table; None if this is no data frame, table or dataset that this function knows.
+    """Convert the result of a loader to a table.
+
+    Return None if this is no data frame, table or dataset that this function knows.
 
     These are pandas and Polars frames, Arrow tables, Dask's data frames, datasets of Hugging Face,
     and other objects that export Arrow data. An object of Dask is computed, and an

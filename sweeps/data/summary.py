@@ -249,7 +249,9 @@ def shown(text: str, length: int = VALUE_LENGTH) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage with at least two digits, such as `0.042 %`, `4.2 %` or `42 %`.
+    """Format a share as a percentage with at least two digits.
+
+    An example is `0.042 %`, `4.2 %` or `42 %`.
 
     >>> percent(0.42), percent(0.042), percent(1.0), percent(0.00012)
     ('42 %', '4.2 %', '100 %', '0.012 %')

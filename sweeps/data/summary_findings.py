@@ -206,7 +206,10 @@ def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Fi
 
 
 def _number_findings(values: pa.ChunkedArray, name: str, features: int) -> Iterator[Finding]:
-    """Yield a finding if a column has infinite values, numbers the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
+    """Yield a finding if a column has infinite values, numbers the rows.
+
+    Examples are 1, 2, 3, or is named as an identifier and has no value twice.
+    """
     numbers = values.drop_null().to_numpy()
     count = len(numbers)
     if infinite := int(np.isinf(numbers).sum()):

@@ -46,7 +46,10 @@ def one_line(summary: DataSummary) -> str:
 
 
 def label_text(summary: DataSummary) -> str:
-    """Return the label with the shares of its classes, or with its range; "" if there is no label."""
+    """Return the label with the shares of its classes, or with its range.
+
+    Return "" if there is no label.
+    """
     labels = [column for column in summary.columns if column.role == "label"]
     if not labels:
         return ""

@@ -128,7 +128,10 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def type_name(field: pa.Field) -> str:
-    """Return how messages name the type of a column: "text", "category", or the name of the type; "" for numbers and booleans."""
+    """Return how messages name the type of a column: "text", "category", or the name of the type.
+
+    Return "" for numbers and booleans.
+    """
     kind = field.type
     if extension := (field.metadata or {}).get(EXTENSION_KEY):
         return str(extension.decode())

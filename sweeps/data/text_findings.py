@@ -172,7 +172,10 @@ def _are_codes(texts: pa.Array, differ: bool) -> bool:
 
 
 def _has_two_scales(texts: pa.Array, counts: np.ndarray) -> bool:
-    """Return whether amounts have different signs, such as `$` and `€`, or `%` beside none, so that no rule makes them comparable."""
+    """Return whether amounts have different signs.
+
+    Examples are `$` and `€`, or `%` beside none, so that no rule makes them comparable.
+    """
     signs = pc.replace_substring_regex(texts, _AMOUNT, "")
     rows = Counter[str]()
     for sign, count in zip(signs.to_pylist(), counts, strict=True):

@@ -71,7 +71,9 @@ def column_names(cells: Iterable[str]) -> list[str]:
 
 
 def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) -> str | None:
-    """Return what is wrong with the first lines of a text file, and how `data.read` corrects it; None if nothing is.
+    """Return what is wrong with the first lines of a text file, and how `data.read` corrects it.
+
+    Return None if nothing is.
 
     Args:
         lines: the lines after those that `read` skips. At least one is not blank.
@@ -203,7 +205,10 @@ def rows_problem(
 
 
 def bad_byte(rows: Sequence[Row], encoding: str) -> str | None:
-    """Return a message about the first byte that cannot be decoded, with the likely encoding; None if there is no such byte."""
+    """Return a message about the first byte that cannot be decoded, with the likely encoding.
+
+    Return None if there is no such byte.
+    """
     for line, cells in rows:
         if found := _BAD_BYTE.search("".join(cells)):
             byte = f"byte 0x{ord(found[0]) - 0xDC00:02x}, line {line}"

@@ -215,7 +215,10 @@ def check_reachable(address: str) -> None:
 
 
 def address_in_job() -> str | None:
-    """Return "auto", the address of the job's cluster, if this process is the command of a Ray job; otherwise None."""
+    """Return "auto", the address of the job's cluster, if this process is the command of a Ray job.
+
+    Otherwise, return None.
+    """
     return "auto" if JOB_CONFIG in os.environ else None
 
 

@@ -95,7 +95,10 @@ def _report(
 
 
 def _restore(session: TrialSession) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Return the results and the final metrics of the folds in the trial's checkpoint; empty lists if there is no checkpoint."""
+    """Return the results and the final metrics of the folds in the trial's checkpoint.
+
+    Empty lists if there is no checkpoint.
+    """
     checkpoint = session.checkpoint()
     if checkpoint is None:
         return [], []

@@ -1,9 +1,9 @@
 """Let a training loop use MLflow as it is, and let what the loop logs go to the run of its trial.
 
-The driver's MLflow tracker creates the run and writes its id to the file `MLFLOW_RUN` in the trial's
-folder. Before the loop starts, or when the loop imports MLflow, this module sets the environment
-variables in which MLflow looks for its server and its run. If a loop never imports MLflow, nothing
-waits for the run.
+The driver's MLflow tracker creates the run and writes its id to the file `MLFLOW_RUN` in the
+trial's folder. Before the loop starts, or when the loop imports MLflow, this module sets the
+environment variables in which MLflow looks for its server and its run. If a loop never imports
+MLflow, nothing waits for the run.
 
 If a function of MLflow that logs raises an exception, for example because the server is away, the
 trial's log gets a line, and the loop continues.
@@ -35,7 +35,8 @@ BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT":
 # Seconds to wait for the tracker to create the run, and the same after a trial without a run.
 RUN_WITHIN, RUN_AGAIN = 10.0, 1.0
 LOOK_EVERY = 0.1
-# After a call that failed and took longer than `SLOW` seconds, calls are skipped for `PAUSE` seconds.
+# After a call that failed and took longer than `SLOW` seconds, calls are skipped for `PAUSE`
+# seconds.
 SLOW, PAUSE = 1.0, 60.0
 # Seconds for a database server to accept a connection.
 CONNECT_WITHIN = 5.0
@@ -84,8 +85,8 @@ class TrialRun:
     """The run of a trial in MLflow, to which one rank of the trial logs.
 
     Args:
-        tracking: The sweep's tracking URI. None in a rerun or a refit, and if the sweep does not use
-            MLflow. The loop then starts a run of its own.
+        tracking: The sweep's tracking URI. None in a rerun or a refit, and if the sweep does not
+            use MLflow. The loop then starts a run of its own.
         folder: The trial's folder.
         rank: Rank of this process.
     """

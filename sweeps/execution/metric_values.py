@@ -50,7 +50,9 @@ def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
-    """Return the first objective whose value is infinite, so that no other trial could beat it; None if there is no such objective.
+    """Return the first objective whose value is infinite, so that no other trial could beat it.
+
+    Return None if there is no such objective.
 
     Args:
         metrics: Maps the names of metrics to reported values.

@@ -424,7 +424,10 @@ class _Pool:
         return {"progress": await self.advance(trial_id)}
 
     async def checkpoint_step(self, trial_id: str) -> int:
-        """Return the step of the latest complete checkpoint of a running trial; 0 if there is no checkpoint."""
+        """Return the step of the latest complete checkpoint of a running trial.
+
+        0 if there is no checkpoint.
+        """
         checkpoint = self.trials[trial_id].progress.checkpoint
         return checkpoint.step if checkpoint else 0
 

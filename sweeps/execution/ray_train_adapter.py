@@ -87,7 +87,8 @@ class Context(TrainContext):
 
     def get_trial_name(
         self,
-        # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
+        # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call
+        # them.
     ) -> str:
         """Return the same name as `get_experiment_name`."""
         return self.get_experiment_name()
@@ -340,7 +341,10 @@ SHUFFLE = (
 
 
 def _instead(what: str) -> str:
-    """Return a text that says what the user can do instead of a transformation, such as `map_batches` or `random_shuffle`."""
+    """Return a text that says what the user can do instead of a transformation.
+
+    An example is `map_batches` or `random_shuffle`.
+    """
     return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
 

@@ -14,7 +14,9 @@ TESTED = ("2.60",)
 
 
 def warning_for(version: str) -> str | None:
-    """Return the warning for a Ray version on which the contract test has not passed; None for a tested version.
+    """Return the warning for a Ray version on which the contract test has not passed.
+
+    Return None for a tested version.
 
     >>> warning_for("2.60.1") is None
     True

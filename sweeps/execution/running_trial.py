@@ -212,7 +212,8 @@ class RunningTrial:
                 continue
             if progress.has_ended(
                 0
-                # Rank 0 never reaches this step, because the numbers of reports of the ranks differ.
+                # Rank 0 never reaches this step, because the numbers of reports of the ranks
+                # differ.
             ):
                 decision.set_result(False)
             elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
@@ -233,7 +234,10 @@ class RunningTrial:
             }
 
     def stop(self) -> None:
-        """Stop the trial's ranks at their next rung, because the driver has recorded the end of the trial."""
+        """Stop the trial's ranks at their next rung.
+
+        The reason: the driver has recorded the end of the trial.
+        """
         self.stopped = True
         for decision in self.decisions.values():
             if not decision.done():

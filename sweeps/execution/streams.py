@@ -40,7 +40,8 @@ class TrainStreams:
             )
             given = [
                 ray.put(parts)
-                # In a list, so that the pool passes the reference on and does not load the iterators.
+                # In a list, so that the pool passes the reference on and does not load the
+                # iterators.
             ]
         session.train_stream = ray.get(session.exchange(given)[0][0])[ranks.rank]
 

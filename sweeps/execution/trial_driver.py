@@ -204,7 +204,9 @@ class TrialDriver:
         deletion.add_done_callback(self._deletions.pop)
 
     async def _delete_incomplete(self, running: RunningTrial) -> None:
-        """Before another attempt, delete the checkpoints that the trial does not need, because the attempt may write the same names.
+        """Before another attempt, delete the checkpoints that the trial does not need.
+
+        The reason: the attempt may write the same names.
 
         Deletions that have begun already must end, too. Otherwise, a slow one would delete what the
         attempt writes.
@@ -304,7 +306,9 @@ class TrialDriver:
         return outcome
 
     def _lose_data(self, gang: Gang, prepared: dict[str, Any]) -> WorkerLost:
-        """Make the next attempt request its data again, because the process that had prepared the data has died.
+        """Make the next attempt request its data again.
+
+        The reason: the process that had prepared the data has died.
 
         Return the loss of the data as the result of the attempt.
         """

@@ -256,7 +256,10 @@ class TrialProgress:
 
     @property
     def urgent(self) -> bool:
-        """True if the driver must get the progress at once, because the trial has ended, waits at a rung, or has a new checkpoint."""
+        """True if the driver must get the progress at once.
+
+        The reason: the trial has ended, waits at a rung, or has a new checkpoint.
+        """
         return self.state is not None or self.rung != self._delivered_rung or self._fresh
 
     @property

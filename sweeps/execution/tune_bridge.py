@@ -104,7 +104,10 @@ class VerdictScheduler(FIFOScheduler):
         # 10,000 trials would take a millisecond.
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
-        """Pass the progress of a trial to the controller; return Tune's constant for its decision."""
+        """Pass the progress of a trial to the controller.
+
+        Return Tune's constant for its decision.
+        """
         verdict = self._controller.on_trial_progress(trial.config["trial"], result["progress"])
         return TrialScheduler.STOP if verdict is Action.STOP else TrialScheduler.CONTINUE
 

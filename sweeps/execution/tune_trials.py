@@ -39,7 +39,10 @@ def run_in(pool: Any) -> Iterator[None]:
 
 
 class _PoolResources(ResourceManager):
-    """Resource manager of Ray Tune that grants every request at once, because the pool allocates the resources of the trials."""
+    """Resource manager of Ray Tune that grants every request at once.
+
+    The reason: the pool allocates the resources of the trials.
+    """
 
     def __init__(self, pool: Any):
         self._pool = pool

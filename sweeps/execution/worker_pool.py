@@ -417,7 +417,10 @@ class WorkerPool:
                 granted.set_exception(CannotStart(f"scaling: {shape} needs {needs}{waited}"))
 
     def what_is_missing(self, shape: Shape) -> str | None:
-        """Return None if trials of this shape fit on the empty cluster; else a text that says for which nodes they wait, and since when."""
+        """Return None if trials of this shape fit on the empty cluster.
+
+        Else a text that says for which nodes they wait, and since when.
+        """
         if (since := self.misfits.get(shape)) is None:
             return None
         clock = time.strftime("%H:%M:%S", time.localtime(time.time() - time.monotonic() + since))

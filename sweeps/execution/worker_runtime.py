@@ -350,7 +350,10 @@ class WorkerRuntime:
             session.stops = True
 
     def close_stream(self, attempt: str) -> None:
-        """End the split coordinator that this worker has started for an attempt; see `TrainStreams.close`."""
+        """End the split coordinator that this worker has started for an attempt.
+
+        See `TrainStreams.close`.
+        """
         self._streams.close(attempt)
 
     # ---- the second thread

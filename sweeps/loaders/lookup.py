@@ -23,7 +23,10 @@ def relative_to(folder: Path) -> Iterator[None]:
 
 
 def find(path: str) -> Path:
-    """Return the path beside the space file if it exists there; else the path relative to the working directory."""
+    """Return the path beside the space file if it exists there.
+
+    Else the path relative to the working directory.
+    """
     beside = _base.get() / path
     return beside if beside.exists() else Path(path)
 

@@ -50,7 +50,9 @@ def find_infeasible_shapes(
 
 
 def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[Problem]:
-    """Return the problems of shapes that need more CPUs than this machine has; see `find_infeasible_shapes`.
+    """Return the problems of shapes that need more CPUs than this machine has.
+
+    See `find_infeasible_shapes`.
 
     This function needs no running Ray. Resources other than CPUs are checked after Ray has started,
     because Ray detects them more reliably.

@@ -324,7 +324,10 @@ def _steps(plan: Plan) -> list[str]:
     )
     begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
     return [
-        f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
+        (
+            f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random "
+            "values"
+        ),
         f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
     ]
 

@@ -30,7 +30,10 @@ class _Translation:
         self._read: set[int] = set()
 
     def get(self, node: Node, key: str) -> Node:
-        """Return the value of a key, which counts as read; a node with the value None if the mapping has no such key."""
+        """Return the value of a key, which counts as read.
+
+        A node with the value None if the mapping has no such key.
+        """
         child: Node = node.value.get(key, Node(None, node.mark))
         self._read.add(id(child))
         return child

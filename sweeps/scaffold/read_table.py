@@ -179,7 +179,10 @@ def _is_sorted(column: pa.ChunkedArray, rule: Any) -> bool:
 
 
 def _with_unlabeled(finding: Finding, table: pa.Table) -> Finding:
-    """Count the texts that do not fit a rule in all rows, because `data.parse` also reads the rows without a label."""
+    """Count the texts that do not fit a rule in all rows.
+
+    The reason: `data.parse` also reads the rows without a label.
+    """
     if finding.kind not in ("number_text", "date_text"):
         return finding
     texts = pc.unique(table.column(finding.column)).drop_null()
@@ -190,7 +193,10 @@ def _with_unlabeled(finding: Finding, table: pa.Table) -> Finding:
 
 
 def _label_rule(table: pa.Table, label: str) -> str:
-    """Return the rule of `data.parse` for a label of numbers that are written as text; "" for any other label."""
+    """Return the rule of `data.parse` for a label of numbers that are written as text.
+
+    Return "" for any other label.
+    """
     column = table.column(label)
     if pa.types.is_large_string(column.type):
         for finding in text_findings(column, label):

@@ -157,7 +157,9 @@ def check_plugins(space: Space) -> list[Problem]:
 
 
 def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
-    """Return everything that keeps a scheduler from counting rows; [] if nothing does, or if the scheduler counts reports.
+    """Return everything that keeps a scheduler from counting rows.
+
+    [] if nothing does, or if the scheduler counts reports.
 
     Args:
         spec: The `scheduler` section of the space.

@@ -399,7 +399,9 @@ class SearchLoop:
         )
 
     def _population(self, trial: Trial) -> str:
-        """Return a text that identifies the population of a trial; "" if the scheduler does not perturb trials.
+        """Return a text that identifies the population of a trial.
+
+        Return "" if the scheduler does not perturb trials.
 
         Trials of one population can use each other's checkpoints. These trials have the same
         preprocessor, the same data and the same grid values of `params`. Sampled `params` and the

@@ -248,7 +248,10 @@ class TrialQueue:
 
     @property
     def known_total(self) -> int:
-        """Expected number of trials in the whole sweep, with the repeats that are known to follow; see `repeats.known_total`."""
+        """Expected number of trials in the whole sweep, with the repeats that are known to follow.
+
+        See `repeats.known_total`.
+        """
         return repeats.known_total(
             self._limit,
             self._first_trials_complete,

@@ -80,7 +80,10 @@ def check_commands(
 
 
 def command_hint(node: Node) -> str:
-    """Return a hint about a value that is no command, such as a text or an unquoted placeholder; "" without a hint."""
+    """Return a hint about a value that is no command, such as a text or an unquoted placeholder.
+
+    Return "" without a hint.
+    """
     if isinstance(node.value, str):
         words = [f'"{word}"' if "{" in word else word for word in node.value.split()]
         return f"; write [{', '.join(words)}]"
@@ -113,7 +116,10 @@ def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int,
 
 
 def _mark(file: SpaceFile, name: str) -> Mark:
-    """Return the place of a parameter in the file; the place of `params` if the parameter is inside a dimension."""
+    """Return the place of a parameter in the file.
+
+    The place of `params` if the parameter is inside a dimension.
+    """
     space = file.node("space")
     mark, node = space.keys.get("params", space.mark), space.value.get("params", space)
     for part in name.split("."):

@@ -274,7 +274,10 @@ class DataSection:
             self.problems.add(node.mark, path, fault)
 
     def _call(self, node: Node | None, path: str) -> tuple[Node, dict[str, Any]] | None:
-        """Return the function and the arguments of a source `{module:function: {argument: value}}`; None if the source has another form."""
+        """Return the function and the arguments of a source `{module:function: {argument: value}}`.
+
+        Return None if the source has another form.
+        """
         if node is None or not node.is_map or len(node.value) != 1:
             return None
         name, inside = next(iter(node.value.items()))

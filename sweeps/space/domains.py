@@ -166,7 +166,10 @@ class Dimension:
 
     @property
     def is_log(self) -> bool:
-        """True for a domain whose values are sampled on a logarithmic scale, such as `loguniform`."""
+        """True for a domain whose values are sampled on a logarithmic scale.
+
+        An example is `loguniform`.
+        """
         return self.kind in RULES and RULES[self.kind].log
 
     @property

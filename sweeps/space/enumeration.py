@@ -44,7 +44,10 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 
 
 def cells_of(template: Template) -> Iterator[dict[str, Any]]:
-    """Yield every possible combination of the options of the grids in a template; see `Space.cells`."""
+    """Yield every possible combination of the options of the grids in a template.
+
+    See `Space.cells`.
+    """
     every = any(dim.when for dim in dimensions(template))
     # Stack of partial cells. An entry has the forks that are not yet processed, the options chosen
     # so far, and the names of the processed dimensions that are not grids, so that a cell does not

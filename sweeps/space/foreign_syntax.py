@@ -1,4 +1,7 @@
-"""Translate distributions in the syntax of other tools, such as `{min: 0, max: 1}`, into domains of the space file."""
+"""Translate distributions in the syntax of other tools.
+
+An example is `{min: 0, max: 1}`, into domains of the space file.
+"""
 
 from __future__ import annotations
 

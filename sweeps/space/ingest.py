@@ -96,7 +96,10 @@ def _split_obstacles(data: DataSpec) -> Iterator[tuple[str, bool, str]]:
     yield (
         "data.test",
         data.test is not None,
-        "a stream has no test split; leave this key out, and score the bundle with `sweeps predict`",
+        (
+            "a stream has no test split; leave this key out, and score the bundle with `sweeps "
+            "predict`"
+        ),
     )
 
 

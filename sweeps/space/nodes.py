@@ -27,7 +27,10 @@ _WORDS: dict[str, bool | float | None] = {
 
 
 class Mark(NamedTuple):
-    """A place in a space file; for a `--set` override, only the text of the override; for a dict of a Python script, a key path.
+    """A place in a space file.
+
+    For a `--set` override, only the text of the override; for a dict of a Python script, a key
+    path.
 
     Attributes:
         source: The file as the user named it, or the override as `--set key=value`.
@@ -91,7 +94,10 @@ class Node:
         return text if len(text) <= limit else text[: limit - 1] + "…"
 
     def _pieces(self) -> Iterator[str]:
-        """Yield the text of the value in YAML's flow style, such as `{a: [1, 2]}`, piece by piece."""
+        """Yield the text of the value in YAML's flow style.
+
+        An example is `{a: [1, 2]}`, piece by piece.
+        """
         if isinstance(self.value, dict):
             yield "{"
             for i, (key, node) in enumerate(self.value.items()):
@@ -169,7 +175,9 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
 
 
 def places(root: Node) -> dict[str, str]:
-    """Return the place of every value of a file as `file:line:column`, by the value's dotted path, such as `search.initial_points.0`.
+    """Return the place of every value of a file as `file:line:column`, by the value's dotted path.
+
+    An example is `search.initial_points.0`.
 
     Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is
     `params.lr`. Only the sections themselves, such as `params`, are also listed with the prefix, as

@@ -29,7 +29,9 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
 
 
 def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each text in `params` that names a dimension, such as "{params.layers} * 16".
+    """Yield a note for each text in `params` that names a dimension.
+
+    An example is "{params.layers} * 16".
 
     Args:
         params: The section `space.params`.

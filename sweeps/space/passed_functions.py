@@ -72,7 +72,9 @@ def is_function(value: Any) -> bool:
 
 
 def importable_name(function: Any, roots: Sequence[Path]) -> str | None:
-    """Return the name of a function or class as `module:attr`; None if no module has it under this name.
+    """Return the name of a function or class as `module:attr`.
+
+    Return None if no module has it under this name.
 
     Args:
         function: The function or class.
@@ -280,7 +282,10 @@ def _source(function: Any) -> str:
 
 
 def _largest_value(functions: Mapping[str, Any]) -> str:
-    """Return a text that names the largest global value that the functions use; "" if none is over half of `MOST_BYTES`."""
+    """Return a text that names the largest global value that the functions use.
+
+    Return "" if none is over half of `MOST_BYTES`.
+    """
     import cloudpickle
 
     sizes: dict[str, int] = {}

@@ -16,7 +16,10 @@ ROWS = ".parquet"
 
 
 def overrides_of(files: Iterable[Path]) -> tuple[str, ...]:
-    """Return overrides that make a space file read tables, such as `data.train="/folder/train.parquet"`."""
+    """Return overrides that make a space file read tables.
+
+    An example is `data.train="/folder/train.parquet"`.
+    """
     return tuple(f"data.{path.stem}={json.dumps(str(path.absolute()))}" for path in files)
 
 

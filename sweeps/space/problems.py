@@ -44,7 +44,10 @@ class Problems:
         self._found[(mark.line or 10**9, mark.column, place, line)] = Problem(place, line)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
-        """Add problems that already have a place, such as the problems of a file that is not YAML."""
+        """Add problems that already have a place.
+
+        An example is the problems of a file that is not YAML.
+        """
         for i, problem in enumerate(problems):
             self._found[(0, i, problem.place, problem.text)] = problem
 
@@ -148,7 +151,10 @@ def fragments(model: type) -> Mapping[str, Fragment]:
 
 @functools.cache
 def key_names(model: Any) -> tuple[str, ...]:
-    """Return the keys of a section: the names of the fields of its dataclass, or their aliases, such as `from`."""
+    """Return the keys of a section: the names of the fields of its dataclass, or their aliases.
+
+    An example is `from`.
+    """
     hints = typing.get_type_hints(model, include_extras=True)
     parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}
     return tuple(
@@ -242,7 +248,9 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
 
 
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
-    """Add a problem for every domain in a part of the space file whose values must be constants, such as the section `limits`.
+    """Add a problem for every domain in a part of the space file whose values must be constants.
+
+    An example is the section `limits`.
 
     Args:
         node: The section, or a value in it.

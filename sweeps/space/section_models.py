@@ -301,7 +301,10 @@ class DataSpec:
 
     @property
     def only_label(self) -> str | None:
-        """The label column of a stream, which has at most one; None if the space file names none."""
+        """The label column of a stream, which has at most one.
+
+        Return None if the space file names none.
+        """
         assert not isinstance(self.label, tuple), "`stream_obstacles` refuses several label columns"
         return self.label
 
@@ -691,7 +694,9 @@ class ByColumn:
 
 @dataclass(frozen=True)
 class ByTime:
-    """A split that takes the latest rows, ordered by a time column, such as `{time: col, last: 0.2}`.
+    """A split that takes the latest rows, ordered by a time column.
+
+    An example is `{time: col, last: 0.2}`.
 
     Attributes:
         time: Name of the column of times or numbers by which the rows are ordered.

@@ -107,7 +107,8 @@ class Step:
     """One step of a chain.
 
     Attributes:
-        name: One of `BUILTIN_STEPS`, or a reference such as `sklearn.preprocessing:PowerTransformer`.
+        name: One of `BUILTIN_STEPS`, or a reference such as
+            `sklearn.preprocessing:PowerTransformer`.
         columns: The columns that the step changes: "numeric", "categorical", "all", a glob pattern,
             or a tuple of names and patterns. None if the file names no columns; the step then uses
             its default.

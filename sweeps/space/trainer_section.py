@@ -392,7 +392,10 @@ class TrainerSection:
         )
 
     def _reference_problem(self, ref: str, key: str) -> str | None:
-        """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
+        """Return what is wrong with the reference in `trainer.loop` or `trainer.load`.
+
+        Return None if no problem was found.
+        """
         if key == "loop" and self._is_estimator(ref):
             return (
                 f"`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "
@@ -411,7 +414,10 @@ class TrainerSection:
         return None
 
     def _is_estimator(self, ref: str) -> bool:
-        """Return True if a reference names something in an installed library of estimators, such as scikit-learn, not a training loop."""
+        """Return True if a reference names something in an installed library of estimators.
+
+        An example is scikit-learn, not a training loop.
+        """
         if ":" not in ref:
             return False
         package = ref.partition(":")[0].split(".")[0]

@@ -140,7 +140,10 @@ class LiveTrial:
                 self.other_curves.setdefault(name, []).append((report.step, report.metrics[name]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries of a progress record that describe the trial's progress, such as `steps`, without the reports."""
+        """Return the entries of a progress record that describe the trial's progress.
+
+        An example is `steps`, without the reports.
+        """
         return {
             "steps": self.steps,
             "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,
@@ -151,7 +154,10 @@ class LiveTrial:
         }
 
     def _elastic_to_json(self) -> dict[str, Any]:
-        """Return the entries that only the progress records of elastic trials have; {} for other trials."""
+        """Return the entries that only the progress records of elastic trials have.
+
+        {} for other trials.
+        """
         if self.trial.shape.most is None:
             return {}
         return {

@@ -13,7 +13,9 @@ ABORT_AFTER_FAILURES = 5
 
 
 def should_abort(ended: Sequence[State]) -> bool:
-    """Return True if the sweep should stop, because the first `ABORT_AFTER_FAILURES` trials that ended have all failed.
+    """Return True if the sweep should stop.
+
+    The reason: the first `ABORT_AFTER_FAILURES` trials that ended have all failed.
 
     Args:
         ended: Final states, in the order in which the trials ended.

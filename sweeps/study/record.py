@@ -94,7 +94,10 @@ class Perturbation:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The new values of the parameters that are not numbers, by name, such as `booster` for the dimension `params.booster`."""
+        """The new values of the parameters that are not numbers, by name.
+
+        An example is `booster` for the dimension `params.booster`.
+        """
         return {
             k.removeprefix("params."): v
             for k, v in self.labels.items()
@@ -291,7 +294,10 @@ class Record:
 
     @property
     def best(self) -> TrialRecord | None:
-        """The best trial of the best configuration; None if no trial has a value, or if there are several objectives."""
+        """The best trial of the best configuration.
+
+        Return None if no trial has a value, or if there are several objectives.
+        """
         number = self.configurations.winner(self.objectives.goals)
         return None if number is None else next(t for t in self.trials if t.number == number)
 
@@ -398,7 +404,10 @@ def is_given(t: FrozenTrial) -> bool:
 
 
 def repeat_of(t: FrozenTrial) -> int | None:
-    """Return the number of the trial that `t` repeats; None if `t` is the first trial of a configuration."""
+    """Return the number of the trial that `t` repeats.
+
+    Return None if `t` is the first trial of a configuration.
+    """
     return t.user_attrs.get(REPEAT_OF)
 
 
@@ -408,7 +417,10 @@ def is_enqueued(t: FrozenTrial) -> bool:
 
 
 def fixed_keys(t: FrozenTrial) -> dict[str, Any]:
-    """Return the keys that were fixed when a trial was enqueued, by dimension; {} if none were fixed."""
+    """Return the keys that were fixed when a trial was enqueued, by dimension.
+
+    {} if none were fixed.
+    """
     keys: dict[str, Any] = t.system_attrs.get("fixed_params", {})
     return keys
 
@@ -428,7 +440,10 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 
 
 def decided_of(t: FrozenTrial) -> int:
-    """Return the last perturbation step for which a decision about the trial is recorded; 0 if no decision is recorded."""
+    """Return the last perturbation step for which a decision about the trial is recorded.
+
+    0 if no decision is recorded.
+    """
     return max(
         (chunk[PERTURBED]["step"] for chunk in progress_records(t) if PERTURBED in chunk), default=0
     )
@@ -472,7 +487,10 @@ def keys_of(t: FrozenTrial) -> dict[str, Any]:
 
 
 def lineage_text(lineage: Iterable[Perturbation]) -> str:
-    """Return the perturbations of a trial as text, such as "0003 at 20, 0007 at 40" (donor and step)."""
+    """Return the perturbations of a trial as text.
+
+    Examples are "0003 at 20, 0007 at 40" (donor and step).
+    """
     return ", ".join(map(str, lineage))
 
 

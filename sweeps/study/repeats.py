@@ -166,7 +166,9 @@ class Configurations:
         return first if best is None else best
 
     def front(self, goals: Sequence[bool]) -> list[int]:
-        """Return the numbers of the first trials of the configurations on the Pareto front; [] for a single objective.
+        """Return the numbers of the first trials of the configurations on the Pareto front.
+
+        [] for a single objective.
 
         Args:
             goals: One boolean for each objective: True if smaller values are better.

@@ -381,7 +381,10 @@ class StudyStore:
         return self.objectives.compared_values(live.curve.items(), live.other_curves)
 
     def value_at(self, number: int, step: int) -> float:
-        """Return the value of the leading metric that a trial has at a step; NaN if the trial has no value at this step."""
+        """Return the value of the leading metric that a trial has at a step.
+
+        NaN if the trial has no value at this step.
+        """
         if number in self._live:
             return self._live[number].curve.get(step, math.nan)
         return dict(record.curve_of(self.trials()[number])).get(step, math.nan)
@@ -432,7 +435,10 @@ class StudyStore:
 
     @property
     def data(self) -> str | None:
-        """Fingerprint of the data when it was first read for the sweep; None if the data has not been read yet."""
+        """Fingerprint of the data when it was first read for the sweep.
+
+        Return None if the data has not been read yet.
+        """
         return self.study.user_attrs.get("data")
 
     def record_data(self, fingerprint: str) -> None:
@@ -465,7 +471,10 @@ class StudyStore:
         )
 
     def winner(self) -> int | None:
-        """Return the number of the sweep's best trial; None if no trial has a value, or if there are several objectives."""
+        """Return the number of the sweep's best trial.
+
+        Return None if no trial has a value, or if there are several objectives.
+        """
         return self.configurations().winner(self.objectives.goals)
 
     def ranked(self) -> list[int]:
@@ -482,5 +491,8 @@ class StudyStore:
         return [*front, *(n for n in same_tier if n not in front)]
 
     def front(self) -> list[int]:
-        """Return the numbers of the first trials of the configurations on the Pareto front; [] for a single objective."""
+        """Return the numbers of the first trials of the configurations on the Pareto front.
+
+        [] for a single objective.
+        """
         return self.configurations().front(self.objectives.goals)

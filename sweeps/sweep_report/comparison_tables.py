@@ -79,7 +79,10 @@ def tables(comparison: Comparison) -> Iterator[Table]:
 
 
 def _verdict(comparison: Comparison) -> str:
-    """Return a sentence that names the best sweep of each group; "" if no two sweeps can be compared."""
+    """Return a sentence that names the best sweep of each group.
+
+    Return "" if no two sweeps can be compared.
+    """
     labels, parts = comparison.labels, []
     for group, winners in comparison.winners.items():
         names = ", ".join(labels[at] for at in winners)

@@ -314,7 +314,10 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
 
 
 def _commands(trials: Sequence[TrialRecord]) -> str:
-    """Return a section about the trials that users have stopped or enqueued while the sweep ran; "" if there are none."""
+    """Return a section about the trials that users have stopped or enqueued while the sweep ran.
+
+    Return "" if there are none.
+    """
     enqueued, stopped = (
         [t.id for t in trials if t.enqueued],
         [t.id for t in trials if t.reason == STOPPED],

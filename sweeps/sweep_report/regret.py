@@ -63,7 +63,10 @@ class Progress:
 
 
 def best_result(record: Record) -> Result | None:
-    """Return the result of the best configuration; None if no trial has a value, or if there are several objectives."""
+    """Return the result of the best configuration.
+
+    Return None if no trial has a value, or if there are several objectives.
+    """
     best = record.best
     return None if best is None else record.configurations.results()[best.first_trial]
 
@@ -128,7 +131,10 @@ def _end_of(trial: TrialRecord) -> tuple[float, int]:
 
 
 def _seconds(at: datetime.datetime) -> float:
-    """Return a time in seconds since the epoch; 0 for a time that the platform does not know, which only a damaged study has."""
+    """Return a time in seconds since the epoch.
+
+    0 for a time that the platform does not know, which only a damaged study has.
+    """
     try:
         return at.timestamp()
     except (ValueError, OverflowError, OSError):

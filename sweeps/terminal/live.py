@@ -1,4 +1,7 @@
-"""Show a running sweep on standard error. A terminal shows a live view; other streams get a line every few seconds."""
+"""Show a running sweep on standard error. A terminal shows a live view.
+
+Other streams get a line every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ STOPPING = f"{STOPPING_GENTLY}; press Ctrl-C again to stop at once"
 
 
 class Progress:
-    """Callable that shows each status that it receives. Call `close` before anything else is printed.
+    """Callable that shows each status that it receives.
+
+    Call `close` before anything else is printed.
 
     Args:
         silent: True to show nothing except a message after Ctrl-C.
@@ -59,7 +64,8 @@ class Progress:
     def close(self) -> None:
         """Erase the view, so that the result is printed in its place.
 
-        If the view is on a terminal and stdout is not a terminal, also print the last status as one line.
+        If the view is on a terminal and stdout is not a terminal, also print the last status as one
+        line.
         """
         view, self.view = self.view, None
         if view is not None:
@@ -78,7 +84,10 @@ class Progress:
 
 
 class _View:
-    """Base class of the views. A thread draws the sweep, so that the displayed time advances while the driver waits."""
+    """Base class of the views.
+
+    A thread draws the sweep, so that the displayed time advances while the driver waits.
+    """
 
     def __init__(self, stream: TextIO, every: float) -> None:
         self.stream = stream

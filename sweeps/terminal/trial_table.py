@@ -94,7 +94,10 @@ def _cell(name: str, value: Any) -> Any:
 
 
 def trials_csv(study: Record | None, sweep: SweepSummary) -> str:
-    """Return all trials as CSV with a header. Numbers are not rounded, and a missing value is an empty cell."""
+    """Return all trials as CSV with a header.
+
+    Numbers are not rounded, and a missing value is an empty cell.
+    """
     if study is None or not study.trials:
         return ""
     out = io.StringIO()

@@ -113,7 +113,10 @@ class TrainerTests:
         return self.metric or self.promised()[0]
 
     def promised(self) -> list[str]:
-        """Return the metrics that `TRAINER["metrics"]` lists for the task, with their splits, such as `valid-logloss`."""
+        """Return the metrics that `TRAINER["metrics"]` lists for the task, with their splits.
+
+        An example is `valid-logloss`.
+        """
         metrics: dict[Any, tuple[str, ...]] = dict(definition_of(self.module).metrics)
         names = metrics.get(self.task, ())
         return [

@@ -81,7 +81,10 @@ def test_an_error_of_the_storage_has_one_line():
     error = OSError("When listing objects: AWS Error ACCESS_DENIED during ListObjectsV2: no\nentry")
     with pytest.raises(StoreError) as caught:
         Store(Flaky(error), "bucket", "s3://bucket").files("trials")
-    text = "s3://bucket/trials cannot be listed: AWS Error ACCESS_DENIED during ListObjectsV2: no entry"
+    text = (
+        "s3://bucket/trials cannot be listed: AWS Error ACCESS_DENIED during ListObjectsV2: no "
+        "entry"
+    )
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value))) == text
 
 

@@ -381,9 +381,11 @@ def test_built_in_steps_need_neither_ray_nor_sklearn(tmp_path):
     table().drop_columns(["tags"]).to_pandas().to_pickle(tmp_path / "rows.pkl")
     code = (
         "import sys, pathlib, pandas as pd, pyarrow as pa; from types import SimpleNamespace\n"
-        "from sweeps.data.preprocessing import step_files; from sweeps.data.preprocessing.fit import fit_chain\n"
+        "from sweeps.data.preprocessing import step_files; from sweeps.data.preprocessing.fit "
+        "import fit_chain\n"
         "folder = pathlib.Path(sys.argv[1]); rows = pd.read_pickle(folder / 'rows.pkl')\n"
-        "steps = [SimpleNamespace(name=n, columns=None, params={}) for n in ('SimpleImputer', 'OneHotEncoder')]\n"
+        "steps = [SimpleNamespace(name=n, columns=None, params={}) for n in ('SimpleImputer', "
+        "'OneHotEncoder')]\n"
         "step_files.save_chain(fit_chain(steps, pa.Table.from_pandas(rows), 'y'), folder)\n"
         "step_files.load_chain(folder).transform(rows)\n"
         "print({'ray', 'sklearn', 'mlflow'} & set(sys.modules))"

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Sweep:
-    """A sweep of two trials whose runs its tracker has made, and a loop that is run in this process."""
+    """A sweep of two trials whose runs its tracker has made, and a loop that is run in this
+    process.
+    """
 
     def __init__(self, root):
         from mlflow.tracking import MlflowClient

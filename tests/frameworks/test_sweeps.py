@@ -67,7 +67,10 @@ TRAINERS = {
     ),
     "transformers": (
         '{{name: transformers, model: "user_models:bert", dataset: "user_models:bins"}}',
-        "{learning_rate: {loguniform: [0.01, 0.02]}, per_device_train_batch_size: 8, num_train_epochs: 6}",
+        (
+            "{learning_rate: {loguniform: [0.01, 0.02]}, per_device_train_batch_size: 8, "
+            "num_train_epochs: 6}"
+        ),
         True,
     ),
     "command": (

@@ -38,17 +38,26 @@ CHAINS = {
     "continuous": ("preprocessor: {PowerTransformer: {power: {uniform: [0.5, 2]}}}", 12, False),
     "normal": ("preprocessor: {PowerTransformer: {power: {qrandn: [1, 0.2, 0.1]}}}", 12, False),
     "a grid in a choice": (
-        "preprocessor:\n  choice:\n    - {PowerTransformer: {power: {grid: [1, 2]}}}\n    - StandardScaler",
+        (
+            "preprocessor:\n  choice:\n    - {PowerTransformer: {power: {grid: [1, 2]}}}\n"
+            "    - StandardScaler"
+        ),
         3,
         False,
     ),
     "a condition on a grid": (
-        "preprocessor:\n  - {grid: [StandardScaler, none]}\n  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}",
+        (
+            "preprocessor:\n  - {grid: [StandardScaler, none]}\n"
+            "  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}"
+        ),
         2,
         True,
     ),
     "a condition on a choice elsewhere": (
-        "scaling: {num_workers: {choice: [1, 2]}}\npreprocessor: [{choice: [StandardScaler], when: {scaling.num_workers: 2}}]",
+        (
+            "scaling: {num_workers: {choice: [1, 2]}}\n"
+            "preprocessor: [{choice: [StandardScaler], when: {scaling.num_workers: 2}}]"
+        ),
         1,
         False,
     ),

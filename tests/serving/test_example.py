@@ -1,4 +1,6 @@
-"""The example row of a bundle: the curl command, `/example`, and OpenAPI, from which `/docs` is made."""
+"""The example row of a bundle: the curl command, `/example`, and OpenAPI, from which `/docs` is
+made.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The layout of the live view. `python -m tests.terminal.test_live_layout` draws its picture in `docs/`."""
+"""The layout of the live view.
+
+`python -m tests.terminal.test_live_layout` draws its picture in `docs/`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Fit the built-in steps of a chain. Each fitted step is a portable step.
 
-A step learns from facts about columns. Rows in memory have one set of facts. A stream has one set for each block, and these are merged.
+A step learns from facts about columns. Rows in memory have one set of facts. A stream has one set
+for each block, and these are merged.
 """
 
 from __future__ import annotations
@@ -224,7 +225,10 @@ def _imputer(
 
 
 def _edges(low: float, high: float, bins: int) -> list[float]:
-    """Return the edges of bins of equal width, as `pandas.cut` chooses them. The first bin contains `low`."""
+    """Return the edges of bins of equal width, as `pandas.cut` chooses them.
+
+    The first bin contains `low`.
+    """
     if low == high:
         pad = 0.001 * abs(low) or 0.001
         return [*map(float, np.linspace(low - pad, high + pad, bins + 1))]

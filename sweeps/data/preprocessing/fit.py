@@ -122,7 +122,10 @@ def fit_transform(
 
 
 def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
-    """Return the values of the label, shape (n,), or (n, k) for k columns. None if the table has no label."""
+    """Return the values of the label, shape (n,), or (n, k) for k columns.
+
+    None if the table has no label.
+    """
     names = label_columns(label)
     if not names or not set(names) <= set(train.column_names):
         return None
@@ -175,7 +178,9 @@ def _fit_step(
     target: np.ndarray | None,
     stream: Stream | None,
 ) -> fitted_steps.FittedStep | None:
-    """Fit a step on the rows that the previous steps returned. Return None if the step has no columns to process.
+    """Fit a step on the rows that the previous steps returned.
+
+    Return None if the step has no columns to process.
 
     Args:
         step: the step.
@@ -234,7 +239,9 @@ def _default_columns(step: StepConfig) -> str:
 def _suitable_columns(
     step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the selected columns that a built-in step can process. Other selected columns are left out.
+    """Return the selected columns that a built-in step can process.
+
+    Other selected columns are left out.
 
     Raises:
         InputError: a column that is named in the `columns` of the step cannot be processed.

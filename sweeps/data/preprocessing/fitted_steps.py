@@ -189,7 +189,10 @@ def _learns(estimator: Any) -> bool:
 
 
 def _safe_defaults(kind: type) -> dict[str, Any]:
-    """Return parameters with which scikit-learn's encoders accept unseen categories; {} for other classes."""
+    """Return parameters with which scikit-learn's encoders accept unseen categories.
+
+    {} for other classes.
+    """
     if kind.__module__.startswith("sklearn."):
         if kind.__name__ == "OneHotEncoder":
             return {"handle_unknown": "ignore"}

@@ -180,7 +180,9 @@ def _filled(values: Any, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Encode(PortableStep):
-    """An encoder. It replaces categories by codes, or by one column of ones and zeros for each category.
+    """An encoder.
+
+    It replaces categories by codes, or by one column of ones and zeros for each category.
 
     Attributes:
         columns: maps each column to a dict with `keys` and `names`. `keys` are the categories in

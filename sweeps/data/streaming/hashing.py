@@ -1,4 +1,6 @@
-"""Hash the values of rows with pandas, and assign rows to splits by their hash. The functions are pure.
+"""Hash the values of rows with pandas, and assign rows to splits by their hash.
+
+The functions are pure.
 
 The split of a row depends only on the row and the seed, not on other rows. So a stream can be split
 without a pass over the data. Copies of a row are always in the same split.

@@ -1,4 +1,7 @@
-"""Score candidates for the next trial. Pure functions of a fitted model; a larger score is better."""
+"""Score candidates for the next trial. Pure functions of a fitted model.
+
+A larger score is better.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,9 @@ def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> 
 
 
 def improvement_region(values: np.ndarray) -> np.ndarray:
-    """Return the region of values that are better than those of earlier trials, as boxes; see `undominated`.
+    """Return the region of values that are better than those of earlier trials, as boxes.
+
+    See `undominated`.
 
     With one objective, these are the values below the smallest value. With several objectives,
     these are the values that no value on the Pareto front dominates.

@@ -156,7 +156,10 @@ class CellSampler(BaseSampler):
 
 
 def starting_points_of(space: Space, earlier: Sequence[EarlierSweep]) -> list[dict[str, Any]]:
-    """Return the keys that are fixed in the first configurations of a sweep, by dimension; see `earlier_sweeps.starting_points`."""
+    """Return the keys that are fixed in the first configurations of a sweep, by dimension.
+
+    See `earlier_sweeps.starting_points`.
+    """
     if not earlier:
         return []
     from sweeps.search.samplers.earlier_sweeps import starting_points  # scipy takes long to import.

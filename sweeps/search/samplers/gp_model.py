@@ -113,7 +113,10 @@ class GpModel:
     def _best_place(
         self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
     ) -> np.ndarray | None:
-        """Return the places with the largest score, an array of shape (dimensions,); None for random values."""
+        """Return the places with the largest score, an array of shape (dimensions,).
+
+        Return None for random values.
+        """
         from sweeps.search.samplers.acquisition import acquisition, best_first, improvement_region
 
         observed = observations(history, rng)

@@ -177,7 +177,10 @@ def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
 
 
 def _median_change(history: History, level: Level, above: Level) -> float:
-    """Return the median change of the values of trials from a level to the next higher level; 0 if no trial reached both."""
+    """Return the median change of the values of trials from a level to the next higher level.
+
+    0 if no trial reached both.
+    """
     changes = []
     for _, values, number in _Rung(history, above).spread(CHANGES):
         value = history.known[number].intermediate_values.get(int(level), math.nan)

@@ -229,7 +229,10 @@ class History:
         del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
 
     def cell(self, params: Mapping[str, Any]) -> str:
-        """Return the cell of a trial as JSON text, given the trial's parameters; "" if there are no grids."""
+        """Return the cell of a trial as JSON text, given the trial's parameters.
+
+        Return "" if there are no grids.
+        """
         return (
             json.dumps([params.get(name) for name in self._grids], default=str)
             if self._grids
@@ -257,7 +260,10 @@ class History:
         ]
 
     def highest(self, enough: int) -> Level | None:
-        """Return the highest level that at least `enough` trials reached; None if no level was reached by enough trials."""
+        """Return the highest level that at least `enough` trials reached.
+
+        Return None if no level was reached by enough trials.
+        """
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:

@@ -100,7 +100,9 @@ class Scheduler(ABC):
         """
 
     def next_paused(self, view: StudyView) -> int | None:
-        """Return the number of the paused trial that continues now; None if no paused trial continues now.
+        """Return the number of the paused trial that continues now.
+
+        Return None if no paused trial continues now.
 
         The driver calls this method before it starts a new trial.
 
@@ -138,7 +140,10 @@ class Scheduler(ABC):
         return lambda dimension, key: key
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (name of the option, problem) for options that the type checks do not reject, such as a `grace_period` above `max_t`."""
+        """Yield (name of the option, problem) for options that the type checks do not reject.
+
+        An example is a `grace_period` above `max_t`.
+        """
         for option in ("grace_period", "perturbation_interval"):
             first = getattr(self, option, 0)
             if self.max_t is not None and isinstance(first, int) and first > self.max_t:
@@ -166,7 +171,10 @@ def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
 
 
 def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
-    """Return the steps at which some trial trains, if the scheduler counts rows; see `row_steps`."""
+    """Return the steps at which some trial trains, if the scheduler counts rows.
+
+    See `row_steps`.
+    """
     if scheduler.resource != ROWS or scheduler.max_t is None:
         return ()
     return (*(rung for rung in all_rungs(scheduler) if rung < scheduler.max_t), scheduler.max_t)
