@@ -224,14 +224,6 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
     )
 
 
-def test_an_unsigned_recipe_of_a_table_is_refused_before_data_is_read(tmp_path, monkeypatch):
-    sweep = made(tmp_path, monkeypatch)
-    (sweep.folder / "tables").mkdir()
-    (sweep.folder / "tables" / "train.lazy").write_bytes(b"x")
-    with pytest.raises(UntrustedFile, match=r"train\.lazy"):
-        exports.export(sweep.folder, ensemble=2)
-
-
 def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
     export(made(tmp_path, monkeypatch, check=False), 3, tmp_path)
     assert written[0]["expected"] is None

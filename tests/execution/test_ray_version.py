@@ -33,7 +33,7 @@ def test_a_process_warns_once(capsys):
 
 def test_the_bounds_of_the_package_are_the_versions_that_are_tested():
     project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
-    every = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+    every = [*project["dependencies"], *project["optional-dependencies"]["rllib"]]
     lines = [line for line in every if re.match(r"ray\b", line)]
     first, last = ray_version.TESTED[0], ray_version.TESTED[-1]
     major, minor = last.split(".")

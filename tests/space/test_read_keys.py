@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +28,8 @@ def test_keys_are_read(tmp_path):
 
 def test_a_bundle_knows_the_keys(tmp_path):
     read(tmp_path, '{separator: ";"}')
-    facts = sweep_facts(tmp_path, load(tmp_path / "space.yaml", []), "")
+    space = load(tmp_path / "space.yaml", [])
+    facts = sweep_facts(SimpleNamespace(folder=tmp_path, space=space), "")
     assert ReadKeys(**facts["read"]) == ReadKeys(separator=";")
 
 

@@ -76,6 +76,13 @@ class FittedChain:
                     name: [key for key in how["keys"] if key is not None]
                     for name, how in step.columns.items()
                 }
+            elif isinstance(step, fitted_steps.FittedEstimator):
+                # scikit-learn's encoders have one array of categories for each column.
+                categories = getattr(step.estimator, "categories_", ())
+                known |= {
+                    name: [value for value in values if pd.notna(value)]
+                    for name, values in zip(step.inputs, categories, strict=False)
+                }
         return {name: known[name] for name in self.columns_in if name in known}
 
     def transform(self, df: pd.DataFrame, copy: bool = True) -> pd.DataFrame:
