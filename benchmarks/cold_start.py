@@ -41,7 +41,8 @@ objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: 1}}
 space:
   preprocessor: [StandardScaler]
-  params: {{num_boost_round: 5, loop: "sweeps.trainers.xgboost:train_func", times: "{mark}.ended", mark: "{mark}"}}
+  params: {{num_boost_round: 5, loop: "sweeps.trainers.xgboost:train_func", \
+times: "{mark}.ended", mark: "{mark}"}}
 """
 
 

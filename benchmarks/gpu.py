@@ -55,7 +55,7 @@ def absent() -> str | None:
 
 
 def goals(median: Median) -> list[Goal]:
-    """Return the goals: the trainers cost what the bare loops cost, and the memory does not grow."""
+    """Return the goals: trainers cost what the bare loops cost, and the memory does not grow."""
     text = "time inside the trainer over the bare loop's, {}, ×"
     return [
         *(Goal(text.format(side.label), median(side.name, "ratio"), 1.05) for side in SIDES[:-1]),

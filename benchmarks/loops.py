@@ -68,7 +68,7 @@ def xgb_matrices(data: Arrays) -> tuple[Any, Any]:
 
 
 def xgb_trial(config: dict[str, Any], train: Any, valid: Any) -> float:
-    """Train 50 rounds, compute the logloss on valid after each round, and return the last logloss."""
+    """Train 50 rounds, each with the logloss on valid, and return the last logloss."""
     import xgboost as xgb
 
     history: dict[str, Any] = {}

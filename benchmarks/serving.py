@@ -48,7 +48,7 @@ def rows(n: int) -> pd.DataFrame:
 
 
 def make_bundle(folder: Path) -> Path:
-    """Make a bundle with an XGBoost model of 100 trees, an imputer, a scaler and a one-hot encoder."""
+    """Make a bundle with an XGBoost model of 100 trees, imputer, scaler and one-hot encoder."""
     import xgboost as xgb
 
     from sweeps.bundle.write import write_bundle

@@ -239,7 +239,8 @@ def formed_again(task: Task, backend: str) -> dict[str, Any]:
 
     log = task.folder / "pool.txt"
     with local_ray():
-        pool.Pool = ray.remote(num_cpus=0, max_concurrency=10_000)(logged_pool(str(log)))  # type: ignore[call-overload]
+        remote = ray.remote(num_cpus=0, max_concurrency=10_000)  # type: ignore[call-overload]
+        pool.Pool = remote(logged_pool(str(log)))
         text = LOOP.format(
             loop="report_once",
             backend=backend,

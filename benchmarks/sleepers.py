@@ -36,7 +36,7 @@ SPACE = """\
 
 
 def with_shares(task: Task, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the measures of a run together with its efficiency in steady state and from the start."""
+    """Return the measures of a run, with its efficiency in steady state and from the start."""
     ideal = seconds / SLOTS
     return {
         **found,

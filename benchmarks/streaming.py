@@ -39,13 +39,15 @@ def train(config):
     train, valid = (ray.train.get_dataset_shard(name) for name in ("train", "valid"))
     for epoch in range(3):
         rows, total = 0, 0.0
-        for number, batch in enumerate(train.iter_torch_batches(batch_size=4096, local_shuffle_buffer_size=8192)):
+        for number, batch in enumerate(train.iter_torch_batches(batch_size=4096, \
+local_shuffle_buffer_size=8192)):
             rows += len(batch["x0"])
             total += float(batch["x0"].sum())
             if number == 20:  # the other blocks of train wait meanwhile
                 read = sum(len(part["x0"]) for part in valid.iter_batches(batch_size=4096))
                 assert read == VALID, read
-                few = ray.data.from_numpy(batch["x0"].numpy()).repartition(2).map_batches(lambda part: {"data": part["data"] + 1})
+                few = ray.data.from_numpy(batch["x0"].numpy()).repartition(2)\
+.map_batches(lambda part: {"data": part["data"] + 1})
                 assert few.count() == 4096
         assert rows == TRAIN // 2, rows
         ray.train.report({"loss": abs(total) + config["lr"]})

@@ -28,10 +28,12 @@ DATA = (
 # The same preprocessors as in `pipeline`, in the same order.
 CHAINS = """
     grid:
-      - ["taxi:features", StandardScaler: {columns: &scaled [trip_distance, trip_duration, fare_amount, passenger_count, hour]}]
+      - ["taxi:features", StandardScaler: {columns: &scaled \
+[trip_distance, trip_duration, fare_amount, passenger_count, hour]}]
       - ["taxi:features", "sklearn.preprocessing:QuantileTransformer": {columns: *scaled}]
       - ["taxi:features", "sklearn.preprocessing:PowerTransformer": {columns: *scaled}]
-      - ["taxi:features", "sklearn.preprocessing:TargetEncoder": {columns: [PULocationID, DOLocationID]}]
+      - ["taxi:features", "sklearn.preprocessing:TargetEncoder": \
+{columns: [PULocationID, DOLocationID]}]
 """
 
 
@@ -87,7 +89,7 @@ def split(trips: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
 
 
 def pipeline(number: int, memory: Path | None) -> Any:
-    """Return preprocessor `number` (0 to 3) as a scikit-learn pipeline. `memory` caches its fits."""
+    """Return preprocessor `number` (0 to 3) as a scikit-learn pipeline; `memory` caches fits."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import (

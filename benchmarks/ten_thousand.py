@@ -44,7 +44,8 @@ def note(s):
         seen.append((time.time() - began, s.ended, psutil.Process().memory_info().rss))
 result = sweeps.run(sys.argv[1], dir=sys.argv[2], on_progress=note)
 note_end = (time.time() - began, sum(result.trials.values()), psutil.Process().memory_info().rss)
-print(json.dumps({"seen": [*seen, note_end], "dir": str(result.dir), "notes": result.notes, "trials": result.trials}))
+print(json.dumps({"seen": [*seen, note_end], "dir": str(result.dir), "notes": result.notes, \
+"trials": result.trials}))
 """
 RESUME = """
 import json, sys, time
@@ -54,7 +55,8 @@ def note(s):
     if s.rows and not first:
         first.append(time.time() - began)
 result = sweeps.resume(sys.argv[1], add_trials=1, on_progress=note)
-print(json.dumps({"first": first and first[0], "whole": time.time() - began, "trials": result.trials, "notes": result.notes}))
+print(json.dumps({"first": first and first[0], "whole": time.time() - began, \
+"trials": result.trials, "notes": result.notes}))
 """
 
 

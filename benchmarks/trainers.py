@@ -46,7 +46,8 @@ ROUNDS = 100
 THREADS = {"OMP_NUM_THREADS": "2"}  # Other workloads have 1.
 SPACE = """\
 trainer: {{loop: "benchmarks.{loop}", backend: {backend}}}
-data: {{train: {{"benchmarks.loops:made": {{rows: {rows}}}}}, label: y, valid: {{column: part, value: valid}}}}
+data: {{train: {{"benchmarks.loops:made": {{rows: {rows}}}}}, label: y, \
+valid: {{column: part, value: valid}}}}
 objective: {{metric: {metric}, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
 space:

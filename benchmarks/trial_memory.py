@@ -117,6 +117,7 @@ def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
 
     data = taxi.DATA.replace("taxi:load", "benchmarks.taxi:load_few") if few else taxi.DATA
     taxi.beside(task.folder)
+    rounds = f", num_boost_round: {ROUNDS}" if "trainer" in loop else ""
     with watched(task.folder, trials) as (latch, found):
         space = f"""\
 trainer: {{loop: "benchmarks.loops:{loop}", backend: none}}
@@ -125,14 +126,14 @@ objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: {trials}}}
 space:
   preprocessor: ["taxi:features"]
-  params: {{{taxi.TUNED}, latch: "{latch}"{f", num_boost_round: {ROUNDS}" if "trainer" in loop else ""}}}
+  params: {{{taxi.TUNED}, latch: "{latch}"{rounds}}}
 """
         sweep(Task(trials, task.folder), space, cpus=4)
     return found
 
 
 def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
-    """Run `trials` processes at once that train without sweeps, and measure while all of them wait."""
+    """Run `trials` processes at once that train without sweeps; measure while all of them wait."""
     import subprocess
 
     subprocess.run(

@@ -1,4 +1,7 @@
-"""A made-up table for `data_rows.yaml`: two rings of points among ten columns, and some points on the wrong ring."""
+"""A made-up table for `data_rows.yaml`: two rings of points among ten columns.
+
+Some points are on the wrong ring.
+"""
 
 from __future__ import annotations
 

@@ -31,6 +31,9 @@ class ConvNet(nn.Module):
         )
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the logits of each class, shape (batch, out_features), for pixels of shape (batch, 64)."""
+        """Return logits of shape (batch, out_features) for pixels of shape (batch, 64).
+
+        There is one logit for each class.
+        """
         logits: torch.Tensor = self.layers(features.reshape(-1, 1, 8, 8))
         return logits

@@ -1,4 +1,7 @@
-"""Tune preprocessors, model parameters, data options and resources (workers, CPUs, GPUs) together: one YAML file in, one bundle out."""
+"""Tune preprocessors, model parameters, data options and resources together.
+
+Resources are workers, CPUs and GPUs. One YAML file goes in, and one bundle comes out.
+"""
 
 from __future__ import annotations
 

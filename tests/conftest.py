@@ -73,7 +73,7 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests: the files that take longest come first, and the other files keep their order."""
+    """Sort the tests: the files that take longest come first, the others keep their order."""
     places = {str(REPO / file): place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
@@ -227,7 +227,7 @@ def finished_sweep(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_secret_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the secrets that a test has used, because the texts of other tests may contain them."""
+    """Forget the secrets that a test has used, because texts of other tests may contain them."""
     monkeypatch.setattr(secrets, "_known", ())
 
 

@@ -97,7 +97,10 @@ BLOCKS = [block for document in MANUAL for block in document.blocks]
 
 
 def module_named(block: Block) -> str | None:
-    """Return the file name in the first line of a Python block; None if this line has no file name."""
+    """Return the file name in the first line of a Python block.
+
+    Return None if this line has no file name.
+    """
     found = re.match(r"# (\w+\.py)\n", block.text) if block.language == "python" else None
     return found[1] if found else None
 

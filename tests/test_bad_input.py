@@ -185,7 +185,7 @@ def watched(tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.parametrize("args, code, limit", WATCHED.values(), ids=WATCHED)
 def test_an_answer_comes_within_its_time_limit(args, code, limit, watched):
-    """The limit is on CPU seconds, the least of three runs, so that other processes do not matter."""
+    """The limit is on CPU seconds, the least of three runs, so other processes do not matter."""
     before, spent = listing(watched), []
     for _ in range(3):
         begin = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -27,7 +27,8 @@ from pack import helper
 
 def train_func(config):
     print("loop is at", os.path.realpath(__file__))
-    ray.train.report({"loss": helper.loss(config["x"]), "rank": ray.train.get_context().get_world_rank()})
+    ray.train.report({"loss": helper.loss(config["x"]), \
+"rank": ray.train.get_context().get_world_rank()})
 """
 SPACE = """\
 name: shipped

@@ -54,7 +54,8 @@ while step < steps:
 """
 SPACE = """
 name: own
-trainer: {{command: [python, train.py, "{{params.x}}", {steps}, {out}, "{{trial}}"], grace_seconds: 5}}
+trainer: {{command: [python, train.py, "{{params.x}}", \
+{steps}, {out}, "{{trial}}"], grace_seconds: 5}}
 objective: {{metric: loss, goal: minimize}}
 {more}
 space:
@@ -195,7 +196,8 @@ with mlflow.start_run():
     mlflow.log_param("rows", len(train))
     mlflow.set_tag("team", "a")
     for step in (10, 20):
-        mlflow.log_metrics({"loss": abs(float(train["age"].mean())) + 1 / step, "other": step}, step=step)
+        mlflow.log_metrics({"loss": abs(float(train["age"].mean())) + 1 / step, "other": step}, \
+step=step)
     mlflow.log_text("a note", "note.txt")
     mlflow.log_metric("rows_of_valid", len(valid))
 """

@@ -34,11 +34,13 @@ from sweeps import trial
 
 def train(config):
     cur = trial.current()
-    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() \
+for name in ("train", "valid"))
     x, y = train.drop(columns=cur.label), train[cur.label]
     if ray.train.get_context().get_world_rank() == 0:
         with open(config["log"], "a") as log:
-            log.write(json.dumps([cur.trial, len(train), len(valid), float(abs(x.mean()).max()), cur.max_t]) + "\\n")
+            log.write(json.dumps([cur.trial, len(train), len(valid), \
+float(abs(x.mean()).max()), cur.max_t]) + "\\n")
     if config["fails"] and cur.trial == "0000" and sum(1 for _ in open(config["log"])) == 3:
         raise ConnectionError("the third fold fails once")
     model = Ridge(alpha=config["alpha"]).fit(x, y)

@@ -31,7 +31,7 @@ space:
 
 
 def check_sizes(sizes: tuple[GangSizePeriod, ...], steps: int) -> None:
-    """Check that three workers began, two continued from the checkpoint of step 4, and three ended."""
+    """Check that three workers began, two continued from step 4, and three ended."""
     assert [size.workers for size in sizes] == [3, 2, 3]
     first, second, third = sizes
     assert (first.step, first.reported) == (0, 0) and (second.step, second.reported) == (4, 5)

@@ -30,7 +30,8 @@ search: {algorithm: random}
 limits: {max_trials: 4}
 space:
   preprocessor: {grid: [[], [{StandardScaler: {columns: [a, b]}}]]}
-  params: {eta: {uniform: [0.05, 0.4]}, max_depth: {randint: [1, 4]}, colsample_bytree: {uniform: [0.3, 1.0]}, num_boost_round: 10}
+  params: {eta: {uniform: [0.05, 0.4]}, max_depth: {randint: [1, 4]}, \
+colsample_bytree: {uniform: [0.3, 1.0]}, num_boost_round: 10}
 """
 
 

@@ -200,7 +200,7 @@ def read(sweep: Path) -> None:
 
 
 def read_all(root: Path, kind: str, outside: Path) -> None:
-    """Read a sweep once for each file and folder in whose place there is an entry of another kind."""
+    """Read a sweep once for each file and folder that an entry of another kind replaces."""
     sweep = sweep_of(root)
     for name in names_in(sweep):
         with planted(sweep / name, kind, outside):

@@ -29,21 +29,25 @@ from sweeps import trial
 
 def train(config):
     cur = trial.current()
-    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() \
+for name in ("train", "valid"))
     x, y = train.drop(columns=cur.label), train[cur.label]
     ranks = ray.train.get_context().get_world_size()
     with open(config["log"], "a") as log:
         ids = sorted(round(v, 6) for v in x["number"])
-        log.write(json.dumps([cur.trial, ids, len(valid), cur.train_share, cur.max_t, int(y.nunique()), ranks]) + "\\n")
+        log.write(json.dumps([cur.trial, ids, len(valid), cur.train_share, \
+cur.max_t, int(y.nunique()), ranks]) + "\\n")
     if config["fails"] and cur.trial == "0000" and sum(1 for _ in open(config["log"])) == 2:
         raise ConnectionError("the second run fails once")
     model = KNeighborsClassifier(min(config["k"], len(x))).fit(x.to_numpy(), y)
-    accuracy = float((model.predict(valid.drop(columns=cur.label).to_numpy()) == valid[cur.label]).mean())
+    accuracy = float((model.predict(valid.drop(columns=cur.label).to_numpy()) \
+== valid[cur.label]).mean())
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.pkl").write_bytes(pickle.dumps(model))
         cur.note_checkpoint(folder, 2)
         for value in (accuracy - 1, accuracy, accuracy - 2):  # the second step is the best one
-            ray.train.report({"accuracy": value}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+            ray.train.report({"accuracy": value}, \
+checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
 class Model:

@@ -49,7 +49,8 @@ def train(config):
     for step in range(1, 4):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "mean.pkl").write_bytes(pickle.dumps(Mean(config["x"] + offset)))
-            ray.train.report({"loss": config["x"] / step}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+            ray.train.report({"loss": config["x"] / step}, \
+checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
 def load(folder):

@@ -31,7 +31,8 @@ def train(config):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.json").write_text(json.dumps(weights.tolist()))
         cur.note_checkpoint(folder, 1, Model(folder).predict(cur.check))
-        facts = {"loss": float(((x @ weights - y) ** 2).mean()), "columns": len(cur.label), "task": float(cur.task == "multioutput")}
+        facts = {"loss": float(((x @ weights - y) ** 2).mean()), "columns": len(cur.label), \
+"task": float(cur.task == "multioutput")}
         ray.train.report(facts, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 

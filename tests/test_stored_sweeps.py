@@ -245,8 +245,10 @@ def train_func(config):
         with checkpoint.as_directory() as folder:
             parts = {path.name: path.read_text() for path in Path(folder).glob("rank-*")}
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, f"rank-{rank}").write_text("sees it" if list(Path(config["driver"]).iterdir()) else "does not see it")
-        now = {"loss": config["x"], "parts": len(parts), "blind": int("does not see it" in parts.values())}
+        Path(folder, f"rank-{rank}").write_text("sees it" \
+if list(Path(config["driver"]).iterdir()) else "does not see it")
+        now = {"loss": config["x"], "parts": len(parts), \
+"blind": int("does not see it" in parts.values())}
         ray.train.report(now, checkpoint=ray.train.Checkpoint.from_directory(folder))
     if not parts and rank == 1:
         ray.train.report(now)

@@ -47,7 +47,8 @@ def train(config):
         rows.to_parquet(f"{name}-train-{epoch}.parquet")
         if config["ingest"] == "stream" and epoch == 0:
             shard = ray.train.get_dataset_shard("train")
-            batches = list(shard.iter_torch_batches(batch_size=32, local_shuffle_buffer_size=64, local_shuffle_seed=epoch, drop_last=True))
+            batches = list(shard.iter_torch_batches(batch_size=32, local_shuffle_buffer_size=64, \
+local_shuffle_seed=epoch, drop_last=True))
             assert all(len(batch["x"]) == 32 for batch in batches), batches
             doubled = shard.materialize().map_batches(lambda batch: {"x": 2 * batch["x"]})
             assert abs(doubled.sum("x") - 2 * float(rows["x"].sum())) < 1e-6
@@ -57,7 +58,8 @@ def train(config):
             cur.check.to_parquet(f"{name}-check.parquet")
         loss = float((valid["x"] ** 2).mean()) + config["lr"] + epoch
         with tempfile.TemporaryDirectory() as folder:
-            state = {"step": epoch + 1, "weight": float(rows["x"].sum()), "mean": float(rows[cur.label].mean())}
+            state = {"step": epoch + 1, "weight": float(rows["x"].sum()), \
+"mean": float(rows[cur.label].mean())}
             Path(folder, "model.json").write_text(json.dumps(state))
             ray.train.report({"loss": loss}, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
@@ -246,7 +248,8 @@ def train(config):
         last = start + 2  # the gang has grown again
     for epoch in range(start + 1, last + 1):
         rows = 0
-        for number, batch in enumerate(ray.train.get_dataset_shard("train").iter_batches(batch_size=50)):
+        for number, batch in enumerate(ray.train.get_dataset_shard("train")\
+.iter_batches(batch_size=50)):
             rows += len(batch["x"])
             if epoch == 2 and number == 1 and event.get("rank") == rank and not happened.exists():
                 happened.touch()

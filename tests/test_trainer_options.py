@@ -27,7 +27,8 @@ TRAINER = {
     "load": "load",
     "needs_label": True,
     "parameters": {"power": {"type": "integer"}},
-    "options": {"model": {"format": "reference", "description": "a class"}, "unit": {"type": "number", "default": 1.0}},
+    "options": {"model": {"format": "reference", "description": "a class"}, \
+"unit": {"type": "number", "default": 1.0}},
 }
 
 
@@ -37,8 +38,10 @@ def train_func(config):
     model = references.resolve(cur.options["model"])(config["power"], cur.options["unit"])
     error = float(abs(model.predict(valid) - valid[cur.label]).mean())
     with __import__("tempfile").TemporaryDirectory() as folder:
-        Path(folder, "model.json").write_text(json.dumps([cur.options["model"], config["power"], cur.options["unit"]]))
-        ray.train.report({"valid-mae": error}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+        Path(folder, "model.json").write_text(json.dumps([cur.options["model"], \
+config["power"], cur.options["unit"]]))
+        ray.train.report({"valid-mae": error}, \
+checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
 def load(folder):

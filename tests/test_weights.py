@@ -24,7 +24,8 @@ from sweeps import trial
 
 def train(config):
     cur = trial.current()
-    frames = {name: ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid")}
+    frames = {name: ray.train.get_dataset_shard(name).materialize().to_pandas() \
+for name in ("train", "valid")}
     train, rank = frames["train"], ray.train.get_context().get_world_rank()
     facts = {
         "trial": cur.trial,
@@ -40,7 +41,8 @@ def train(config):
 SPACE = """
 name: own
 trainer: {{loop: "weighted_loop:train"}}
-data: {{train: rows.csv, label: y, valid: {valid}, weight: {{grid: [w, null]}}, class_weight: {{grid: [balanced, null]}}}}
+data: {{train: rows.csv, label: y, valid: {valid}, weight: {{grid: [w, null]}}, \
+class_weight: {{grid: [balanced, null]}}}}
 objective: {{metric: loss, goal: minimize}}
 space: {{scaling: {{num_workers: 2}}, params: {{log: "{log}"}}}}
 """

@@ -31,7 +31,7 @@ def run(*command: object, cwd: Path, timeout: float = 120) -> str:
 
 
 def copy_of_the_checkout(target: Path) -> Path:
-    """Copy what goes into a distribution, so that an old `build` folder of the checkout does not."""
+    """Copy what goes into a distribution, without an old `build` folder of the checkout."""
     ignore = shutil.ignore_patterns("__pycache__")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPO / name, target / name)

@@ -110,7 +110,7 @@ def reports_unequally(config):
 
 
 def held(config):
-    """Report twice, create the file `NAME.two`, and wait for the file `go` before the next report."""
+    """Report twice, create the file `NAME.two`, and wait for the file `go` to report again."""
     import ray.train
 
     latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
@@ -191,7 +191,10 @@ def slow(config):
 
 
 def falls(config):
-    """Report six steps. Each step lowers the loss by x, starting from the loss in the checkpoint."""
+    """Report six steps, each with a loss that is lower by x.
+
+    The first step lowers the loss in the checkpoint.
+    """
     import ray.train
 
     step, loss = 0, 10.0
@@ -312,7 +315,7 @@ def logs_to_mlflow(config):
 
 
 def asks_for_its_folder(config):
-    """Read the path of the trial's folder, write nothing, and report whether MLflow was imported."""
+    """Read the path of the trial's folder, write nothing, and report if MLflow was imported."""
     import sys
 
     import ray.train

@@ -4,9 +4,12 @@ Each file has a training loop for Ray Train, and a function that loads the train
 
 A trainer `NAME.py` has these parts:
 
-    NAME.yaml               describes the trainer; see `sweeps/space/trainer_definition.py` for its keys
-    train_func(config)      the loop; `config` is the trial's `params`; all else comes from Ray Train and `sweeps.trial.current()`
-    load(folder)            returns the model of a checkpoint, an object with `predict(DataFrame) -> array`
+    NAME.yaml               describes the trainer by the keys that
+                            `sweeps/space/trainer_definition.py` lists
+    train_func(config)      the loop; `config` is the trial's `params`; all else comes from
+                            Ray Train and `sweeps.trial.current()`
+    load(folder)            returns the model of a checkpoint, an object with
+                            `predict(DataFrame) -> array`
 
 `predict` takes prepared features and returns a float64 array. For two classes, the array has the
 probability of the second class, shape (n,). For more classes, it has the probabilities of all k

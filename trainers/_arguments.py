@@ -1,4 +1,4 @@
-"""Split a trial's `params` among a framework and the user's functions, by the names in their signatures."""
+"""Split a trial's `params` among a framework and the user's functions, by their signatures."""
 
 from __future__ import annotations
 

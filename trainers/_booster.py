@@ -1,4 +1,7 @@
-"""Record the best round of an XGBoost booster, and write checkpoints with the best model and its predictions."""
+"""Record the best round of an XGBoost booster, and write checkpoints.
+
+A checkpoint has the best model and its predictions.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ class BestRound(BestStep):
         return xgb.Booster(model_file=self.raw) if self.raw else booster[: self.step]
 
     def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
-        """Write a checkpoint: the model of the best round, and the state from which a resumed trial continues after `step`.
+        """Write a checkpoint, from which a resumed trial continues after `step`.
+
+        The checkpoint has the model of the best round, and the state of the training.
 
         Args:
             booster: The booster after its last round.
@@ -73,7 +78,7 @@ class BestRound(BestStep):
         named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """Predict the check rows with the model of the best round as it is in memory, not as it is in a file.
+        """Predict the check rows with the best round's model in memory, not with one from a file.
 
         The prediction is made on a CPU, because a bundle also predicts on a CPU.
 
@@ -90,7 +95,7 @@ class BestRound(BestStep):
         return predict(model, self.check) if self.whole else predict(booster, self.check, best_step)
 
     def restore(self, folder: Path) -> int:
-        """Restore the state that `save` wrote, and return the number of the last round before the checkpoint."""
+        """Restore the state that `save` wrote, and return the last round before the checkpoint."""
         step = self.read(folder)
         if self.whole and self.step is not None:
             self.raw = bytearray((folder / "model.ubj").read_bytes())

@@ -1,4 +1,4 @@
-"""Run CatBoost's `fit` from checkpoint to checkpoint, report its iterations, and record the best one."""
+"""Run CatBoost's `fit` between checkpoints, report its iterations, and record the best one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEVER = 10**9  # seconds between two snapshots; CatBoost also writes one when `f
 
 
 class RawPredictions:
-    """Metric of CatBoost that keeps the raw predictions for valid, from which other metrics are computed.
+    """Metric of CatBoost that keeps the raw predictions for valid, to compute other metrics.
 
     Attributes:
         raw: Raw predictions of the last iteration for valid, shape (n,) or (n, k).
@@ -181,7 +181,7 @@ class Training:
         return True
 
     def _metric_parameters(self) -> dict[str, Any]:
-        """Return the parameters that tell CatBoost which metrics to measure, and on which splits."""
+        """Return the parameters that tell CatBoost which metrics to measure on which splits."""
         names = self.requested.framework_names
         trained = {
             names[name]
@@ -196,7 +196,8 @@ class Training:
         params: dict[str, Any] = {}
         if measured:
             params["custom_metric"] = [
-                f"{metric}{';' if ':' in metric else ':'}hints=skip_train~{'false' if metric in trained else 'true'}"
+                f"{metric}{';' if ':' in metric else ':'}"
+                f"hints=skip_train~{'false' if metric in trained else 'true'}"
                 for metric in measured
             ]
         if self.requested.computed:
@@ -251,7 +252,10 @@ class Training:
         return found
 
     def _save(self, model: cb.CatBoost, folder: Path) -> None:
-        """Write a checkpoint: the model of the best iteration, and the state from which a resumed trial continues."""
+        """Write a checkpoint, from which a resumed trial continues.
+
+        The checkpoint has the model of the best iteration, and the state of the training.
+        """
         best = self._best_of(model)
         best.model.save_model(str(folder / "model.cbm"))
         # The file may have more trees, because CatBoost can remove the last trees of only one kind

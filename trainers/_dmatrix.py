@@ -41,7 +41,9 @@ def matrix(
     threads: int | None = None,
     weight: str | None = None,
 ) -> xgb.DMatrix:
-    """Convert prepared rows to a `DMatrix` with the features and, if `label` and `weight` are given, the labels and weights.
+    """Convert prepared rows to a `DMatrix` with the features.
+
+    The `DMatrix` also has the labels and weights if `label` and `weight` are given.
 
     Args:
         frame: Prepared rows.

@@ -148,8 +148,8 @@ class Training:
     | kind | step |
     |---|---|
     | "fit" | the whole training with `fit`, which is the only step |
-    | "passes" | one pass over the rows with `partial_fit`, for estimators with a parameter `max_iter` |
-    | "parts" | an equal part of the rows with `partial_fit`, for estimators without a parameter `max_iter` |
+    | "passes" | one pass over the rows with `partial_fit`, for estimators that have `max_iter` |
+    | "parts" | an equal part of the rows with `partial_fit`, for estimators without `max_iter` |
     | "n_estimators", "max_iter" | an equal part of this parameter, with `warm_start` |
 
     Args:

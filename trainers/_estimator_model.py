@@ -46,7 +46,9 @@ class Model:
         return self._predict(columns(features))
 
     def decision_function(self, features: pd.DataFrame) -> np.ndarray:
-        """Return values that rank the rows, for metrics such as the AUC: probabilities, or else values of the decision function.
+        """Return values that rank the rows, for metrics such as the AUC.
+
+        The values are probabilities, or else values of the decision function.
 
         Args:
             features: The training columns, in their order.
@@ -157,7 +159,9 @@ def can_measure(metric: str, task: str, estimator: Any) -> bool:
 
 
 def columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy of a frame in which the values of a column are adjacent in memory, as in every frame that an estimator gets.
+    """Return a copy of a frame in which the values of a column are adjacent in memory.
+
+    Every frame that an estimator gets is such a copy.
 
     The last bits of a matrix product depend on the order of the values in memory. Without this
     function, a bundle would predict other bits.

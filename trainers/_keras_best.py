@@ -63,7 +63,10 @@ class Best(BestStep):
             )
 
     def save(self, network: Any, epoch: int, folder: Path) -> None:
-        """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues after `epoch`."""
+        """Write a checkpoint, from which a resumed trial continues after `epoch`.
+
+        The checkpoint has the model of the best epoch, and the state of the training.
+        """
         self.copy.network.set_weights(self.weights or network.get_weights())
         self.description.save(self.copy.network, folder)
         optimizer = network.optimizer
@@ -80,7 +83,9 @@ class Best(BestStep):
         self.cur.note_checkpoint(folder, self.step or epoch, check)
 
     def restore(self, network: Any) -> int:
-        """Restore the checkpoint from which the trial continues, and return the number of its last epoch; 0 if there is no checkpoint.
+        """Restore the checkpoint from which the trial continues, and return its last epoch.
+
+        Return 0 if there is no checkpoint.
 
         Under PBT, the checkpoint may come from another trial. The optimizer keeps its own learning
         rate. If the checkpoint was written with another optimizer, the optimizer starts without a

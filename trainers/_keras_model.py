@@ -1,4 +1,4 @@
-"""Build a Keras model with the user's function, save it, load it, and turn its outputs into predictions."""
+"""Build a Keras model with the user's function, save it, load it, and predict with it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ class Description:
             )
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
-        """Turn outputs of the network, shape (n, k) or (n,), into predictions in the format of `Model.predict`."""
+        """Turn outputs of the network into predictions in the format of `Model.predict`.
+
+        The outputs have the shape (n, k) or (n,).
+        """
         outputs = outputs.astype(np.float64).reshape(len(outputs), -1)
         if self.task == "regression":
             return outputs[:, 0] * self.std + self.mean
@@ -106,7 +109,10 @@ class Description:
         return outputs if self.task == "multiclass" else outputs[:, 1]
 
     def target(self, y: np.ndarray) -> np.ndarray:
-        """Convert labels to the values that the network learns: class codes, or standardized numbers for a regression."""
+        """Convert labels to the values that the network learns.
+
+        These are class codes, or standardized numbers for a regression.
+        """
         return ((y - self.mean) / self.std).astype(np.float32) if self.task == "regression" else y
 
 
@@ -140,7 +146,9 @@ class Model:
         return self.description.predictions(self.outputs(inputs))[: len(inputs)]
 
     def outputs(self, x: np.ndarray) -> np.ndarray:
-        """Return the outputs of the network for features of shape (n, columns), and for rows of zeros after them.
+        """Return the outputs of the network for features of shape (n, columns).
+
+        Outputs for rows of zeros follow them.
 
         The rounding of a matrix product depends on its number of rows. Therefore rows are predicted
         in blocks of `BLOCK` rows, and the outputs for a row do not depend on the number of rows.

@@ -1,4 +1,6 @@
-"""The parts of the trainer `keras` that depend on TensorFlow: threads, seeds, the order of batches, and the mean of all ranks' gradients.
+"""Define the parts of the trainer `keras` that depend on TensorFlow.
+
+These parts are threads, seeds, the order of batches, and the mean of all ranks' gradients.
 
 `fit` of Keras 3 does not work with TensorFlow's `MultiWorkerMirroredStrategy`
 (keras-team/keras#20585). Therefore, torch's process group averages the gradients, as for PyTorch.

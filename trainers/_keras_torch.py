@@ -1,4 +1,7 @@
-"""The parts of the trainer `keras` that depend on PyTorch: threads, seeds, the order of batches, and the mean of all ranks' gradients."""
+"""Define the parts of the trainer `keras` that depend on PyTorch.
+
+These parts are threads, seeds, the order of batches, and the mean of all ranks' gradients.
+"""
 
 from __future__ import annotations
 

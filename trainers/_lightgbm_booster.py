@@ -1,4 +1,7 @@
-"""Measure the rounds of a LightGBM booster, record its best round, and write checkpoints with the best model and its predictions."""
+"""Measure the rounds of a LightGBM booster, record the best round, and write checkpoints.
+
+A checkpoint has the best model and its predictions.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,9 @@ class BestRound(BestStep):
         return predict(booster, features, self.cur.threads, self.rounds)
 
     def save(self, booster: lgb.Booster, step: int, folder: Path) -> None:
-        """Write a checkpoint: the model of the best round, and the state from which a resumed trial continues after `step`.
+        """Write a checkpoint, from which a resumed trial continues after `step`.
+
+        The checkpoint has the model of the best round, and the state of the training.
 
         Args:
             booster: The booster after its last round.
@@ -159,7 +164,7 @@ class BestRound(BestStep):
         )
 
     def restore(self, folder: Path) -> int:
-        """Restore the state that `save` wrote, and return the number of the last round before the checkpoint."""
+        """Restore the state that `save` wrote, and return the last round before the checkpoint."""
         text = (folder / "model.txt").read_text()
         self.rounds = lgb.Booster(model_str=text).current_iteration()
         self.text = text if self.whole else None

@@ -1,4 +1,4 @@
-"""Choose and compute the metrics that trainers report. `sweeps.core.metrics` defines the metrics."""
+"""Choose and compute the metrics that trainers report. `sweeps.core.metrics` defines them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
 
 
 def is_computed(name: str, task: str | None) -> bool:
-    """Return whether `measure` can compute a metric of valid.
+    """Return whether `measure` can compute a metric of valid for a task.
 
-    An example is `valid-balanced_accuracy`, for a task.
+    An example of a metric is `valid-balanced_accuracy`.
     """
     return name.startswith("valid-") and find(name, task) is not None
 

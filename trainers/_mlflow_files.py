@@ -1,4 +1,6 @@
-"""Read the metrics, parameters and artifacts that a script logs with MLflow, from the files of MLflow's file store.
+"""Read the metrics, parameters and artifacts that a script logs with MLflow.
+
+They are read from the files of MLflow's file store.
 
 A script logs into a local folder, not into the trial's run in MLflow. The script may set the status
 and the name of its own run, but only the sweep may set those of the trial's run. The folder also
@@ -79,7 +81,10 @@ class MlflowFiles:
                 yield metrics
 
     def copy_to_run(self) -> None:
-        """Copy the parameters, tags, artifacts and unreported metrics of all runs in the folder to the run of the trial."""
+        """Copy what the runs in the folder have to the trial's run.
+
+        Parameters, tags, artifacts and unreported metrics of all runs are copied.
+        """
         runs = [
             file.parent
             for file in self.folder.glob("*/*/meta.yaml")

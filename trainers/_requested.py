@@ -1,4 +1,7 @@
-"""Choose the metrics that each round reports, and the metrics that are measured only for the finished model."""
+"""Choose the metrics that each round reports.
+
+Other metrics are measured only for the finished model.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class RequestedMetrics:
         return cls(names, reported, final, framework_names)
 
     def with_computed_train(self, task: str) -> RequestedMetrics:
-        """Return the same metrics, but those of train are computed from predictions if sweeps has them.
+        """Return the same metrics, but compute those of train from predictions if sweeps has them.
 
         Use this method if the rows have weights, because the framework's metrics of train would use
         the weights.
@@ -99,7 +102,10 @@ class RequestedMetrics:
         return self.names[0]
 
     def framework_metrics(self, names: Iterable[str]) -> list[str]:
-        """Return the framework's names of those metrics that the framework measures, without a split and without duplicates."""
+        """Return the framework's names of those metrics that the framework measures.
+
+        The names have no split and no duplicates.
+        """
         return list(
             _unique(self.framework_names[name] for name in names if name in self.framework_names)
         )

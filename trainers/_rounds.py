@@ -1,4 +1,4 @@
-"""Choose the rounds of boosting that a trial trains, and the rounds that it measures and reports."""
+"""Choose the rounds of boosting that a trial trains, and those that it measures and reports."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class Script:
 
     @property
     def is_running(self) -> bool:
-        """True while the command's own process runs. Processes that it has started may run longer."""
+        """True while the command's own process runs. Processes that it started may run longer."""
         return self._process.poll() is None
 
     @property
@@ -303,7 +303,10 @@ class Script:
             self.events.put(e)
 
     def _read_all(self) -> None:
-        """Read until the script has ended, and afterwards until there is nothing left to read, for at most `DRAIN_WITHIN` seconds."""
+        """Read until the script has ended, and then until there is nothing left to read.
+
+        After the end, read for at most `DRAIN_WITHIN` seconds.
+        """
         until = math.inf
         with selectors.DefaultSelector() as selector:
             for stream, read in (
@@ -434,7 +437,9 @@ def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:
 
 
 def names_metric(line: bytes, metric: str) -> bool:
-    """Return whether a line with a JSON object, perhaps a damaged one, has an entry for the objective's metric.
+    """Return whether a line with a JSON object has an entry for the objective's metric.
+
+    The object may be damaged.
 
     >>> names_metric(b'{"loss": "0.5"}', "loss"), names_metric(b"{'loss': 0.5", "loss")
     (True, True)

@@ -1,4 +1,4 @@
-"""Convert prepared rows to the inputs of a network, and pass the inputs to the network in batches."""
+"""Convert prepared rows to the inputs of a network, and pass them to the network in batches."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
 
 
 def call(network: torch.nn.Module, inputs: Inputs) -> Any:
-    """Call a network with one input as its argument, or with several inputs as keyword arguments."""
+    """Call a network with one input as argument, or with several inputs as keyword arguments."""
     return network(**inputs) if isinstance(inputs, dict) else network(inputs)
 
 

@@ -241,7 +241,9 @@ class Training:
     def _losses(
         self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
     ) -> tuple[Any, torch.Tensor]:
-        """Return the loss that the optimizer minimizes for a batch, and the mean loss of the rows, in which weights do not count.
+        """Return the loss that the optimizer minimizes for a batch, and the mean loss of the rows.
+
+        Weights do not count in the mean loss.
 
         Args:
             outputs: The network's outputs for the batch.
@@ -407,7 +409,9 @@ def _final(training: Training, best: Best, data: tuple[Split, Split]) -> dict[st
 def moments(
     labels: torch.Tensor, ranks: Ranks, weights: torch.Tensor | None = None
 ) -> tuple[float, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks, with weights if there are any.
+    """Return the target's mean and standard deviation over the rows of all ranks.
+
+    Rows count by their weights if there are any.
 
     All ranks get the same numbers.
     """

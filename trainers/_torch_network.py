@@ -84,7 +84,10 @@ class NetworkDefinition:
         return probabilities[:, 1] if self.task == "binary" else probabilities
 
     def loss_input(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Return a network's outputs in the shape that loss functions expect: (n,) for one output, or (n, outputs)."""
+        """Return a network's outputs in the shape that loss functions expect.
+
+        The shape is (n,) for one output, else (n, outputs).
+        """
         return outputs[:, 0] if self.outputs == 1 and outputs.ndim == 2 else outputs
 
     def save(self, folder: Path) -> None:
@@ -125,7 +128,9 @@ class Best(BestStep):
         self.weights: dict[str, torch.Tensor] = {}
 
     def save(self, latest: dict[str, Any], network: nn.Module, folder: Path) -> None:
-        """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues.
+        """Write a checkpoint, from which a resumed trial continues.
+
+        The checkpoint has the model of the best epoch, and the state of the training.
 
         Args:
             latest: The state; see `Training.state`.

@@ -87,7 +87,9 @@ class Ranks:
         return bool(chosen)
 
     def mean(self, total: torch.Tensor, count: int) -> float:
-        """Return the mean over the rows of all ranks: the sum of the ranks' totals divided by the sum of their counts.
+        """Return the mean over the rows of all ranks.
+
+        The mean is the sum of the ranks' totals divided by the sum of their counts.
 
         Args:
             total: Sum over this rank's rows.

@@ -1,4 +1,7 @@
-"""Parts that the trainers `lightning` and `transformers` share: the order of the rows, predictions, steps, and changed settings."""
+"""Define what the trainers `lightning` and `transformers` share.
+
+They share the order of the rows, predictions, steps, and changed settings.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,7 @@ def predictions(outputs: torch.Tensor, task: str | None, are_logits: bool = True
 
 @contextlib.contextmanager
 def evaluating(network: torch.nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode in the block, and then restore the mode of each of its parts."""
+    """Put a network into evaluation mode in the block, and then restore the mode of each part."""
     modes = [(part, part.training) for part in network.modules()]
     network.eval()
     try:
@@ -166,7 +169,10 @@ class Steps:
 
     @property
     def ends(self) -> bool:
-        """True if the latest step is the last step of the trial: the training is finished, or the step is the scheduler's `max_t`."""
+        """True if the latest step is the last step of the trial.
+
+        That is so if the training is finished, or if the step is the scheduler's `max_t`.
+        """
         return self._last or self.done == self.cur.max_t
 
     def report_final(
@@ -242,7 +248,9 @@ def load_weights(folder: Path) -> dict[str, torch.Tensor]:
 def settings_of(
     optimizers: Sequence[torch.optim.Optimizer], schedulers: Sequence[Any]
 ) -> dict[str, Any]:
-    """Return the settings of new optimizers and learning-rate schedulers, which follow from a trial's `params`.
+    """Return the settings of new optimizers and learning-rate schedulers.
+
+    They follow from a trial's `params`.
 
     A checkpoint contains these settings. `apply_changes` compares them with the settings of the
     trial that continues from the checkpoint.
@@ -272,7 +280,7 @@ def apply_changes(
     before: dict[str, Any],
     now: dict[str, Any],
 ) -> None:
-    """Apply settings that have changed since a checkpoint to optimizers and schedulers that were restored from the checkpoint.
+    """Apply settings that have changed since a checkpoint to restored optimizers and schedulers.
 
     Under PBT, a trial continues from another trial's checkpoint with other `params`. Restored
     optimizers have the other trial's settings.

@@ -1,4 +1,4 @@
-"""Convert rows to the inputs of a model of Hugging Face's Transformers, load the model of a checkpoint, and predict with it."""
+"""Convert rows for a model of Hugging Face's Transformers, load the model, and predict with it."""
 
 from __future__ import annotations
 

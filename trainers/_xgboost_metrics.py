@@ -25,7 +25,9 @@ OF_ONE_TASK = (
 
 
 def metric_name(task: str, split: str, metric: str) -> str | None:
-    """Return XGBoost's name of a metric: `error` or `merror` for the accuracy on valid, otherwise the same name.
+    """Return XGBoost's name of a metric.
+
+    The name is `error` or `merror` for the accuracy on valid, otherwise the same.
 
     Return None if XGBoost cannot measure the metric for the task.
     """
@@ -51,7 +53,7 @@ def _is_known(metric: str) -> bool:
 
 
 def parsed(line: str) -> dict[str, float]:
-    r"""Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`, and add the accuracy if there is an error rate."""
+    r"""Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`. Add the accuracy if there is an error rate."""
     metrics = {
         name: float(value)
         for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])

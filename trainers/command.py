@@ -1,4 +1,6 @@
-"""Run a script unchanged, as W&B Sweeps, Determined and Katib do: `trainer: {command: [python, train.py, --lr, "{params.lr}"]}`.
+"""Run a script unchanged, as W&B Sweeps, Determined and Katib do.
+
+    trainer: {command: [python, train.py, --lr, "{params.lr}"]}
 
 Each rank starts the command as a process with the environment variables that torchrun sets.
 docs/how-to/command.md describes how a script reports metrics and saves checkpoints. Only the
@@ -142,7 +144,10 @@ class ScriptRun:
                 script.remove_folders()
 
     def _fill_checkpoint_dir(self) -> None:
-        """Empty the checkpoint folder, or fill it with a copy of the checkpoint from which the trial continues."""
+        """Empty the checkpoint folder, or fill it with a copy of the checkpoint of the trial.
+
+        The trial continues from this checkpoint.
+        """
         shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
         checkpoint = ray.train.get_checkpoint() if self.current.options["resume"] else None
         if checkpoint is None:
@@ -154,7 +159,7 @@ class ScriptRun:
         self._copied = state_of(self.checkpoint_dir)
 
     def _environment(self, address: str, port: int) -> dict[str, str]:
-        """Return the script's environment variables: those of this worker, of torchrun, and of sweeps.
+        """Return the script's environment variables: this worker's, torchrun's and those of sweeps.
 
         Args:
             address: Address of the node of rank 0.
@@ -220,7 +225,9 @@ class ScriptRun:
             ) from None
 
     def _record(self, script: Script, code: int | None) -> None:
-        """On rank 0, write the command into the trial's folder for other files, which MLflow shows as artifacts.
+        """On rank 0, write the command into the trial's folder for other files.
+
+        MLflow shows these files as artifacts.
 
         Args:
             script: The script.
@@ -358,7 +365,9 @@ def _check(script: Script, code: int) -> None:
 
 
 def ending(code: int) -> str:
-    """Return a text about the end of a process, given its exit code, which is negative after a signal.
+    """Return a text about the end of a process, given its exit code.
+
+    The exit code is negative after a signal.
 
     >>> ending(3), ending(-9)
     ('with exit code 3', 'by the signal SIGKILL')
@@ -387,7 +396,10 @@ def _temporary_folder() -> Path:
 
 
 def _write_shards(folder: Path) -> Path:
-    """Write this rank's part of the prepared data to train.parquet and valid.parquet in a new folder. Return the folder."""
+    """Write this rank's part of the prepared data to a new folder, and return the folder.
+
+    The files are train.parquet and valid.parquet.
+    """
     folder.mkdir()
     for name in ("train", "valid"):
         ray.train.get_dataset_shard(name).materialize().to_pandas().to_parquet(

@@ -205,7 +205,7 @@ class _Epochs:
         report(metrics, functools.partial(self.best.save, self.network, step) if saves else None)
 
     def _average_statistics(self) -> None:
-        """Average the numbers that layers such as BatchNormalization count in each rank for itself."""
+        """Average the numbers that layers such as BatchNormalization count in each rank."""
         for variable in self.network.non_trainable_weights if self.ranks.world > 1 else ():
             if "float" in variable.dtype:
                 variable.assign(self.ranks.mean(variable.numpy()))

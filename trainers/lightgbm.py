@@ -303,7 +303,7 @@ def _restore(best: BestRound, can_continue: bool) -> tuple[lgb.Booster | None, i
 
 
 def _can_continue(params: dict[str, Any]) -> bool:
-    """Return whether training that continues from a model grows the same trees as uninterrupted training.
+    """Return whether continued training grows the same trees as uninterrupted training.
 
     Otherwise the rounds before the checkpoint are trained again: `dart` changes the weights of
     earlier trees, a forest has one set of gradients, `goss` begins after some rounds, and no model

@@ -108,7 +108,7 @@ class Table(torch.utils.data.Dataset[Any]):
         return x if self.labels is None else (x, self.labels[rows])
 
     def features(self, rows: torch.Tensor | slice) -> Any:
-        """Return the inputs of some rows: a tensor, or a mapping of tensors if there are several inputs."""
+        """Return the inputs of some rows: a tensor, or a mapping of tensors for several inputs."""
         chosen = {name: tensor[rows] for name, tensor in self.inputs.items()}
         return chosen if len(chosen) > 1 else next(iter(chosen.values()))
 
@@ -378,7 +378,7 @@ class _Reports(pl.Callback):
         trainer.fit_loop.on_iteration_done()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Report the step that has ended, and seed the epoch, so that a resumed trial repeats its draws."""
+        """Report the ended step, and seed the epoch, so that a resumed trial repeats its draws."""
         every = trainer.check_val_every_n_epoch or 1
         self._report(
             trainer, pl_module, last=trainer.current_epoch + every > (trainer.max_epochs or 0)

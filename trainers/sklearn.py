@@ -159,7 +159,9 @@ class _Best(BestStep):
         return Model(estimator, str(self.cur.task), len(self.cur.classes or ()))
 
     def save(self, step: int, folder: Path) -> None:
-        """Write a checkpoint: the model of the best step, and the state from which a resumed trial continues after `step`.
+        """Write a checkpoint, from which a resumed trial continues after `step`.
+
+        The checkpoint has the model of the best step, and the state of the training.
 
         Raises:
             ValueError: The estimator cannot be pickled.

@@ -21,11 +21,11 @@ outputs; and `task`.
 
 | task | outputs | default loss | prediction |
 |---|---|---|---|
-| binary | 1, or 2 with a loss for classes | BCEWithLogitsLoss | sigmoid of the output, or softmax of the two outputs |
+| binary | 1, or 2 with a loss for classes | BCEWithLogitsLoss | sigmoid of 1 output, softmax of 2 |
 | multiclass | one for each class | CrossEntropyLoss | softmax |
 | regression | 1 | MSELoss | the output, scaled back to the target's unit |
 | several labels of 0 and 1 | one for each label | BCEWithLogitsLoss | sigmoid of the outputs |
-| several labels of numbers | one for each label | MSELoss | the outputs, scaled back to the targets' units |
+| several labels of numbers | one for each label | MSELoss | outputs, scaled to the targets' units |
 
 The loss is called with outputs and targets, and returns the mean over the rows. Outputs have the
 shape (batch,) if there is one output, else (batch, outputs). Targets have the shape (batch,): class

@@ -1,4 +1,6 @@
-"""Train a multi-layer perceptron for tables with PyTorch, on one worker or on several workers (DistributedDataParallel).
+"""Train a multi-layer perceptron for tables with PyTorch.
+
+It trains on one worker or on several workers (DistributedDataParallel).
 
 `torch_tabular.yaml` describes `params`.
 

@@ -1,4 +1,6 @@
-"""Train a class for Ray Tune, a subclass of `ray.tune.Trainable`: `trainer: {trainable: "my_mod:MyTrainable"}`.
+"""Train a class for Ray Tune, a subclass of `ray.tune.Trainable`.
+
+    trainer: {trainable: "my_mod:MyTrainable"}
 
 Each call of `step` is one report. The trial ends when `step` returns `done: True`, at the
 scheduler's `max_t`, or when the scheduler stops the trial. A report has a checkpoint, which
@@ -56,7 +58,7 @@ NOT_REPORTED = {*AUTO_RESULT_KEYS, TRIAL_ID, DONE, SHOULD_CHECKPOINT} - {
 
 @dataclass(frozen=True)
 class TrialInfo:
-    """The trial, for the attributes `trial_id`, `trial_name` and `trial_resources` of a `Trainable`."""
+    """The trial, for `trial_id`, `trial_name` and `trial_resources` of a `Trainable`."""
 
     trial_id: str
     trial_name: str

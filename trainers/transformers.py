@@ -1,4 +1,6 @@
-"""Train a model of Hugging Face's Transformers with `transformers.Trainer`, on one worker or on several workers.
+"""Train a model of Hugging Face's Transformers with `transformers.Trainer`.
+
+It trains on one worker or on several workers.
 
 The option `model` names a function that returns the model. `tokenizer` names a function that
 returns a tokenizer, and `dataset` a function that converts prepared rows to the inputs of the
@@ -345,7 +347,10 @@ class _Trainer(transformers.Trainer):
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> Any:
-        """Create the scheduler, and note the settings of the new optimizer and scheduler before a checkpoint is restored."""
+        """Create the scheduler, and note the settings of the new optimizer and scheduler.
+
+        They are noted before a checkpoint is restored.
+        """
         scheduler = super().create_scheduler(num_training_steps, optimizer)
         self.steps.settings = settings_of([_unwrapped(self.optimizer)], [scheduler])
         return scheduler
@@ -442,7 +447,7 @@ class _Reports(transformers.TrainerCallback):
         self.trainer.batches.set_epoch(int(state.epoch))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Seed the first step of the optimizer after a report, so that a resumed trial repeats its draws."""
+        """Seed the first step after a report, so that a resumed trial repeats its draws."""
         if self.seeded != self.steps.done:  # not each step, because a seed takes a millisecond
             self.seeded = self.steps.done
             set_seeds(self.steps.cur.seed, state.global_step, self.steps.ranks.rank)

@@ -151,7 +151,7 @@ def _matrices(cur: trial.Current) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
 def _restore(
     params: dict[str, Any], matrices: list[xgb.DMatrix], best: BestRound
 ) -> tuple[xgb.Booster, int]:
-    """Return the booster of the checkpoint from which the trial continues, and the booster's number of rounds.
+    """Return the booster of the checkpoint to continue from, and its number of rounds.
 
     If there is no checkpoint, return a new booster and 0.
     """

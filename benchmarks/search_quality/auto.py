@@ -159,7 +159,8 @@ def many_trials(rows: Sequence[dict], methods: Sequence[str], marks: Sequence[in
 def title(method: str) -> str:
     """Return a method as the head of a column."""
     name = method.removeprefix("sweeps ").removesuffix(", none")
-    return f"{f'`{name}`' if method.startswith('sweeps ') else name}{', no scheduler' if method.endswith(', none') else ''}"
+    shown = f"`{name}`" if method.startswith("sweeps ") else name
+    return shown + (", no scheduler" if method.endswith(", none") else "")
 
 
 def regret_in_time(row: dict, step: float, seconds: float) -> tuple[float, bool]:

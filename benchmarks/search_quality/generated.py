@@ -4,13 +4,16 @@ A task's name is a family and a number, such as `mixed_3`. The number is the see
 is random in the task. All terms of a function are at least 0, and each is 0 at one configuration,
 so the optimum is 0.
 
-| family | what is difficult |
-|---|---|
-| `smooth` | 2 to 12 floats, some of them logarithmic. Few matter much, and there is a second basin |
-| `mixed` | 4 to 10 floats, integers, ordered numbers and categories. A category also moves the optimum of other dimensions |
-| `conditional` | an option of a choice opens dimensions of its own, and one of these may be a choice that opens more |
-| `rough` | 6 to 10 dimensions as in `mixed`, and values jump as in ensembles of trees. Early ranks mislead, as with few rows |
-| `failing` | as `mixed`, and a part of the space near the optimum fails during training |
+The families, and what is difficult in them:
+
+- `smooth`: 2 to 12 floats, some of them logarithmic. Few matter much, and there is a second basin.
+- `mixed`: 4 to 10 floats, integers, ordered numbers and categories. A category also moves the
+  optimum of other dimensions.
+- `conditional`: an option of a choice opens dimensions of its own, and one of these may be a choice
+  that opens more.
+- `rough`: 6 to 10 dimensions as in `mixed`, and values jump as in ensembles of trees. Early ranks
+  mislead, as with few rows.
+- `failing`: as `mixed`, and a part of the space near the optimum fails during training.
 """
 
 from __future__ import annotations

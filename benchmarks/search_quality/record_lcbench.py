@@ -76,7 +76,7 @@ def _transforms(graph: object) -> dict[str, np.ndarray]:
     """
     from onnx import numpy_helper
 
-    nodes = {output: node for node in graph.node for output in node.output}  # type: ignore[attr-defined]
+    nodes = {out: node for node in graph.node for out in node.output}  # type: ignore[attr-defined]
     concat = [node for node in graph.node if node.op_type == "Concat"]  # type: ignore[attr-defined]
     chains = []
     for name in [*next(n for n in concat if len(n.input) == 8).input, *concat[-1].input[:2]]:

@@ -12,7 +12,14 @@ from typing import Any
 out, sys.stdout = sys.stdout, sys.stderr  # Syne Tune prints a greeting when it is imported.
 
 from syne_tune.backend.trial_status import Trial  # noqa: E402
-from syne_tune.config_space import choice, lograndint, loguniform, ordinal, randint, uniform  # noqa: E402
+from syne_tune.config_space import (  # noqa: E402
+    choice,
+    lograndint,
+    loguniform,
+    ordinal,
+    randint,
+    uniform,
+)
 from syne_tune.optimizer.baselines import ASHA, MOBSTER, PASHA, DyHPO  # noqa: E402
 
 logging.disable(logging.CRITICAL)

@@ -62,7 +62,7 @@ def task(name: str) -> Task:
 
 
 def at(axis: Axis, place: float) -> Any:
-    """Return the value at a place between the ends of a dimension, from 0 to 1; see `axes.place`."""
+    """Return the value at a place from 0 to 1 between the ends of a dimension; see `axes.place`."""
     place = min(max(place, 0.0), 1.0)
     value = (
         axis.low * (axis.high / axis.low) ** place

@@ -117,7 +117,7 @@ def wanted(table: Table, seed: int, given: argparse.Namespace) -> list[Cell]:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure the cells that are not kept yet, seed by seed, and keep each as soon as it has ended."""
+    """Measure the cells that are not kept yet, seed by seed; keep each as soon as it has ended."""
     options = Options(given.data, given.peers, tuple(given.overrides), given.name)
     first, _, last = given.seeds.partition("-")
     kept = [c for c in cells.read(given.results) if not (given.again and c.tool == given.name)]

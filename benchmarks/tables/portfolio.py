@@ -35,7 +35,8 @@ from benchmarks.tables.tools import native_columns
 SCORES = ROOT / "reports" / "portfolio.jsonl"
 PORTFOLIO = ROOT / "trainers" / "portfolios" / "xgboost.yaml"
 HEADER = """\
-# Configurations of XGBoost that suit many tables, in the order in which a sweep tries them: chosen by
+# Configurations of XGBoost that suit many tables, in the order in which a sweep tries them: \
+chosen by
 # `python -m benchmarks.tables.portfolio` from random ones, by their scores on six tables. The order
 # is that of the learning rate, because a large one ends sooner."""
 LEAST = 5

@@ -10,7 +10,8 @@ read the data and of `Tuner.fit`, with a health check of Ray Train every 0.05 s 
 seconds, for which each report may wait). *Best* and *mean* are the values of the metric over the
 trials: the logloss on valid, or the AUC for the network.
 
-    python -m benchmarks.tutorials --repeats 1 --trials 2 --side taxi_network-ours --side taxi_network-ray-0
+    python -m benchmarks.tutorials --repeats 1 --trials 2 --side taxi_network-ours \
+        --side taxi_network-ray-0
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Tutorial:
         return self.measures(task, whole, ends, [best_of(values) for values in reported.values()])
 
     def rows(self) -> tuple[Any, Any]:
-        """Return the rows of train and valid that the sweep uses, as frames. The label is encoded."""
+        """Return the rows of train and valid that the sweep uses, as frames with encoded labels."""
         import sweeps
         from sweeps.data.load import load_splits
 

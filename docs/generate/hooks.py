@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: add the generated pages, and files of the repository that are outside `docs/`."""
+"""Hooks of mkdocs: add the generated pages, and files of the repository outside `docs/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the space file, from the JSON Schema and the docstrings of the section models."""
+"""The reference of the space file, from the JSON Schema and the section models' docstrings."""
 
 from __future__ import annotations
 

@@ -18,26 +18,29 @@ FILES: Mapping[str, str] = {
     "bundle/": "The bundle of the winner, the best trial. See [Export, predict, "
     "register](../how-to/export.md).",
     "checkpoint/": "The winner's checkpoint. It replaces `bundle/` if the trainer has no `load`.",
-    "report.md": "The report: the best trial, the ten best trials, and the dimensions that influence the "
-    "result most.",
+    "report.md": "The report: the best trial, the ten best trials, and the dimensions that "
+    "influence the result most.",
     "report.html": "The same report with figures. You can copy this file without the others.",
-    "study.journal": "The Optuna study. It is the only complete record of the sweep, and includes the errors "
-    "of trials.",
+    "study.journal": "The Optuna study. It is the only complete record of the sweep, and includes "
+    "the errors of trials.",
     "space.yaml": "The text of the space file.",
-    "origin.json": "The number of the format of these files, the path of the space file, the keys that "
-    "`--set` changed, and the algorithm that `auto` chose.",
-    "provenance.json": "For each `run` and `resume` of the sweep: seed, data fingerprint, package versions, git "
-    "commit.",
+    "origin.json": "The number of the format of these files, the path of the space file, the keys "
+    "that `--set` changed, and the algorithm that `auto` chose.",
+    "provenance.json": "For each `run` and `resume` of the sweep: seed, data fingerprint, package "
+    "versions, git commit.",
     "code.diff": "The changes in your code since the git commit, up to 1 MiB.",
-    "sweep.log": "The traceback of every failed trial, and the log messages of Ray, MLflow and Optuna.",
-    "events.jsonl": "The events of the sweep, one JSON object on each line. It exists if `trackers` contains "
-    "`jsonl`.",
-    "tensorboard/": "Event files for TensorBoard. The folder exists if `trackers` contains `tensorboard`.",
+    "sweep.log": "The traceback of every failed trial, and the log messages of Ray, MLflow and "
+    "Optuna.",
+    "events.jsonl": "The events of the sweep, one JSON object on each line. It exists if "
+    "`trackers` contains `jsonl`.",
+    "tensorboard/": "Event files for TensorBoard. The folder exists if `trackers` contains "
+    "`tensorboard`.",
     "trials/ID/checkpoint_*/": "Checkpoints of a trial, by default the latest and the best.",
-    "trials/ID/logs/rank-N.log": "The output of rank N. If it exceeds 10 MiB, sweeps keeps its first 1 MiB and its last 4 "
-    "MiB.",
+    "trials/ID/logs/rank-N.log": "The output of rank N. If it exceeds 10 MiB, sweeps keeps its "
+    "first 1 MiB and its last 4 MiB.",
     "trials/ID/files/command.json": "The command of the trainer `command`, and its exit code.",
-    "trials/ID/script_checkpoint/": "The folder `SWEEPS_CHECKPOINT_DIR` of a script that the trainer `command` runs.",
+    "trials/ID/script_checkpoint/": "The folder `SWEEPS_CHECKPOINT_DIR` of a script that the "
+    "trainer `command` runs.",
     "trials/ID/files/": "Files that the loop wrote to `trial.current().folder`.",
     "trials/ID/mlflow.json": "The id of the trial's run in MLflow.",
     "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",
@@ -51,14 +54,16 @@ FILES: Mapping[str, str] = {
     "lock": "A lock file. While a process runs the sweep, the file and the folder are locked. "
     "sweeps never deletes the file.",
     "ray.json": "The Ray processes of the sweep. The file exists while the sweep runs.",
-    "stages.json": "The trials that are preparing, waiting or starting. The file exists while the sweep runs.",
-    "commands/": "Commands to the process that runs the sweep, and its answers. See [Control a running "
-    "sweep](../how-to/control.md).",
-    "*.damaged-N": "Files and folders that `sweeps repair` has renamed. Delete them when you no longer need "
-    "them.",
+    "stages.json": "The trials that are preparing, waiting or starting. The file exists while the "
+    "sweep runs.",
+    "commands/": "Commands to the process that runs the sweep, and its answers. See [Control a "
+    "running sweep](../how-to/control.md).",
+    "*.damaged-N": "Files and folders that `sweeps repair` has renamed. Delete them when you no "
+    "longer need them.",
 }
 ROOT: Mapping[str, str] = {
-    "mlflow.db": "The MLflow database of all sweeps in the root, unless you name a tracking server.",
+    "mlflow.db": "The MLflow database of all sweeps in the root, unless you name a tracking "
+    "server.",
     "mlartifacts/": "The artifacts of the MLflow runs in `mlflow.db`.",
 }
 

@@ -1,4 +1,7 @@
-"""A small network in torch, for `checkpoints.yaml`: accumulated gradients, and a checkpoint in every tenth epoch."""
+"""A small network in torch, for `checkpoints.yaml`.
+
+The loop accumulates gradients, and saves a checkpoint in every tenth epoch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def network() -> nn.Module:
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train on this worker's rows. Report each epoch, and add a checkpoint to every tenth report."""
+    """Train on this worker's rows and report each epoch; add a checkpoint to every tenth report."""
     current, workers = trial.current(), ray.train.get_context().get_world_size()
     device = ray.train.torch.get_device()
     torch.set_num_threads(current.threads)  # the CPUs of this worker

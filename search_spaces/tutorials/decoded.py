@@ -15,7 +15,9 @@ HERE = Path(__file__).parent
 
 
 def images(path: str, bytes_column: str = "bytes") -> ray.data.Dataset:
-    """Return a lazy Ray Dataset with the column `image`, uint8 tensors of shape (32, 32, 3), and the column `label`.
+    """Return a lazy Ray Dataset with the columns `image` and `label`.
+
+    The images are uint8 tensors of shape (32, 32, 3).
 
     Args:
         path: A folder with one subfolder of JPEG or PNG files for each class, or a Parquet file. A

@@ -1,4 +1,4 @@
-"""Linear regression in torch, for `linear.yaml`. The loop reads its batches from a Ray Data shard."""
+"""Linear regression in torch, for `linear.yaml`; the loop reads batches of a Ray Data shard."""
 
 from __future__ import annotations
 

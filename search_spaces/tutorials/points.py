@@ -6,5 +6,8 @@ import pandas as pd
 
 
 def load() -> pd.DataFrame:
-    """Return the points: the column `X` counts from 0 to 199, and `Y` is 1 for the first half of the points and 0 for the second half."""
+    """Return the points, with the columns `X` and `Y`.
+
+    `X` counts from 0 to 199. `Y` is 1 for the first half of the points and 0 for the second half.
+    """
     return pd.DataFrame({"X": range(200), "Y": [1] * 100 + [0] * 100})

@@ -155,7 +155,7 @@ def evaluate(
 
 
 def data_loader(name: str, batch_size: int) -> Iterable[Batch]:
-    """Return a DataLoader on the tensors of a shard, which later trials on this worker use again."""
+    """Return a DataLoader on a shard's tensors, which later trials on this worker use again."""
     current = trial.current()
 
     def tensors() -> list[torch.Tensor]:

@@ -11,7 +11,7 @@ from sweeps.core.label_columns import SEVERAL
 
 
 def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray:
-    """Convert the output of a model to numbers that can be averaged with the numbers of other models.
+    """Convert the output of a model to numbers that can be averaged with those of other models.
 
     A model of a classification that predicts only class codes votes: the probability of its class
     is 1.

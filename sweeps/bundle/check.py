@@ -1,11 +1,11 @@
-"""Check that a bundle predicts what the model predicted in training: `python -m sweeps.bundle.check FOLDER`.
+"""Check that a bundle predicts what the model predicted in training.
 
-Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and
-predicts the raw rows stored in the bundle. The predictions must be bit-identical to the predictions
-that were stored in training. If the model was trained on a GPU, they may differ by the tolerance in
-the manifest. The exit code is 0 if the bundle is good. Otherwise the exit code is 1, and the last
-line on stderr gives the reason. A line on stdout that begins with `SPEED` has the speed in rows a
-second.
+Run the module in a fresh process: `python -m sweeps.bundle.check FOLDER`. The check loads the
+bundle as any user of MLflow would, and predicts the raw rows stored in the bundle. The predictions
+must be bit-identical to the predictions that were stored in training. If the model was trained on a
+GPU, they may differ by the tolerance in the manifest. The exit code is 0 if the bundle is good.
+Otherwise the exit code is 1, and the last line on stderr gives the reason. A line on stdout that
+begins with `SPEED` has the speed in rows a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPEED = "rows a second: "
 
 
 def check(folder: Path) -> float | None:
-    """Load a bundle, predict its stored rows, and compare the predictions with the stored predictions of training.
+    """Load a bundle, predict its stored rows, and compare with its stored predictions of training.
 
     If the bundle has no stored rows, the function only loads the bundle. If the bundle has rows but
     no predictions of training, the function predicts the rows and compares nothing.

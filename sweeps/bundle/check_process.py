@@ -1,4 +1,6 @@
-"""Check a bundle in a new process, which imports only installed packages and the code in the bundle.
+"""Check a bundle in a new process.
+
+The process imports only installed packages and the code in the bundle.
 
 A sweep starts this process early. The process imports slow packages while the sweep waits for Ray,
 so the check at the end does not wait for these imports.

@@ -1,4 +1,7 @@
-"""Export an ensemble: choose among the models of a sweep on the rows of valid, and write one bundle that averages the chosen models."""
+"""Export an ensemble: one bundle that averages models of a sweep.
+
+The models are chosen on the rows of valid.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ class EnsembleExport:
 
 
 def require_supported(space: Space) -> None:
-    """Check that the models of a sweep can be averaged, and that sweeps can score them on the rows of valid.
+    """Check that a sweep's models can be averaged, and scored on the rows of valid.
 
     Raises:
         InputError: they cannot. The message gives the reason and the next step.
@@ -491,7 +494,7 @@ def _labels_of(rows: Any, info: DatasetInfo) -> np.ndarray:
 
 
 def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any]) -> list[str]:
-    """Return a line with the score of the ensemble and of the best single model, for each split that has scores."""
+    """Return one line for each split with scores: the ensemble's and the best single model's."""
     lines = []
     for split, key in (("valid", "value"), ("test", "test")):
         if facts[key] is not None and single[key] is not None:

@@ -102,7 +102,10 @@ class Refitted:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The splits, the number of rows and the number of steps, for the manifest of the bundle and the result of the sweep."""
+        """The splits, the number of rows and the number of steps.
+
+        The bundle's manifest and the sweep's result contain these facts.
+        """
         return {"on": list(self.splits), "rows": self.rows, "steps": self.steps}
 
 
@@ -349,7 +352,10 @@ def recorded_predictions(checkpoint: Path) -> np.ndarray | None:
 def refuse_unsigned_checkpoint(
     source: Path, space: Space, roots: Sequence[Path], trust: bool
 ) -> None:
-    """Raise UntrustedFile if the folder of a checkpoint has a pickle that this user's key has not signed, unless `trust` is true."""
+    """Raise UntrustedFile if a checkpoint's folder has a pickle without this user's signature.
+
+    If `trust` is true, raise no error.
+    """
     names = [space.trainer.loop, *([space.trainer.load] if space.trainer.load else [])]
     definitions = [definition_of(references.parse(name)[0], roots) for name in names]
     refuse_unsigned(
@@ -358,7 +364,10 @@ def refuse_unsigned_checkpoint(
 
 
 def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
-    """Return the arguments of `write_bundle` that say which code a bundle needs: `load`, `left_out`, `imports` and `roots`."""
+    """Return the arguments of `write_bundle` that say which code a bundle needs.
+
+    They are `load`, `left_out`, `imports` and `roots`.
+    """
     trainer = definition_of(references.parse(space.trainer.loop)[0], roots)
     # Only the trainer's own `load` imports the modules that options name. The user's `load` imports
     # what it needs by itself.
@@ -400,9 +409,10 @@ def model_to_export(
     result: Result,
     latest: bool = False,
 ) -> tuple[str | None, int, str]:
-    """Return the checkpoint to export, the step of its model, and a note for the user, which may be empty.
+    """Return the checkpoint to export, the step of its model, and a note for the user.
 
-    If there is no checkpoint to export, it is None, the step is 0, and the note gives the reason.
+    The note may be empty. If there is no checkpoint to export, it is None, the step is 0, and the
+    note gives the reason.
     """
     trial_id = format_trial_id(number)
     checkpoint = study_store.latest(number) if latest else result.checkpoint
@@ -509,7 +519,7 @@ def predict_checkpoint(
 def describe_recorded(
     study_store: StudyStore, number: int, step: int | None = None
 ) -> dict[str, Any]:
-    """Return the facts of a recorded trial, in the format in which `sweeps run --json` shows the best trial.
+    """Return the facts of a recorded trial, as `sweeps run --json` shows the best trial.
 
     If the sweep has several objectives, the result also has `values`. If the sweep has constraints,
     the result also has `feasible`. If trials are repeated, the result also has `repeats`, and
@@ -700,6 +710,5 @@ def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
         return False
-    return checkpoint_exists(
-        f"{checkpoint_root(study_store.folder, format_trial_id(number))}/{Path(checkpoint.path).name}"
-    )
+    root = checkpoint_root(study_store.folder, format_trial_id(number))
+    return checkpoint_exists(f"{root}/{Path(checkpoint.path).name}")

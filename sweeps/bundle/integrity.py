@@ -36,9 +36,10 @@ IGNORED_FILES = ("registered_model_meta",)
 
 
 class IntegrityError(Exception):
-    """Raised if a file of a bundle differs from the exported file, is missing or unexpected, or cannot be read or imported.
+    """Raised if a file of a bundle is not as it was exported.
 
-    The message names the file.
+    The file differs from the exported file, is missing or unexpected, or cannot be read or
+    imported. The message names the file.
     """
 
 
@@ -207,7 +208,7 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
 
 
 def _imported_from(name: str) -> Path | None:
-    """Return the source file of the module that is already imported under the name of a module in the bundle.
+    """Return the source file of the imported module that has the name of a module in the bundle.
 
     Args:
         name: path of a file in the bundle, such as `code/my_module.py`.

@@ -1,4 +1,7 @@
-"""Read and write `manifest.json`, which describes a bundle's model and its origin, and lists the SHA-256 of all other files."""
+"""Read and write `manifest.json`, which describes a bundle's model and its origin.
+
+It also lists the SHA-256 of all other files of the bundle.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,7 @@ class Manifest(BaseModel):
         integrity.write_hashes(bundle)
 
     def of_member(self, member: Member) -> Manifest:
-        """Return the manifest of a member of this ensemble, as if the member had a bundle of its own."""
+        """Return the manifest of a member of this ensemble, as if it had a bundle of its own."""
         named = {column.name: column for column in self.columns}
         columns = (
             self.columns if member.columns is None else [named[name] for name in member.columns]
@@ -203,5 +206,5 @@ def require_bundle(folder: Path) -> None:
 
 
 def hash_files(bundle: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of a bundle by its path, except the manifest and its hash."""
+    """Return the SHA-256 of each file of a bundle by path, except the manifest and its hash."""
     return {name: integrity.sha256(bundle / name) for name in integrity.files_of(bundle)}

@@ -36,7 +36,9 @@ _DTYPES = {"integer": "float64", "double": "float64", "string": "str"}
 
 
 class Bundle:
-    """A model and its fitted preprocessor, or an ensemble of models, each with its own fitted preprocessor.
+    """A model and its fitted preprocessor, or an ensemble of models.
+
+    Each model of an ensemble has its own fitted preprocessor.
 
     Attributes:
         path: the bundle's folder.
@@ -163,7 +165,9 @@ class Bundle:
         return self._prepare(raw).set_axis(rows.index, axis=0)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
-        """Preprocess raw rows and return the output of the model, without a translation to the original classes.
+        """Preprocess raw rows and return the output of the model.
+
+        The output is not translated to the original classes.
 
         Args:
             rows: n raw rows, in the format that `predict` takes.
@@ -271,10 +275,10 @@ def _check_length(output: Any, rows: int) -> Any:
 
 @contextlib.contextmanager
 def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
-    """Within the block, convert errors of the preprocessor and the model to an `InputError` for the rows.
+    """Within the block, convert errors of the preprocessor and the model to an `InputError`.
 
-    The preprocessor and the model may be a user's code and may raise any error. A server answers an
-    `InputError` and continues to run.
+    The error concerns the rows. The preprocessor and the model may be a user's code and may raise
+    any error. A server answers an `InputError` and continues to run.
     """
     try:
         yield

@@ -134,12 +134,11 @@ def _use(manifest: Manifest) -> Iterator[str]:
     )
     if manifest.columns:
         kinds = [f"{_code(column.name)} ({column.type})" for column in manifest.columns]
-        yield f"Columns of the rows: {_listed(kinds, '`manifest.json`')}. Other columns are ignored."
+        listed = _listed(kinds, "`manifest.json`")
+        yield f"Columns of the rows: {listed}. Other columns are ignored."
     if manifest.label is not None:
-        yield (
-            "The model predicts "
-            f"{' and '.join(_code(name) for name in label_columns(manifest.label))}{_output(manifest)}."
-        )
+        labels = " and ".join(_code(name) for name in label_columns(manifest.label))
+        yield f"The model predicts {labels}{_output(manifest)}."
 
 
 def _output(manifest: Manifest) -> str:
@@ -157,7 +156,9 @@ def _versions(manifest: Manifest) -> Iterator[str]:
     facts = manifest.training
     yield "## Versions"
     needed = _listed([_code(each) for each in manifest.requirements], "`requirements.txt`")
-    yield f"The bundle needs these packages: {needed}. It was written with Python {manifest.python}."
+    yield (
+        f"The bundle needs these packages: {needed}. It was written with Python {manifest.python}."
+    )
     origin = {
         "sweeps": (facts.get("versions") or {}).get("sweeps"),
         "commit": (facts.get("git") or {}).get("commit"),

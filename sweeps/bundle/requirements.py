@@ -132,7 +132,9 @@ def fingerprint(
 
 
 def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
-    """Return the path to copy for a user's module: the module's file, or the folder of its top-level package.
+    """Return the path to copy for a user's module.
+
+    It is the module's file, or the folder of its top-level package.
 
     Args:
         module: dotted name of the module.

@@ -176,7 +176,7 @@ def tensor_rule(column: ColumnSchema) -> str:
 
 
 def tensors_to_arrow(values: pd.Series) -> Any:
-    """Convert a column of NumPy arrays to an Arrow array of nested lists, which every Parquet reader supports."""
+    """Convert a column of NumPy arrays to nested Arrow lists, which all Parquet readers support."""
     import pyarrow as pa
 
     cells = [value for value in values if isinstance(value, np.ndarray)]

@@ -331,9 +331,8 @@ def _stage_model(
             pickled = step_files.save_chain(fitted, folder)
         elif fitted is not None:
             (folder / manifest.CUSTOM_PREPROCESSOR).write_bytes(pickle.dumps(fitted))
-            pickled = {
-                manifest.CUSTOM_PREPROCESSOR: f"{type(fitted).__module__}.{type(fitted).__qualname__}"
-            }
+            cls = type(fitted)
+            pickled = {manifest.CUSTOM_PREPROCESSOR: f"{cls.__module__}.{cls.__qualname__}"}
     except (pickle.PicklingError, TypeError, AttributeError) as e:
         raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
     return {f"{place}/{name}": kind for name, kind in pickled.items()}
@@ -454,7 +453,9 @@ def _prediction_type(facts: Manifest) -> str:
 
 
 def _check_in_fresh_process(bundle: Path, target: Path) -> float | None:
-    """Check the bundle in a new process, which imports only installed packages and the code in the bundle.
+    """Check the bundle in a new process.
+
+    The process imports only installed packages and the code in the bundle.
 
     Returns:
         See `sweeps.bundle.check.check`.

@@ -127,7 +127,7 @@ class CheckpointCleaner:
         self._thread.submit(self._clean, trial)
 
     def close(self) -> None:
-        """Read all trial folders again, delete the unnecessary checkpoints, and wait until they are deleted."""
+        """Read all trial folders again, and wait until unnecessary checkpoints are deleted."""
         self._thread.submit(self._clean, None)
         self._thread.shutdown()
 
@@ -181,7 +181,7 @@ class CheckpointCleaner:
         )
 
     def _measure(self) -> None:
-        """Read the sizes of checkpoints that are not known, or that may have changed because the trial runs."""
+        """Read checkpoint sizes that are unknown, or may have changed because the trial runs."""
         if (
             self.store is not None and not self._files
         ):  # One listing of the whole store is faster than one for each trial.

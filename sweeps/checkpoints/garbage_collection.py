@@ -1,4 +1,4 @@
-"""Delete unnecessary checkpoints of a sweep that is not running, as the command `sweeps gc` does."""
+"""Delete unnecessary checkpoints of a sweep that is not running, as `sweeps gc` does."""
 
 from __future__ import annotations
 

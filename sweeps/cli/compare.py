@@ -19,7 +19,7 @@ from sweeps.terminal import text
 @options.as_json
 @options.stored_root
 def compare(sweeps: tuple[str, ...], as_json: bool, root: Path | str) -> None:
-    """Compare sweeps: the best values, the regret, the spaces, the importances and the best configurations.
+    """Compare sweeps: best values, regret, spaces, importances and best configurations.
 
     Each SWEEP is a folder, a name, the beginning of a name, or `latest`. ROOT/NAME is a sweep in
     another root folder.

@@ -1,4 +1,4 @@
-"""Verbs that control a running sweep: `stop`, `pause` and `enqueue`. The verb `resume` is in `run`."""
+"""Verbs that control a running sweep: `stop`, `pause` and `enqueue`; `resume` is in `run`."""
 
 from __future__ import annotations
 

@@ -16,12 +16,16 @@ from sweeps.core.secrets import hide_in_output
 
 # Verbs that users look for, and what to use instead.
 OTHER_VERBS = {
-    "report": "the report of a sweep is `report.html` in its folder, which `sweeps show SWEEP` prints",
+    "report": "the report of a sweep is `report.html` in its folder, "
+    "which `sweeps show SWEEP` prints",
 }
 
 
 class ErrorReportingGroup(click.Group):
-    """A command group that prints an error as text without a traceback, and exits with the error's exit code."""
+    """A command group that prints an error as text without a traceback.
+
+    It exits with the error's exit code.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -71,7 +75,11 @@ class ErrorReportingGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="sweeps")
 def main() -> None:
-    """Tune preprocessors, model parameters, data options, workers and GPUs together. Export the best trial as one bundle.
+    # Click keeps the lines of a paragraph that begins with the character \b.
+    # A raw docstring would not contain it.
+    """Tune preprocessors, model parameters, data options, workers and GPUs together.
+
+    Export the best trial as one bundle.
 
     \b
     sweeps init                     write a space file that fits a table
@@ -82,4 +90,4 @@ def main() -> None:
     sweeps show latest              show the trials and the best one
     sweeps predict BUNDLE in.csv    predict with the exported bundle
     sweeps serve BUNDLE             predict over HTTP
-    """  # noqa: D301 - Click keeps the lines of a paragraph that begins with the character \b. A raw docstring would not contain it.
+    """  # noqa: D301

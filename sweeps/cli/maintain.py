@@ -50,7 +50,7 @@ def gc(
     dry_run: bool,
     root: Path | str,
 ) -> None:
-    """Delete the checkpoints of SWEEP that are needed neither to resume the sweep nor to export the best trial."""
+    """Delete checkpoints of SWEEP that neither a resume nor an export of the best trial needs."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
     from sweeps.checkpoints.retention import RetentionPolicy
     from sweeps.controller.stored_sweeps import fetched

@@ -25,7 +25,9 @@ from sweeps.cli.group import main
 )
 @options.root
 def predict(bundle: Path, source: str, output: str | None, root: Path) -> None:
-    """Predict with BUNDLE from the raw rows of INPUT, the path or URI of a CSV, TSV, JSON lines or Parquet file.
+    """Predict with BUNDLE from the raw rows of INPUT.
+
+    INPUT is the path or URI of a CSV, TSV, JSON lines or Parquet file.
 
     BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of
     its name, or `latest`. The bundle of the sweep's best trial is then used.

@@ -213,7 +213,10 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 def ui(root: Path, **given: Any) -> None:
-    """Show the sweeps of a root folder, live, on a page in the browser, with MLflow's web interface behind it. Ctrl-C ends it."""
+    """Show the sweeps of a root folder, live, on a page in the browser.
+
+    MLflow's web interface is behind the page. Ctrl-C ends it.
+    """
     from sweeps.dashboard.server import PageOptions, serve
     from sweeps.serving.access import token_of
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=options.PATH)
 @options.edited_keys
 def validate(file: Path, overrides: tuple[str, ...]) -> None:
-    """Check the space file FILE without running user code, and print every problem with its line."""
+    """Check the space file FILE without running user code; print each problem with its line."""
     from sweeps.search.configurations import most_trials
     from sweeps.space import load
 

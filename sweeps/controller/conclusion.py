@@ -1,4 +1,7 @@
-"""Conclude a search: export the best trial, build the result of the sweep, and decide whether a resume would run trials."""
+"""Conclude a search: export the best trial, and build the result of the sweep.
+
+The module also decides whether a resume would run trials.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Control a running sweep from another process: stop it or one of its trials, pause it, continue it, or enqueue a configuration.
+"""Control a running sweep from another process.
+
+Stop it or one of its trials, pause it, continue it, or enqueue a configuration.
 
 Each function sends a command to the process that runs the sweep, and waits for its answer. The
 command goes through the sweep's folder. The process may run on another machine that shares it.
@@ -310,7 +312,7 @@ class SweepControl:
         return summarize(self.folder).state if is_sweep(self.folder) else "not on this machine"
 
     def _way_out(self, state: str) -> str:
-        """Return a text with the command that continues the sweep, or that adds trials if the sweep is finished."""
+        """Return a text with the command that continues the sweep, or adds trials if finished."""
         sweep = sweep_argument(self.folder)
         more = " --add-trials N` adds trials" if state == "finished" else "` continues it"
         return f"`{shell_command('sweeps')} resume {sweep}{more}"

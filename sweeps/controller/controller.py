@@ -1,7 +1,7 @@
-"""Control a sweep while it runs: decide which trials start, continue and stop, and notice when the sweep is over.
+"""Control a sweep while it runs: decide which trials start, continue and stop.
 
-The study records everything, and every decision is a function of the study. `trial_lifecycle`
-carries the decisions out.
+The controller also notices when the sweep is over. The study records everything, and every decision
+is a function of the study. `trial_lifecycle` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -247,8 +247,9 @@ class SweepController:
         return started
 
     def finish_leftover_trials(self) -> None:
-        """End each interrupted trial that has reached `max_t`, or that the scheduler stops or pauses at its latest step.
+        """End each interrupted trial that must not continue.
 
+        Such a trial has reached `max_t`, or the scheduler stops or pauses it at its latest step.
         Call this before Ray Tune asks for trials.
         """
         if self._interrupted():
@@ -326,7 +327,7 @@ class SweepController:
         return self._decide(trial, progress.rung)
 
     def _decide(self, trial: str, rung: int) -> Action:
-        """Decide whether a trial that waits at a rung continues, and send the trial the decision."""
+        """Decide whether a trial that waits at a rung continues, and send it the decision."""
         if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, rung):
             return Action.STOP if trial not in self.running else Action.CONTINUE
         if self.scheduler.perturbs:
@@ -415,11 +416,14 @@ class SweepController:
         )
 
     def may_start_trials(self) -> bool:
-        """Return whether a trial may still start or continue, now or after running trials have ended."""
+        """Return whether a trial may still start or continue, now or after running ones end."""
         return self._trials_left() or self._may_wait()
 
     def _may_wait(self) -> bool:
-        """Return whether a running trial may, when it ends, add repeats to the queue or let a paused trial continue."""
+        """Return whether a running trial may let others start or continue when it ends.
+
+        It may add repeats to the queue, or let a paused trial continue.
+        """
         return bool(self.running) and (self.search.queue.may_grow or bool(self.search.view.paused))
 
     def _follow_cluster(self) -> None:
@@ -505,7 +509,7 @@ class SweepController:
         return None
 
     def refuse(self, error: InputError) -> None:
-        """End the sweep because of an error in the space file that appears only when a trial runs."""
+        """End the sweep because of an error in the space file that only a running trial shows."""
         self.refused = self.refused or error
         self.stop("bad input", State.RUNNING)
 
@@ -573,7 +577,10 @@ class SweepController:
         reason: str | None = None,
         final: dict[str, float] | None = None,
     ) -> None:
-        """Record the end of a trial, let the pool delete its state of the trial, and check whether the sweep ends now."""
+        """Record the end of a trial, and check whether the sweep ends now.
+
+        The pool deletes its state of the trial.
+        """
         if state is State.PRUNED and reason is None:
             reason = STOPPED if trial in self._stop_requested else self.reason
             if reason in TIME_LIMITS and not self._can_win(self.running[trial].trial.number):

@@ -134,7 +134,7 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
 def _configurations(
     study: Any, repeats: Repeats
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any], FrozenTrial]]:
-    """Yield the keys, the constants and the merged trials of each configuration that was started."""
+    """Yield the keys, the constants and the merged trials of each started configuration."""
     from sweeps.search.samplers.configuration_view import merge_repeats
 
     by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)

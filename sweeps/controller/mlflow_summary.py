@@ -56,7 +56,9 @@ def send_again(
     result: SweepResult,
     best: Trial | None,
 ) -> SweepResult:
-    """Send MLflow all events of an ended sweep that MLflow may have missed, and update the result's note about missed events.
+    """Send MLflow all events of an ended sweep that MLflow may have missed.
+
+    Update the result's note about missed events.
 
     Args:
         tracker: The MLflow tracker.
@@ -125,7 +127,7 @@ def add_mlflow(
 
 
 def place(tracker: MlflowTracker) -> dict[str, Any]:
-    """Return the tracking URI, the experiment and the parent run of a sweep: the value of `SweepResult.mlflow`."""
+    """Return a sweep's `SweepResult.mlflow`: tracking URI, experiment and parent run."""
     to = tracker.destination
     return {
         "tracking_uri": without_password(to.uri),

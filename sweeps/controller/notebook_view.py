@@ -1,4 +1,4 @@
-"""Show a running sweep in the output of a notebook's cell. Each status replaces the status before."""
+"""Show a running sweep in the output of a notebook's cell; each status replaces the one before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ STOPPING = f"{STOPPING_GENTLY}; interrupt again to stop at once"
 def live_view(
     on_progress: StatusCallback | None, notes: Sequence[str] = ()
 ) -> Iterator[StatusCallback | None]:
-    """Yield a function to call with each status of a sweep: `on_progress`, or a live view in a notebook, or None.
+    """Yield a function to call with each status of a sweep, or None.
+
+    The function is `on_progress`, or a live view in a notebook.
 
     Args:
         on_progress: The user's function; None if the user gave none.
@@ -56,7 +58,7 @@ class NotebookView:
         self._messages = list(notes)
 
     def __call__(self, status: SweepStatus) -> None:
-        """Show a status, unless the view has shown another one of the same phase less than half a second ago."""
+        """Show a status, unless one of the same phase was shown less than half a second ago."""
         messages = [*status.messages, *([STOPPING] if status.reason == "interrupted" else [])]
         new = [message for message in messages if message not in self._messages]
         self._messages += new

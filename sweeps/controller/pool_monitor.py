@@ -96,7 +96,7 @@ class PoolMonitor:
         self._stages_file.unlink(missing_ok=True)
 
     def _save_stages(self, usage: Usage) -> None:
-        """Write `stages.json`: the stage of each trial that does not train yet, or that has a silent rank.
+        """Write `stages.json`: stages of trials that do not train yet or have a silent rank.
 
         A silent rank has not reported for a long time.
 

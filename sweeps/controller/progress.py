@@ -151,7 +151,7 @@ class SweepProgress:
         self._update_best_from_ended()
 
     def leader(self, can_win: Callable[[int], bool]) -> tuple[str, float] | None:
-        """Return the trial that would win if time ended the search now, and its seconds of training.
+        """Return the trial that would win if time ended the search now, and its training seconds.
 
         Args:
             can_win: whether a running trial, given by its number, would count like a complete one.

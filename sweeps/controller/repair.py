@@ -156,7 +156,9 @@ def _repair_study(folder: Path, number: int, kept: list[Path]) -> dict[str, list
 
 
 def _check_owner(folder: Path) -> None:
-    """Check that this user owns the sweep's folder and the files that a repair changes, and that the journal is a regular file.
+    """Check that this user owns the sweep's folder and the files that a repair changes.
+
+    Also check that the journal is a regular file.
 
     Raises:
         InputError: A path belongs to another user, or holds another kind than sweeps writes.
@@ -174,7 +176,7 @@ def _damaged_name(path: Path, number: int) -> Path:
 
 
 def _next_number(folder: Path) -> int:
-    """Return a number that is higher than the numbers in the names of all damaged files from earlier repairs."""
+    """Return a number higher than those in the names of all damaged files of earlier repairs."""
     paths = [*folder.glob(f"*{DAMAGED}*"), *SweepFolder(folder).trials.glob(f"*{DAMAGED}*")]
     numbers = [
         int(tail) for path in paths if (tail := path.name.rpartition(DAMAGED)[2]).isdecimal()

@@ -1,4 +1,4 @@
-"""Run one trial of a sweep again, and compare its new reports with its reports in the sweep, bit by bit."""
+"""Run one trial of a sweep again, and compare its new and its recorded reports bit by bit."""
 
 from __future__ import annotations
 
@@ -91,10 +91,8 @@ class Comparison:
             )
         if self.difference is None:
             fixed = "failed in the original run, but does not fail now"
-            return (
-                f"trial {self.trial}: "
-                f"{fixed if self.failed else f'did not fail in the original run, but fails now: {self.error}'}"
-            )
+            broken = f"did not fail in the original run, but fails now: {self.error}"
+            return f"trial {self.trial}: {fixed if self.failed else broken}"
         step, metric = self.difference
         then, now = (
             dict(reports).get(step, {}).get(metric, "missing")

@@ -47,7 +47,9 @@ log = logging.getLogger(__name__)
 
 
 def prepare_ray(address: str | None) -> None:
-    """Prepare this process for Ray: check that the cluster answers, set Ray's environment variables, and import Ray.
+    """Prepare this process for Ray.
+
+    Check that the cluster answers, set Ray's environment variables, and import Ray.
 
     Args:
         address: Address of a Ray cluster; None to start Ray on this machine.
@@ -59,7 +61,8 @@ def prepare_ray(address: str | None) -> None:
         cluster.check_reachable(address)
         ray_authentication.prepare_authentication(address)
     logging_setup.set_environment()
-    import ray  # noqa: F401 - Importing Ray sets up its logging, and the logging can be redirected only afterwards.
+    # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
+    import ray  # noqa: F401
 
 
 @contextlib.contextmanager
@@ -261,7 +264,7 @@ class SweepSession:
 
     @functools.cached_property
     def _secret_names(self) -> tuple[str, ...]:
-        """Names of the environment variables of the session's processes whose values are secrets."""
+        """Names of the secret environment variables of the session's processes."""
         given = {**self.space.runtime_env.env_vars, **self._secrets}
         hidden = (name for name, value in given.items() if hide_known(value) != value)
         return (*self.space.secrets, *hidden)
@@ -361,11 +364,11 @@ class SweepSession:
         return self.dataset
 
     def _without_data(self, fingerprint: str | None) -> DatasetInfo:
-        """Return the dataset information of a space without a `data` section, whose loop reads its own data.
+        """Return the dataset information of a space without a `data` section.
 
-        In place of the data, the loop's code is fingerprinted. If the code has changed since the
-        sweep started, the information contains a note. The change is no error, because the new code
-        may read the same data.
+        The loop of such a space reads its own data. In place of the data, the loop's code is
+        fingerprinted. If the code has changed since the sweep started, the information contains a
+        note. The change is no error, because the new code may read the same data.
 
         Args:
             fingerprint: Fingerprint of the code when the sweep started; None if the sweep is new.
@@ -391,9 +394,10 @@ class SweepSession:
         return info
 
     def configure_pool(self) -> None:
-        """Pass to the pool the data actor, the description of the label column, and what a new data actor needs to read the data again.
+        """Pass to the pool the data actor and the description of the label column.
 
-        Call this method again if Ray has restarted the pool.
+        Also pass what a new data actor needs to read the data again. Call this method again if Ray
+        has restarted the pool.
         """
         from sweeps.data import data_actor
         from sweeps.execution.messages import Labels
@@ -420,7 +424,10 @@ class SweepSession:
         return self.pool.prefit.remote(known_fits(self.space), () if self.cluster.ours else shapes)
 
     def count_fits(self) -> int:
-        """Return how many distinct preprocessing chains were fitted, including chains that were fitted before the sweep was resumed."""
+        """Return how many distinct preprocessing chains were fitted.
+
+        Chains that were fitted before the sweep was resumed count too.
+        """
         from sweeps.data.prepared_store import PreparedStore
 
         return PreparedStore(self.folder).count_chains()

@@ -81,7 +81,7 @@ def _reads_without_ray(space: Space) -> bool:
 
 @contextlib.contextmanager
 def _ray(folder: Path, space: Space, roots: tuple[Path, ...]) -> Iterator[None]:
-    """Within the `with` block, Ray runs, or this process is connected to the cluster with which the sweep started."""
+    """Run Ray within the `with` block, or connect to the cluster with which the sweep started."""
     from sweeps.execution.cluster import ray_connection
 
     origin = read_origin(folder)

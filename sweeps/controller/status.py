@@ -34,7 +34,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class BestTrial(NamedTuple):
-    """The best value so far: the trial's id, the value, the step that reported it, and the trial's configuration."""
+    """The best value so far: its trial's id and configuration, and the step that reported it."""
 
     trial: str
     value: float

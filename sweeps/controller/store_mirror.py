@@ -87,7 +87,8 @@ def in_order(names: Iterable[str]) -> list[str]:
 
     A file that says that others are complete comes after these others.
 
-    >>> in_order(["result.json", "origin.json", "study.journal", "bundle/manifest.json", "report.html"])
+    >>> names = ["result.json", "origin.json", "study.journal", "bundle/manifest.json"]
+    >>> in_order([*names, "report.html"])
     ['report.html', 'bundle/manifest.json', 'origin.json', 'study.journal', 'result.json']
     """
     last = {ORIGIN: 2, JOURNAL: 3, RESULT: 4}
@@ -99,7 +100,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 def changed_files(
     before: Mapping[str, tuple[int, int]], now: Files, result_before: tuple[int, int] | None
 ) -> tuple[list[str], list[str]]:
-    """Return the names of the files to copy, in order, and the names of the files to delete in the store.
+    """Return the names of the files to copy, in order, and of the files to delete in the store.
 
     Args:
         before: The files that the store has.
@@ -169,7 +170,7 @@ class StoreMirror:
             self._save_journal(store, self._read_journal())
 
     def detach(self) -> None:
-        """Have the pool delete the checkpoints that are no longer needed, and do not call the pool again."""
+        """Have the pool delete unnecessary checkpoints, and do not call the pool again."""
         with self._lock:
             with contextlib.suppress(StoreError):
                 self._copy_all(open_store(self.address, patient=False))
@@ -248,10 +249,11 @@ class StoreMirror:
                 self.pool.delete_unneeded.remote(unneeded)
 
     def _refuse_other_driver(self, store: Store) -> None:
-        """Raise a StoreError if another process runs the sweep, or has run it since this process wrote `driver.json`.
+        """Raise a StoreError if another process runs the sweep, or has run it meanwhile.
 
-        This happens after this process was silent for a minute, for example because its machine
-        slept. The other process may have ended.
+        Only the time since this process wrote `driver.json` counts. This happens after this process
+        was silent for a minute, for example because its machine slept. The other process may have
+        ended.
         """
         driver = read_driver(store)
         if driver is None or driver.is_here:

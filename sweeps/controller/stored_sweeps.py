@@ -1,4 +1,4 @@
-"""Use a sweep by the address of its store: copy the sweep's files from the store to a local folder."""
+"""Use a sweep by the address of its store: copy its files from the store to a local folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ EXPORT_MANIFEST = re.compile(rf"exports/[^/]+/{MANIFEST}")
 
 
 def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
-    """Return the local folder of a sweep, after its files were copied from its store if the sweep has an address.
+    """Return the local folder of a sweep.
+
+    If the sweep has an address, its files are copied from its store first.
 
     Args:
         sweep: The sweep's folder, or the address of a sweep in a store.
@@ -104,7 +106,9 @@ def fetched(sweep: str, root: str | Path) -> Path:
 
 @contextlib.contextmanager
 def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
-    """Yield a folder with the files of a sweep that `show` reads, and whether the folder is a temporary copy of a sweep in a store.
+    """Yield a folder with the files of a sweep that `show` reads.
+
+    Also yield whether the folder is a temporary copy of a sweep in a store.
 
     Args:
         sweep: The sweep, in any form that `find` accepts.
@@ -165,7 +169,10 @@ def find(sweep: str, root: str | Path) -> Path | str:
 
 
 def _choose(names: list[str], sweep: str, address: str) -> str:
-    """Return the name that the user meant: the newest for `latest` or for a name without date and time."""
+    """Return the name that the user meant.
+
+    It is the newest for `latest`, or for a name without date and time.
+    """
     stamp = re.compile(STAMP)
     matching = [n for n in names if n.startswith(sweep)] if sweep != "latest" else names
     same = [n for n in matching if n == sweep or stamp.fullmatch(n.removeprefix(sweep))] or (

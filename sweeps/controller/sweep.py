@@ -309,11 +309,11 @@ class Sweep:
         return self._plot("importance")
 
     def plot_parallel_coordinates(self) -> plotly.graph_objects.Figure:
-        """Plot parallel coordinates: one line for each trial, and one axis for the objective and for each dimension.
+        """Plot parallel coordinates: one line for each trial.
 
-        If there are more than 10 dimensions, the 10 most important ones are shown. Dimensions like
-        `loguniform` have logarithmic axes. A trial in which a dimension was not active is at `not
-        set`.
+        There is one axis for the objective and for each dimension. If there are more than 10
+        dimensions, the 10 most important ones are shown. Dimensions like `loguniform` have
+        logarithmic axes. A trial in which a dimension was not active is at `not set`.
         """
         return self._plot("parallel")
 
@@ -347,7 +347,7 @@ class Sweep:
         return sweep_plots.plot(self.folder, key, **options)
 
     def compare(self, *others: Sweep | str | os.PathLike[str]) -> Comparison:
-        """Compare this sweep with others: results, regret, spaces, importances and best configurations.
+        """Compare this sweep to others: results, regret, spaces, importances, best configurations.
 
         Args:
             others: The other sweeps, as `sweeps.open` returns or takes them. Names are looked up in

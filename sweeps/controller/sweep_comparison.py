@@ -94,7 +94,10 @@ def space_or_none(folder: Path, problems: list[str]) -> Space | None:
 
 
 def _test_score(summary: SweepSummary, study: Record | None) -> float | None:
-    """Return the score of the best trial on the test split, if the sweep has ended with this trial as the best one."""
+    """Return the score of the best trial on the test split.
+
+    Return None if the sweep has not ended with this trial as the best one.
+    """
     best = (summary.result or {}).get("best")
     if not best or study is None or study.best is None or study.best.id != best["trial"]:
         return None

@@ -1,4 +1,7 @@
-"""Plot a sweep for Python: read the sweep, check the arguments, and return the figure as an object of the package Plotly."""
+"""Plot a sweep for Python: read the sweep, check the arguments, and return the figure.
+
+The figure is an object of the package Plotly.
+"""
 
 from __future__ import annotations
 

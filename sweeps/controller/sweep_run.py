@@ -61,7 +61,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class SweepRun:
-    """Runs a sweep in this process: a new sweep, or a sweep that an earlier process started and that is resumed.
+    """Runs a sweep in this process.
+
+    The sweep is new, or an earlier process started it and it is resumed.
 
     Attributes:
         space: The search space.
@@ -147,7 +149,10 @@ class SweepRun:
         return None
 
     def _refuse_unsigned_checkpoints(self, search: SearchLoop) -> None:
-        """Raise an error if an interrupted or paused trial would continue from a checkpoint that is not trusted."""
+        """Raise an error if a trial would continue from a checkpoint that is not trusted.
+
+        The check covers interrupted and paused trials.
+        """
         pickles = definition_of(
             references.parse(self.space.trainer.loop)[0], roots_of(self.space)
         ).pickles
@@ -198,7 +203,7 @@ class SweepRun:
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
         """Return the limit that would end the resumed search before its first trial.
 
-        An example is `limits.timeout`. None if there is none.
+        An example is `limits.timeout`. Return None if there is no such limit.
 
         Args:
             search: The sweep's search, opened again.
@@ -304,7 +309,7 @@ class SweepRun:
         self._publish_status(status)
 
     def _prepare_export(self) -> None:
-        """Start the process that will check the bundle, and load what the export needs, in a thread.
+        """In a thread, start the process that checks the bundle, and load what the export needs.
 
         Both take seconds of CPU time, and the export at the end does not wait for them. Before the
         first trial runs, they would delay it. If no bundle is made, start nothing.
@@ -401,7 +406,7 @@ class SweepRun:
         )
 
     def _raise_refusal(self, controller: SweepController) -> None:
-        """Raise the error that ended the search, if there is one: a wrong space file, or changed data."""
+        """Raise the error that ended the search, if any: a wrong space file, or changed data."""
         if controller.refused is not None:
             raise locate_problems(self.space, controller.refused.problems)
         if controller.data_error is not None:
@@ -412,7 +417,7 @@ class SweepRun:
             )
 
     def _is_interrupted(self) -> bool:
-        """Return whether the user has asked to stop the sweep, or another process has continued it."""
+        """Return whether the user asked to stop the sweep, or another process has continued it."""
         return self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over)
 
     def _deadline(self, session: SweepSession, start: float) -> Deadline | None:
@@ -488,7 +493,7 @@ class SweepRun:
         )
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
-        """Write the report and return its Markdown. Return "" if the report could not be written."""
+        """Write the report and return its Markdown, or "" if the report could not be written."""
         from sweeps import sweep_report
 
         written = sweep_report.write(self.folder, self.space, concluded.result)
@@ -566,7 +571,10 @@ def _import_all(*names: str) -> None:
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:
-    """Return a function that calls `callback` with stdout as it is now, even after stdout has been redirected to the log."""
+    """Return a function that calls `callback` with stdout as it is now.
+
+    This holds even after stdout has been redirected to the log.
+    """
     stdout = sys.stdout
 
     def call(status: SweepStatus) -> None:

@@ -241,7 +241,7 @@ def _count_trials(study: Record, running: bool, stages: dict[str, str]) -> dict[
 
 
 def _stages(folder: Path, study: Record) -> dict[str, str]:
-    """Return the stage of each running trial that does not train yet or is silent, by the trial's id."""
+    """Return the stage of each running trial that does not train yet or is silent, by its id."""
     running = {t.id for t in study.ran if t.result.state.name == "RUNNING" and not t.result.paused}
     saved = read_json_object(SweepFolder(folder).stages) or {}
     return {
@@ -265,7 +265,7 @@ def best_of(study: Record) -> tuple[str, float] | None:
 def _first_word(stage: str) -> str:
     """Return the first word of a stage.
 
-    An example is `waiting` of `waiting for workers`, or `silent` of `silent: rank 1 ...`.
+    Examples are `waiting` of `waiting for workers`, and `silent` of `silent: rank 1 ...`.
     """
     return stage.split()[0].rstrip(":")
 

@@ -139,10 +139,10 @@ class TrialLifecycle:
         return True
 
     def perturb_running(self, trial: str, step: int) -> None:
-        """Let the scheduler decide about a trial that waits at a perturbation step, and send the decision to the pool.
+        """Let the scheduler decide about a trial that waits at a perturbation step.
 
-        The trial then continues: either unchanged, or from another trial's checkpoint with new
-        parameters.
+        Send the decision to the pool. The trial then continues: either unchanged, or from another
+        trial's checkpoint with new parameters.
         """
         live = self._store.live_trial(self.progress.running[trial].trial.number)
         # A trial that lost its workers after this step reaches the step again. The decision has

@@ -1,4 +1,7 @@
-"""Train a trial again on the rows of several splits, for `bundle.train_on: all`, cross-validations and `export --refit`."""
+"""Train a trial again on the rows of several splits.
+
+This serves `bundle.train_on: all`, cross-validations and `export --refit`.
+"""
 
 from __future__ import annotations
 
@@ -87,14 +90,14 @@ def trained_again(
     number: int,
     why_stop: Callable[[], str | None] = lambda: None,
 ) -> Iterator[Refitted]:
-    """Train a trial again on the rows of several splits, with the same parameters, seed, workers and fraction of the rows.
+    """Train a trial again on the rows of several splits.
 
-    The splits are `Space.refit_splits`. The new training ends at the step of the trial's best
-    model. An export without a refit contains this model. After a cross-validation, it ends at the
-    mean over the folds of the best step. If the scheduler counts rows, the loop runs once, on all
-    rows, and ends at the best step of the loop's last run. The loop finds the step in
-    `Current.max_t`. The preprocessing chain is fitted again, on the same rows. The sweep itself
-    does not change.
+    The parameters, the seed, the workers and the fraction of the rows stay the same. The splits are
+    `Space.refit_splits`. The new training ends at the step of the trial's best model. An export
+    without a refit contains this model. After a cross-validation, it ends at the mean over the
+    folds of the best step. If the scheduler counts rows, the loop runs once, on all rows, and ends
+    at the best step of the loop's last run. The loop finds the step in `Current.max_t`. The
+    preprocessing chain is fitted again, on the same rows. The sweep itself does not change.
 
     If test is one of the splits, another model is scored on test. After a cross-validation, this
     model is trained first, on the other splits, because the search has no model.

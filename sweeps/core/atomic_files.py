@@ -15,7 +15,10 @@ from pathlib import Path
 
 
 def part_of(path: Path) -> Path:
-    """Return the temporary path, `.NAME.part`, at which a file or folder is written before it is renamed to `path`."""
+    """Return the temporary path `.NAME.part` of a file or folder.
+
+    It is written there before it is renamed to `path`.
+    """
     return path.with_name(f".{path.name}.part")
 
 

@@ -1,6 +1,7 @@
-"""List, measure, copy and delete the checkpoints of one trial: on disk, or in the store of the sweep (see `core/stores.py`).
+"""List, measure, copy and delete the checkpoints of one trial.
 
-A checkpoint, and the folder of a trial's checkpoints, is a path, or an address such as
+They are on disk, or in the store of the sweep (see `core/stores.py`). A checkpoint, and the folder
+of a trial's checkpoints, is a path, or an address such as
 `s3://bucket/churn-20260102-120000/trials/0007`.
 """
 
@@ -25,7 +26,9 @@ GONE = ".gone"
 
 
 def checkpoint_root(folder: Path, trial: str) -> str:
-    """Return the folder of a trial's checkpoints: the trial's folder, or an address in the sweep's store.
+    """Return the folder of a trial's checkpoints.
+
+    It is the trial's folder, or an address in the sweep's store.
 
     Args:
         folder: The sweep's folder.
@@ -99,7 +102,7 @@ def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
 
 
 def sizes_of_files(files: dict[str, int]) -> dict[str, int]:
-    """Return the size of each checkpoint in a trial's folder, given the size of each file in the folder.
+    """Return the size of each checkpoint in a trial's folder, given the sizes of all its files.
 
     >>> sizes_of_files({"checkpoint_000001/a": 3, "checkpoint_000001/b/c": 4, "logs/rank-0.log": 9})
     {'checkpoint_000001': 7}

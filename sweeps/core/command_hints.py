@@ -89,6 +89,6 @@ def resume_command(folder: Path) -> str:
 
 
 def sweep_argument(folder: Path) -> str:
-    """Return what a user must type to name a sweep: the address of its store if it has one, else its folder."""
+    """Return how a user names a sweep: the address of its store if it has one, else its folder."""
     store = recorded_store(folder)
     return shlex.quote(store) if store else shell_quoted(folder)

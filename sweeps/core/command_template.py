@@ -40,7 +40,9 @@ _PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\{{{_NAME}\}}")
 
 
 def named_values(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every value in nested parameters, also each nested mapping as a whole, by its dotted name.
+    """Return every value in nested parameters by its dotted name.
+
+    The values include each nested mapping as a whole.
 
     >>> named_values({"net": {"depth": 2}})
     {'net': {'depth': 2}, 'net.depth': 2}
@@ -163,7 +165,9 @@ def unused(command: Sequence[str | int | float], names: Collection[str]) -> list
 
 
 def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:
-    """Return the files in a folder that a command names: scripts and other files by their paths, and modules after `-m`.
+    """Return the files in a folder that a command names.
+
+    They are scripts and other files that it names by their paths, and modules after `-m`.
 
     Args:
         command: The command with placeholders.
@@ -181,7 +185,9 @@ def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:
 
 
 def folder_of(command: Sequence[str | int | float], roots: Sequence[Path]) -> Path:
-    """Return the working directory of a command: the first folder in which the command names a file, or else the first folder.
+    """Return the working directory of a command.
+
+    It is the first folder in which the command names a file, or else the first folder.
 
     Args:
         command: The command with placeholders.

@@ -1,4 +1,7 @@
-"""Clean up after a driver (the process that runs a sweep) that died: end its Ray processes, and delete half-written files."""
+"""Clean up after a driver that died: end its Ray processes, and delete half-written files.
+
+A driver is the process that runs a sweep.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ PARTIAL = (
 
 
 def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
-    """Write `ray.json`: the folder of the Ray session that the driver started, and the start time of each process of this session.
+    """Write `ray.json`, which describes the Ray session that the driver started.
+
+    It has the folder of the session, and the start time of each of its processes.
 
     Args:
         folder: The sweep's folder.
@@ -131,7 +136,7 @@ def _own_sessions() -> set[Path]:
 
 
 def leftover_session(recorded: object) -> Path | None:
-    """Check that a recorded path is a Ray session folder that a dead driver of this user left behind.
+    """Check that a recorded path is a Ray session folder that a dead driver of this user left.
 
     The folder must be in Ray's temporary folder, have a name in Ray's format
     (`session_<time>_<process id>`), and belong to this user. The path must not be a symbolic link,

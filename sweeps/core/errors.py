@@ -2,13 +2,14 @@
 
 SweepsError                 base class; `sweeps` prints these errors without a traceback
 ├── InputError              a file, an option or an argument is wrong; lists all problems (exit 2)
-│   ├── DamagedStudy        a sweep's study is damaged, or has fewer trials than the sweep's result says
+│   ├── DamagedStudy        a sweep's study is damaged, or has fewer trials than the result says
 │   └── UnreadableFile      a file in a sweep's folder is damaged, or is a link, a pipe or a folder
 │       └── UntrustedFile   a file would run code when it is loaded, and this user did not write it
 ├── StoreError              S3-compatible storage does not answer, or refuses a request (exit 1)
 ├── SweepFailed             the sweep ran, but no trial has a value (exit 1)
 ├── SweepLocked             another process is running this sweep (exit 1)
-├── BundleError             a bundle cannot be written or read, or its predictions differ from those in training (exit 1)
+├── BundleError             a bundle cannot be written or read, or its predictions differ from those
+│                           in training (exit 1)
 └── Interrupted             the user pressed Ctrl-C (exit 130)
 """
 
@@ -43,7 +44,10 @@ class SweepsError(Exception):
         return masked(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
-        """Return the lines that a notebook shows: the message without a traceback, like the command `sweeps`. IPython calls this method."""
+        """Return the lines that a notebook shows: the message without a traceback.
+
+        The command `sweeps` shows errors like this, too. IPython calls this method.
+        """
         return f"{type(self).__name__}: {self}".splitlines()
 
 
@@ -95,7 +99,7 @@ class DamagedStudy(InputError):
 
 
 class UnreadableFile(InputError):
-    """A file in a sweep's folder is damaged, or is not read because a stranger may have written it."""
+    """A file in a sweep's folder is damaged, or refused because a stranger may have written it."""
 
 
 class SweepFailed(SweepsError):
@@ -114,7 +118,7 @@ class StoreError(SweepsError):
 
 
 class BundleError(SweepsError):
-    """A bundle cannot be written or read, or its predictions differ from the model's predictions in training."""
+    """A bundle cannot be written or read, or its predictions differ from those in training."""
 
 
 class Interrupted(SweepsError):

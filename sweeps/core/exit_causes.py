@@ -74,7 +74,10 @@ def exit_cause(
 
 
 def _is_rays_out_of_memory(error: BaseException | None) -> bool:
-    """Return whether Ray killed the process. torch has an `OutOfMemoryError`, too, which it raises if the memory of a GPU is full."""
+    """Return whether Ray killed the process.
+
+    torch has an `OutOfMemoryError`, too, which it raises if the memory of a GPU is full.
+    """
     return any(
         cls.__name__ == "OutOfMemoryError" and cls.__module__.startswith("ray.")
         for cls in type(error).__mro__

@@ -1,4 +1,7 @@
-"""The number of the file format, which `origin.json` of a sweep's folder and `manifest.json` of a bundle have as the key `format`."""
+"""The number of the file format.
+
+`origin.json` of a sweep's folder and `manifest.json` of a bundle have it as the key `format`.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ def parse_resources(text: str) -> dict[str, float]:
 
 
 def detect() -> dict[str, float]:
-    """Return the numbers of CPUs and NVIDIA GPUs that Ray would find on this machine, by Ray's names. Ray is not imported."""
+    """Return the numbers of CPUs and NVIDIA GPUs that Ray would find here, by Ray's names.
+
+    Ray is not imported.
+    """
     overrides: dict[str, float] = {}
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         overrides = {
@@ -57,7 +60,10 @@ def detect() -> dict[str, float]:
 
 
 def gpu_ids() -> tuple[str, ...]:
-    """Return the ids of the GPUs that `detect` counts: the entries of `CUDA_VISIBLE_DEVICES`, or "0", "1", ... if it is not set."""
+    """Return the ids of the GPUs that `detect` counts.
+
+    They are the entries of `CUDA_VISIBLE_DEVICES`, or "0", "1", ... if it is not set.
+    """
     count = int(detect().get("GPU", 0))
     visible = os.environ.get(GPU_IDS)
     return tuple(visible.split(",")[:count]) if visible else tuple(map(str, range(count)))

@@ -44,7 +44,7 @@ def read_json_object(file: Path) -> dict[str, Any] | None:
 
 
 def is_deep(value: Any, depth: int = DEPTH) -> bool:
-    """Return whether a JSON value has lists and objects that are nested deeper than `depth` levels."""
+    """Return whether lists and objects of a JSON value are nested deeper than `depth` levels."""
     inner = value.values() if type(value) is dict else value if type(value) is list else ()
     return depth == 0 or any(is_deep(v, depth - 1) for v in inner if type(v) in (dict, list))
 
@@ -60,7 +60,10 @@ def is_number(value: Any) -> bool:
 
 
 def is_text(value: Any) -> bool:
-    """Return whether a value is text that can be printed and be part of a path: it has no NUL characters and no lone surrogates."""
+    """Return whether a value is text that can be printed and be part of a path.
+
+    Such a text has no NUL characters and no lone surrogates.
+    """
     return (
         type(value) is str
         and "\0" not in value

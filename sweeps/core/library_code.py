@@ -12,7 +12,10 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def is_library_file(file: Path) -> bool:
-    """Return whether a module's file belongs to Python itself or to an installed package, in any environment on `sys.path`."""
+    """Return whether a module's file belongs to Python itself or to an installed package.
+
+    The package may be in any environment on `sys.path`.
+    """
     file = file.resolve()
     if not INSTALLED.isdisjoint(file.parts) or file == Path(sys.executable).resolve():
         return True

@@ -1,4 +1,4 @@
-"""Send the log messages of Ray, MLflow and Optuna to the sweep's log file instead of the terminal."""
+"""Send log messages of Ray, MLflow and Optuna to the sweep's log file, not to the terminal."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ ENVIRONMENT = {
 
 
 def set_environment() -> None:
-    """Set environment variables of Ray, Ray Tune and MLflow that turn off progress output, telemetry and signal handlers.
+    """Set environment variables of Ray, Ray Tune and MLflow.
 
-    Call this function before one of these libraries is imported. A variable that is already set
-    keeps its value, except a temporary folder whose path is too long for Ray's sockets. Ray then
-    uses `/tmp`.
+    They turn off progress output, telemetry and signal handlers. Call this function before one of
+    these libraries is imported. A variable that is already set keeps its value, except a temporary
+    folder whose path is too long for Ray's sockets. Ray then uses `/tmp`.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -113,10 +113,11 @@ def file_handler(file: Path | int) -> logging.StreamHandler[_Log]:
 
 @contextlib.contextmanager
 def redirect_to_file(path: Path) -> Iterator[None]:
-    """Redirect the loggers of sweeps, Ray, MLflow and Optuna, Python's warnings, and stdout to a file while the `with` block runs.
+    """Redirect logs, warnings and stdout to a file while the `with` block runs.
 
-    Ray prints messages about dead workers to stdout. With `--json`, stdout must contain nothing but
-    one JSON object.
+    The logs are those of sweeps, Ray, MLflow and Optuna, and the warnings are Python's. Ray prints
+    messages about dead workers to stdout. With `--json`, stdout must contain nothing but one JSON
+    object.
 
     Args:
         path: The log file; text is appended.

@@ -77,10 +77,11 @@ EVERYTHING = Share()
 def divide(
     cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wanted: Share
 ) -> Share:
-    """Return the CPUs and GPUs that a new sweep may use: the numbers in `wanted`, or else all that the other sweeps do not use.
+    """Return the CPUs and GPUs that a new sweep may use.
 
-    If `wanted` is more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that
-    other sweeps use.
+    They are the numbers in `wanted`, or else all that the other sweeps do not use. If `wanted` is
+    more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that other sweeps
+    use.
 
     Args:
         cpus: Number of CPUs of the machine.
@@ -123,7 +124,9 @@ def divide(
 
 
 def describe(other: Registration, cpus: int, gpus: int) -> str:
-    """Return a sentence that names another sweep on this machine, and says how many CPUs and GPUs it uses.
+    """Return a sentence that names another sweep on this machine.
+
+    It also says how many CPUs and GPUs the sweep uses.
 
     Args:
         other: The other sweep.

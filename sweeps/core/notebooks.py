@@ -21,7 +21,10 @@ def in_notebook() -> bool:
 
 
 def silence_hints() -> None:
-    """In a notebook, keep tqdm and Ray from asking for the package ipywidgets. sweeps does not show their progress bars."""
+    """In a notebook, keep tqdm and Ray from asking for the package ipywidgets.
+
+    sweeps does not show their progress bars.
+    """
     if in_notebook():
         warnings.filterwarnings("ignore", message="IProgress not found")
         logging.getLogger("ray.widgets").setLevel(logging.WARNING)

@@ -1,4 +1,6 @@
-"""JSON Schema fragments, each of which describes one parameter or option of a trainer, or one parameter of a preprocessing step.
+"""JSON Schema fragments of parameters and options.
+
+Each describes one parameter or option of a trainer, or one parameter of a preprocessing step.
 
 A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`,
 `exclusiveMinimum`, `exclusiveMaximum`, `format`, `default` and `description`. A null value stands
@@ -115,7 +117,7 @@ def allows(fragment: Fragment, value: object) -> bool:
 
 
 def _is_of_type(value: object, name: str) -> bool:
-    """Return whether a value has a JSON Schema type. A float without a fraction is an integer too."""
+    """Return whether a value has a JSON Schema type; floats without a fraction are integers too."""
     if isinstance(value, bool):
         return name == "boolean"
     if name == "integer" and isinstance(value, float):
@@ -124,7 +126,10 @@ def _is_of_type(value: object, name: str) -> bool:
 
 
 def is_within_bounds(fragment: Fragment, value: float) -> bool:
-    """Return whether a number is within the bounds of a fragment: `minimum`, `exclusiveMaximum` and so on. Ignore the other keys."""
+    """Return whether a number is within the bounds of a fragment.
+
+    The bounds are `minimum`, `exclusiveMaximum` and so on. Other keys are ignored.
+    """
     return all(
         holds(value, fragment[key]) for key, (_, holds) in _BOUNDS.items() if key in fragment
     )

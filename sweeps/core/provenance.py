@@ -1,4 +1,8 @@
-"""Record the environment of a sweep: git commit, uncommitted changes, package versions, platform, seed, and hash of the data."""
+"""Record the environment of a sweep.
+
+It consists of the git commit, uncommitted changes, package versions, platform, seed, and hash of
+the data.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +66,11 @@ def _ask(folder: Path, *args: str) -> str | None:
 
 
 def diff(folder: Path) -> str:
-    """Return the uncommitted changes in a folder's git repository as a diff, followed by the names of the folder's untracked files.
+    """Return the uncommitted changes in a folder's git repository as a diff.
 
-    A diff of more than `MOST_DIFF` bytes is cut off, and at most `MOST_NAMES` names are listed. ""
-    if there are neither changes nor untracked files. Secrets are masked, because a change of the
-    space file may contain one.
+    The names of the folder's untracked files follow. A diff of more than `MOST_DIFF` bytes is cut
+    off, and at most `MOST_NAMES` names are listed. "" if there are neither changes nor untracked
+    files. Secrets are masked, because a change of the space file may contain one.
     """
     changed = masked(_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
@@ -143,7 +147,7 @@ def read_entries(sweep: Path) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of sweeps, and of the installed packages that influence results."""
+    """Return the versions of Python, sweeps and the installed packages that influence results."""
     found = {"python": platform.python_version(), "sweeps": __version__}
     for name in PACKAGES:
         try:

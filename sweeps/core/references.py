@@ -125,7 +125,7 @@ def short(convert: Callable[[Any], str], value: Any) -> str:
 
 
 def _is_users(file: str) -> bool:
-    """Return whether a source file is neither part of sweeps, nor of Python, nor of an installed package."""
+    """Return whether a source file is part of neither sweeps, Python nor an installed package."""
     path = Path(file)
     ours = path.is_relative_to(Path(__file__).parents[1])
     return path.is_file() and not ours and not is_library_file(path)

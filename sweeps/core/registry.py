@@ -49,7 +49,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Return the names of the built-in plug-ins of one kind: `sampler`, `scheduler` or `tracker`."""
+    """Return the names of the built-in plug-ins of a kind: `sampler`, `scheduler` or `tracker`."""
     return tuple(BUILT_IN[kind])
 
 

@@ -55,12 +55,15 @@ class Shape:
 
     @property
     def sizes(self) -> range:
-        """All numbers of workers that the trial may have: one number, or a range for an elastic shape."""
+        """The numbers of workers that the trial may have: one, or a range for an elastic shape."""
         return range(self.workers, (self.most or self.workers) + 1)
 
     @property
     def scaling(self) -> dict[str, Any]:
-        """The shape as the section `scaling` of a space file, with the keys `num_workers` and `resources_per_worker`."""
+        """The shape as the section `scaling` of a space file.
+
+        Its keys are `num_workers` and `resources_per_worker`.
+        """
         number = self.workers if self.most is None else {ELASTIC: [self.workers, self.most]}
         return {"num_workers": number, "resources_per_worker": dict(self.per_worker)}
 
@@ -136,7 +139,9 @@ COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 def costs(
     seconds: float, worker_seconds: float, per_worker: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the costs of a trial: its wall time, and the CPU and GPU time of its workers, in seconds. The keys are the names in `COSTS`.
+    """Return the costs of a trial, in seconds, by the names in `COSTS`.
+
+    They are the trial's wall time, and the CPU and GPU time of its workers.
 
     Args:
         seconds: Wall time of the trial, in seconds.
@@ -151,7 +156,7 @@ def costs(
 
 
 def fits_into(need: Mapping[str, float], available: Mapping[str, float]) -> bool:
-    """Return whether `available` contains at least the amount of each resource that `need` names."""
+    """Return whether `available` has at least as much of each resource as `need` names."""
     return all(
         amount <= available.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0
     )
@@ -225,7 +230,7 @@ def missing_resources(
 def _both(needed: float, name: str, there: float) -> str:
     """Format the needed and the existing amount of a resource.
 
-    An example is `4 GPU (there is 1)` or `20 GB of memory (there are 16 GB)`.
+    Examples are `4 GPU (there is 1)` and `20 GB of memory (there are 16 GB)`.
     """
     if name in BYTES:
         return f"{needed / 1e9:.4g} GB of {name} (there are {there / 1e9:.4g} GB)"
@@ -260,7 +265,9 @@ def parked_cpus(cpus: int, memory: float) -> int:
 
 
 def stream_cpus(cpus: float) -> int:
-    """Return how many CPUs are reserved for Ray Data if the data is streamed: an eighth of all CPUs, and at least 1.
+    """Return how many CPUs are reserved for Ray Data if the data is streamed.
+
+    The number is an eighth of all CPUs, and at least 1.
 
     On a machine on which sweeps starts Ray, these CPUs are reported to Ray in addition to the real
     ones, so that trials can still use all CPUs. On a running cluster, workers never hold these

@@ -13,7 +13,8 @@ import re
 REPLACED = re.compile(r"--[0-9a-f]{8}\Z")
 # Names under which trackers log what sweeps itself knows of a trial.
 RESERVED = re.compile(
-    r"(loop/)*(objective|steps|(cpu_|gpu_)?seconds|scaling\.num_workers|(objective\.|final/|pbt\.params\.|sweeps\.).*)",
+    r"(loop/)*(objective|steps|(cpu_|gpu_)?seconds|scaling\.num_workers|"
+    r"(objective\.|final/|pbt\.params\.|sweeps\.).*)",
     re.DOTALL,
 )
 

@@ -83,9 +83,10 @@ _known: tuple[str, ...] = ()
 
 
 def remember(value: str) -> None:
-    """Hide a secret in the texts of this process from now on: the value, its words and lines, and the passwords in a URI.
+    """Hide a secret in the texts of this process from now on.
 
-    Values, words and lines with fewer than `LONG_VALUE` characters stay visible.
+    The value, its words and lines, and the passwords in a URI are hidden. Values, words and lines
+    with fewer than `LONG_VALUE` characters stay visible.
     """
     global _known
     parts = {value, *_SEPARATOR.split(value)}
@@ -146,7 +147,7 @@ def hide_known_bytes(data: bytes) -> bytes:
 
 
 def hide_in_output(*streams: TextIO) -> None:
-    """Hide the secrets that this process remembers in all texts that are written to these streams from now on."""
+    """Hide secrets that this process remembers in all later texts of these streams."""
     for stream in streams:
         # The stream itself is changed, because handlers of loggers refer to it.
         stream.write = functools.partial(_write_hidden, stream.write)  # type: ignore[method-assign]
@@ -164,7 +165,9 @@ def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
 
 
 def masked(text: str) -> str:
-    """Replace known secrets in a text by `***`, and the password and the secret query parameters of each URI.
+    """Replace the secrets in a text by `***`.
+
+    They are known secrets, and the password and the secret query parameters of each URI.
 
     >>> masked("API request to http://me:secret@host/api?token=abc failed")
     'API request to http://me:***@host/api?token=*** failed'
@@ -177,7 +180,9 @@ def masked(text: str) -> str:
 
 
 def hide_values(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text of a space file or of a `--set` option in which `***` replaces the values of environment variables.
+    """Return a text in which `***` replaces the values of environment variables.
+
+    The text is that of a space file or of a `--set` option.
 
     Args:
         text: The text.
@@ -198,10 +203,14 @@ def hide_values(text: str, variables: Mapping[str, str]) -> str:
 
 
 def is_secret_variable(name: str, value: str) -> bool:
-    """Return whether an environment variable holds a secret: its name says so, or its value is a URI with a password or a key.
+    """Return whether an environment variable holds a secret.
 
-    >>> is_secret_variable("DB_PASSWORD", "x"), is_secret_variable("DB", "postgresql://me:x@host/db"), is_secret_variable("DB", "rows.db")
-    (True, True, False)
+    Its name says so, or its value is a URI with a password or a key.
+
+    >>> is_secret_variable("DB_PASSWORD", "x"), is_secret_variable("DB", "rows.db")
+    (True, False)
+    >>> is_secret_variable("DB", "postgresql://me:x@host/db")
+    True
     """
     if name in ("PWD", "OLDPWD"):  # working directories
         return False
@@ -218,7 +227,10 @@ def _is_secret(name: str) -> bool:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Split a URI into three texts: the URI without password and query, the password as it is written in the URI, and the query."""
+    """Split a URI into the URI without password and query, the password, and the query.
+
+    The password is as it is written in the URI.
+    """
     scheme, separator, rest = uri.partition("://")
     if (unquoted := _UNQUOTED.match(rest)) is not None:
         name, password, rest = unquoted.groups()

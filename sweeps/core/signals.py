@@ -57,7 +57,7 @@ class Interrupt:
                 signal.signal(number, self._handle)
 
     def listening(self) -> AbstractContextManager[None]:
-        """Install the handlers while the `with` block runs. Outside of the main thread, do nothing."""
+        """Install the handlers while the `with` block runs, but only in the main thread."""
         return handling(handled_signals(), self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,6 @@
-"""Store files in S3-compatible storage: the data that a sweep reads, and the checkpoints, reports and bundles that it writes.
+"""Store files in S3-compatible storage.
+
+They are the data that a sweep reads, and the checkpoints, reports and bundles that it writes.
 
 The files are reached through `pyarrow.fs`, as Ray does. The other modules see names and local
 paths. The endpoint and the credentials come from the usual
@@ -202,7 +204,7 @@ class Store:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the part of one of Arrow's messages that says what the storage, or the connection to the storage, reported."""
+    """Return the part of Arrow's message that says what the storage or the connection reported."""
     text = " ".join(str(error).split())
     return text[text.find("AWS Error") :] if "AWS Error" in text else text
 
@@ -232,10 +234,10 @@ def check_address(address: str, place: str) -> str:
 
 
 def filesystem(bucket: str, attempts: int = ATTEMPTS) -> FileSystem:
-    """Return Arrow's file system for a bucket, with the endpoint and the credentials of this process's environment variables.
+    """Return Arrow's file system for a bucket.
 
-    The credentials are part of the object, so they are also known where Ray Data's tasks use a copy
-    of the object.
+    It has the endpoint and the credentials of this process's environment variables. The credentials
+    are part of the object, so they are also known where Ray Data's tasks use a copy of the object.
     """
     options = s3_options(os.environ)
     if "region" not in options:
@@ -313,7 +315,10 @@ def open_store(address: str, patient: bool = True) -> Store:
 
 
 def needed_environment() -> dict[str, str]:
-    """Return the environment variables of this process that workers on other nodes need to reach the storage."""
+    """Return the environment variables that workers on other nodes need to reach the storage.
+
+    The values are those of this process.
+    """
     remember_variables(name for name in ENVIRONMENT if is_secret_variable(name, ""))
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
 

@@ -1,26 +1,31 @@
 """Paths and file names of a sweep's folder.
 
-NAME-DATE-TIME/ ├── space.yaml            the space file, as it was when the sweep started ├──
-origin.json           the folder from which the space file was read, and the options of the sweep
-(see `core/origin.py`) ├── earlier_trials.json   the trials of earlier sweeps from which the sweep
-learns, if the space file has `search.from` ├── provenance.json       git commit, package versions
-and seed, one entry for each start or resume ├── code.diff             the uncommitted changes of
-the user's code at the start; a resume adds code-2.diff and so on ├── study.journal         the
-study, unless it is in a database ├── lock                  a file that is locked while a process
-runs the sweep ├── ray.json              while the sweep runs: the processes of Ray, if the sweep
-has started Ray ├── stages.json           the trials that wait for workers or have become silent,
-while the sweep runs ├── commands/             commands to the process that runs the sweep, and its
-answers (see `controller/commands.py`) ├── functions/            functions and classes that a Python
-script passed to `sweeps.run` ├── tables/               tables that a Python script passed to
-`sweeps.run` ├── prepared/             what an export needs of the data: the fitted preprocessors,
-the test split, and facts such as the classes ├── trials/0007/          one folder for each trial │
-├── checkpoint_000012/ │   ├── files/            other files of the loop, such as profiler traces │
-├── logs/rank-0.log   the output of each rank │   └── mlflow.json       the trial's run in MLflow
-├── events.jsonl          the events of the sweep, if the tracker `jsonl` is used ├── tensorboard/
-the event files of TensorBoard, if the tracker `tensorboard` is used ├── exports/0007/         the
-default output of `sweeps export` ├── bundle/               the bundle of the best trial ├──
-checkpoint/           the checkpoint of the best trial, in place of bundle/ if the trainer has no
-`load` ├── report.md, report.html └── result.json           the result, as `--json` prints it
+NAME-DATE-TIME/
+├── space.yaml            the space file, as it was when the sweep started
+├── origin.json           the folder of the space file, and the options of the sweep
+├── earlier_trials.json   the trials of the sweeps in `search.from`
+├── provenance.json       git commit, package versions and seed of each start or resume
+├── code.diff             uncommitted changes at the start; a resume adds code-2.diff
+├── study.journal         the study, unless it is in a database
+├── lock                  a file that is locked while a process runs the sweep
+├── ray.json              while the sweep runs: the processes of Ray that it has started
+├── stages.json           while the sweep runs: trials that wait or have become silent
+├── commands/             commands to the process that runs the sweep, and its answers
+├── functions/            functions and classes that a Python script passed to `sweeps.run`
+├── tables/               tables that a Python script passed to `sweeps.run`
+├── prepared/             fitted preprocessors, test split and facts that an export needs
+├── trials/0007/          one folder for each trial
+│   ├── checkpoint_000012/
+│   ├── files/            other files of the loop, such as profiler traces
+│   ├── logs/rank-0.log   the output of each rank
+│   └── mlflow.json       the trial's run in MLflow
+├── events.jsonl          the events of the sweep, from the tracker `jsonl`
+├── tensorboard/          the event files of the tracker `tensorboard`
+├── exports/0007/         the default output of `sweeps export`
+├── bundle/               the bundle of the best trial
+├── checkpoint/           in place of bundle/ if the trainer has no `load`
+├── report.md, report.html
+└── result.json           the result, as `--json` prints it
 """
 
 from __future__ import annotations
@@ -204,7 +209,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def refuse_other_entries(folder: Path) -> None:
-    """Raise an error if a place in a sweep's folder holds anything but the file or the folder that sweeps writes there.
+    """Raise an error if a place in a sweep's folder holds anything but what sweeps writes there.
 
     A link may lead out of the folder, and a pipe blocks. Call this function before a command writes
     or deletes anything in the folder, or passes its files to a library. Checkpoints are looked at
@@ -228,7 +233,7 @@ def refuse_other_entries(folder: Path) -> None:
 
 
 def _refuse_kinds(folder: Path, files: Sequence[str] = (), folders: Sequence[str] = ()) -> None:
-    """Raise an error if an entry whose name matches a pattern in `files` or `folders` has another kind."""
+    """Raise an error if an entry named by a pattern in `files` or `folders` has another kind."""
     if not folder.is_dir():
         return
     for path in folder.iterdir():

@@ -1,6 +1,7 @@
-"""Read the data file of a built-in trainer: `trainers/xgboost.yaml` describes `trainers/xgboost.py`.
+"""Read the data file of a built-in trainer.
 
-The file has the keys of a `TRAINER` literal; see `sweeps/space/trainer_definition.py`.
+For example, `trainers/xgboost.yaml` describes `trainers/xgboost.py`. The file has the keys of a
+`TRAINER` literal; see `sweeps/space/trainer_definition.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The types that describe a trial, and the function `current()`, which a training loop calls to get information about its trial.
+"""The types that describe a trial, and the function `current()`.
+
+A training loop calls the function to get information about its trial.
 
 This module is public as `sweeps.trial`. An ordinary Ray Train loop works without it. A loop calls
 `current()` if it needs the name of the label column, the task or the seed. With `Current.cached`, a
@@ -52,7 +54,7 @@ def format_trial_id(number: int) -> str:
 def trained_on(refit: Mapping[str, Any]) -> str:
     """Return the rows on which a model was trained again.
 
-    Examples are `4,177 rows: train, valid and test`. See `Refitted.facts`.
+    An example is `4,177 rows: train, valid and test`. See `Refitted.facts`.
     """
     *others, last = refit["on"]
     return f"{refit['rows']:,} rows: {', '.join(others)} and {last}"
@@ -92,11 +94,11 @@ def complete_trial_id(typed: str) -> str:
 
 
 class Action(enum.Enum):
-    """Decision of a scheduler about a trial that has reached a rung, a step at which the scheduler compares trials.
+    """Decision of a scheduler about a trial that has reached a rung.
 
-    PAUSE means that the trial gives up its workers, and may continue later from its checkpoint.
-    EXPLOIT means that the trial continues from another trial's checkpoint, as in Population Based
-    Training.
+    A rung is a step at which the scheduler compares trials. PAUSE means that the trial gives up its
+    workers, and may continue later from its checkpoint. EXPLOIT means that the trial continues from
+    another trial's checkpoint, as in Population Based Training.
     """
 
     CONTINUE = "CONTINUE"
@@ -242,8 +244,7 @@ class Trial:
     def chain(self) -> str:
         """Short text for the preprocessor.
 
-        Examples are `scale+pca (n_components=8)`: a label or the steps, and then the sampled
-        values.
+        It is a label or the steps, and then the sampled values: `scale+pca (n_components=8)`.
         """
         label = (
             self.labels.get("preprocessor")
@@ -298,11 +299,16 @@ class Result:
 
     @property
     def ended_by_time(self) -> bool:
-        """True if only a time limit of the sweep ended the trial, and its value counts like that of a complete trial."""
+        """True if only a time limit of the sweep ended the trial.
+
+        Its value then counts like that of a complete trial.
+        """
         return self.state is State.PRUNED and self.reason in TIME_LIMITS
 
     def state_name(self, is_driven: bool) -> str:
-        """Return the trial's state for display: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
+        """Return the trial's state for display.
+
+        It is COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
 
         Args:
             is_driven: True if a process is running the sweep. Otherwise a RUNNING trial was

@@ -27,7 +27,7 @@ SUFFIX = ".mac"
 
 
 class UntrustedFile(UnreadableFile):
-    """A file would run code when it is loaded, and the file has no MAC that was made with this user's key."""
+    """A file would run code when it is loaded, and has no MAC made with this user's key."""
 
 
 def key_file() -> Path:
@@ -96,7 +96,9 @@ def _make_key(file: Path) -> bytes:
 
 
 def mac(data: bytes, name: str, secret: bytes) -> str:
-    """Return the MAC of a file: HMAC-SHA256 (RFC 2104) of its name and its bytes, in hexadecimal digits.
+    """Return the MAC of a file, in hexadecimal digits.
+
+    It is the HMAC-SHA256 (RFC 2104) of the file's name and its bytes.
 
     Args:
         data: The bytes of the file.
@@ -151,9 +153,9 @@ def read(file: Path, trust: bool = False) -> bytes:
 
 
 def refuse_unsigned(folder: Path, names: Iterable[str], trust: bool) -> None:
-    """Raise an error if files in a folder.
+    """Raise an error if files in a folder are not signed with this user's key.
 
-    An example is pickles in a checkpoint, are not signed with this user's key.
+    Pickles in a checkpoint are such files.
 
     Args:
         folder: The folder.

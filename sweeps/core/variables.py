@@ -1,8 +1,8 @@
-"""Environment variables in texts: `${NAME}`, and `${NAME:-default}` for a variable that may be unset. `$${` stands for `${`.
+"""Environment variables in texts: `${NAME}`, and `${NAME:-default}` for one that may be unset.
 
-The space file and the arguments of loaders use these functions. A variable is a secret if its name
-or its value says so. The value of a secret is never recorded, so a secret stays in the text until
-the value is used. From then on, the process hides the value in its texts.
+`$${` stands for `${`. The space file and the arguments of loaders use these functions. A variable
+is a secret if its name or its value says so. The value of a secret is never recorded, so a secret
+stays in the text until the value is used. From then on, the process hides the value in its texts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The ASGI application of the page: its files for everyone, and the data and the commands by the rules of `sweeps serve`.
+"""The ASGI application of the page: files for everyone, and data and commands by rules.
 
-The files of the page contain no data, so that a browser, which sends no token at first, can show
-the field for the token. Every request for data must have the token, if there is one. A request that
-changes something must also have the header `X-Sweeps`. Another site cannot send this header,
-because this server never gives the permission that browsers ask for (CORS).
+The rules are those of `sweeps serve`. The files of the page contain no data, so that a browser,
+which sends no token at first, can show the field for the token. Every request for data must have
+the token, if there is one. A request that changes something must also have the header `X-Sweeps`.
+Another site cannot send this header, because this server never gives the permission that browsers
+ask for (CORS).
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ ANSWER_SECONDS = 5.0
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
 HEADERS = {
     # Nothing comes from another server. Plotly makes functions from text and sets styles.
-    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",

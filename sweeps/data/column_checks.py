@@ -138,7 +138,7 @@ def _constrained(params: Any) -> Iterator[tuple[str, str]]:
 
 
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
-    """Return problems if, in every variant of the data, a column that the trainer cannot read reaches the trainer in every chain.
+    """Return problems if each variant and each chain gives the trainer a column it cannot read.
 
     If only some variants have such a column, their trials fail, but the sweep does not. Nothing is
     returned then.
@@ -220,7 +220,7 @@ def selects(step: Step, column: str, categorical: bool = True) -> bool:
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each column name, keyword and pattern in the `columns` of a step.
+    """Yield path and text of each column name, keyword and pattern in the `columns` of a step.
 
     A keyword is "numeric", "categorical" or "all". If `columns` is tuned, the texts of all options
     are included.

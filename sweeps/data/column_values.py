@@ -138,7 +138,10 @@ def to_booleans(values: pd.Series) -> pd.Series:
 
 
 def to_text(values: pd.Series) -> pd.Series:
-    """Convert a column to text. For example, ZIP codes that were read as numbers become text again."""
+    """Convert a column to text.
+
+    For example, ZIP codes that were read as numbers become text again.
+    """
     return (
         values
         if values.dtype == "str"

@@ -1,4 +1,4 @@
-"""Convert raw columns to the dtypes that preprocessing steps expect, and select the columns that a step processes."""
+"""Convert raw columns to the dtypes that preprocessing expects, and select a step's columns."""
 
 from __future__ import annotations
 

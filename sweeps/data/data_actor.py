@@ -283,7 +283,9 @@ class _DataActor:
         reload: LoadArguments | None = None,
         refit: RefitRows | None = None,
     ) -> dict[str, Any]:
-        """Fit a chain on the train split of a data variant, transform train and valid, and cut shards for every number of workers.
+        """Fit a chain on a variant's train split, transform train and valid, and cut shards.
+
+        The shards are cut for every number of workers.
 
         Args:
             steps: the chain.
@@ -476,7 +478,10 @@ class _DataActor:
         return nested_order(splits.train.num_rows, strata, self.variants.seed)
 
     def _put(self, rows: PreparedRows) -> dict[str, Any]:
-        """Copy prepared rows to Ray's object store, and return the entries that `prepare` describes."""
+        """Copy prepared rows to Ray's object store, and return the entries of `prepare`.
+
+        The method `prepare` describes these entries.
+        """
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow
         # block as objects. `from_pandas` would run a task for each frame, to find out the frame's
         # schema.
@@ -524,7 +529,7 @@ class _DataActor:
 
 
 def _require_free_name(prepared: pd.DataFrame) -> None:
-    """Raise an InputError if the prepared rows already have a column with the name of the column of weights."""
+    """Raise an InputError if a prepared column has the name of the column of weights."""
     if COLUMN in prepared.columns:
         text = (
             f"the prepared rows have a column `{COLUMN}`, which is the name of the column of "

@@ -137,7 +137,7 @@ class TableReader:
 
 
 def render(summaries: list[SourceSummary]) -> str:
-    """Return the summaries as text: for each source one line, a table of the columns, and the warnings."""
+    """Return the summaries as text: per source one line, a table of columns, and the warnings."""
     if not summaries:
         return "data: none; the loop reads its own data"
     return "\n\n".join("\n".join(_lines(found, len(summaries) > 1)) for found in summaries)

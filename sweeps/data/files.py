@@ -82,7 +82,10 @@ class SourceFiles:
         return self.format in (".csv", ".tsv")
 
     def partition_values(self, path: str) -> dict[str, str]:
-        """Return the values of the columns that the subfolders of a file define: `{"year": "2020"}` for `year=2020/x.csv`."""
+        """Return the values of the columns that a file's subfolders define.
+
+        For example, `year=2020/x.csv` gives `{"year": "2020"}`.
+        """
         folders = PurePosixPath(path.removeprefix(self.folder or path)).parent.parts
         return dict(unquote(part).split("=", 1) for part in folders if "=" in part)
 
@@ -97,7 +100,10 @@ class SourceFiles:
         )
 
     def display_name(self, path: str) -> str:
-        """Return the name of a file in messages: the source if it has only one file, else the path without `base`."""
+        """Return the name of a file in messages.
+
+        It is the source if the source has only one file, and otherwise the path without `base`.
+        """
         return self.source if len(self.paths) == 1 else path.removeprefix(self.base)
 
 
@@ -245,7 +251,10 @@ def _find_remote(source: str, place: str) -> SourceFiles:
 
 
 def _open_uri(uri: str) -> tuple[Any, str]:
-    """Return Arrow's file system for a URI, and the path in it, in which `*` and `[` may be part of a glob."""
+    """Return Arrow's file system for a URI, and the path in it.
+
+    In the path, `*` and `[` may be part of a glob.
+    """
     from pyarrow import fs
 
     if stores.is_address(uri) and "@" not in uri and "?" not in uri:
@@ -270,7 +279,10 @@ def file_format(name: str) -> str:
 
 
 def unsupported(name: str) -> str:
-    """Return a message about a file whose format sweeps does not read, with a loader that reads it if pandas can."""
+    """Return a message about a file whose format sweeps does not read.
+
+    The message names a loader that reads the file, if pandas can read it.
+    """
     valid = f"unsupported suffix; valid: {SUFFIXES}"
     for call, suffixes in _PANDAS_CALLS.items():
         if name.lower().endswith(tuple(suffixes.split())):

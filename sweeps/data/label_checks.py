@@ -54,7 +54,10 @@ def as_text(value: Any) -> str:
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about a missing column: a suggestion of the most similar name, or a list of existing names."""
+    """Return the end of a message about a missing column.
+
+    The end suggests the most similar name, or lists the existing names.
+    """
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
@@ -67,7 +70,7 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Check that the columns named in a `data` section exist, and that all sources have the same columns.
+    """Check that the columns of a `data` section exist, and that all sources have the same columns.
 
     Args:
         spec: the `data` section.
@@ -263,7 +266,7 @@ def drop_unlabeled(
 
 
 def _with_integers(parts: Mapping[str, pa.Table], label: str) -> dict[str, pa.Table]:
-    """Return tables whose label has integers, if the label has floats and all of them are integers."""
+    """Return tables with a label of integers, if its values are floats that are all integers."""
     columns = {key: part.column(label) for key, part in parts.items()}
     if not all(pa.types.is_floating(column.type) for column in columns.values()):
         return dict(parts)

@@ -36,7 +36,9 @@ def find_leaks(
     classes: Sequence[Any] | None,
     seed: int,
 ) -> Iterator[tuple[str, float]]:
-    """Yield the name of each feature that predicts the label alone, and how much of the label it explains, from 0 to 1.
+    """Yield the name of each feature that predicts the label alone, and the share it explains.
+
+    The share of the label is between 0 and 1.
 
     Args:
         spec: the `data` section.
@@ -98,9 +100,10 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
 
 
 def _class_score(column: pa.ChunkedArray, target: np.ndarray, classes: int) -> float:
-    """Return the share of the errors of the most frequent class that a column removes, on rows that were not used to learn.
+    """Return the share of the errors of the most frequent class that a column removes.
 
-    1.0 means that the column determines the class.
+    The share is measured on rows that were not used to learn. 1.0 means that the column determines
+    the class.
     """
     codes = _codes(column)
     if (numbers := _numbers(column)) is not None and codes.max() > MOST_VALUES:
@@ -111,9 +114,10 @@ def _class_score(column: pa.ChunkedArray, target: np.ndarray, classes: int) -> f
 
 
 def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return 0 for missing values, and 1 or 2 for the values on each side of the threshold that separates two classes best.
+    """Return 0 for missing values, and 1 or 2 for the values on each side of a threshold.
 
-    If no threshold separates the classes, all values have the code 1.
+    The threshold is the one that separates two classes best. If no threshold separates the classes,
+    all values have the code 1.
     """
     present = np.flatnonzero(~np.isnan(numbers))
     order = present[np.argsort(numbers[present], kind="stable")]
@@ -153,7 +157,10 @@ def _held_out_score(codes: np.ndarray, target: np.ndarray, classes: int) -> floa
 
 
 def _regression_score(column: pa.ChunkedArray, target: np.ndarray) -> float:
-    """Return the share of the variance of the label that a column explains, by a line or by the mean for each value."""
+    """Return the share of the variance of the label that a column explains.
+
+    The column explains it by a line or by the mean for each value.
+    """
     numbers, codes = _numbers(column), _codes(column)
     if numbers is not None and codes.max() > MOST_VALUES:
         present = ~np.isnan(numbers) & np.isfinite(numbers)

@@ -232,7 +232,7 @@ def summarize_source(
 def _labeled(
     spec: DataSpec, parts: Mapping[str, pa.Table]
 ) -> tuple[ReadRows, str | None, tuple[Any, ...] | None, dict[str, int]]:
-    """Apply `data.missing`, `data.parse` and `data.drop_missing_label` to the raw rows of each source.
+    """Apply `data.missing`, `data.parse` and `data.drop_missing_label` to each source's raw rows.
 
     Returns:
         The rows, the task and the classes of the label (see `Splits`), and the number of dropped
@@ -324,7 +324,7 @@ def add_to_train(splits: Splits, names: Sequence[str]) -> Splits:
 
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
-    """Return the rows ordered by their group, with the number of the group in the column `QUERY`."""
+    """Return the rows ordered by group, with the number of the group in the column `QUERY`."""
     from sweeps.data import split
 
     groups = split.group_codes(split_values(spec, table, str(spec.group)))
@@ -398,7 +398,7 @@ def encode_label(
 def _split_train(
     spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int
 ) -> dict[str, pa.Table]:
-    """Move the rows of valid and test out of train, unless these splits were read from separate sources."""
+    """Move the rows of valid and test out of train, unless these splits have their own sources."""
     from sweeps.data import split
 
     remaining = {

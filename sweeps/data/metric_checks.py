@@ -91,9 +91,7 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
 
 
 def check_metric_functions(space: Space) -> list[Problem]:
-    """Import the metrics that have the form `module:function`.
-
-    Examples are "my_metrics:score", and check that they are functions.
+    """Import the metrics that have the form `module:function`, and check that they are functions.
 
     The imports run the user's code, so `sweeps validate` must not call this function.
 

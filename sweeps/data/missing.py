@@ -74,7 +74,10 @@ class Profile:
 
 
 def candidates(spec: DataSpec, name: str) -> list[Any]:
-    """Return the markers that a column may have: those of its own entry in `data.missing`, or else the words and those of `*`."""
+    """Return the markers that a column may have.
+
+    They are those of its own entry in `data.missing`, or else the words and those of `*`.
+    """
     return list(spec.missing.get(name, (*WORDS, *spec.missing.get(EVERY_COLUMN, ()))))
 
 
@@ -145,7 +148,9 @@ def take_out(
 
 
 def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -> list[Problem]:
-    """Return a problem if a label has words that may be a class or a missing label, and the `data` section does not say which.
+    """Return a problem if a label has words that may be a class or a missing label.
+
+    There is no problem if the `data` section says which of the two they are.
 
     Args:
         spec: the `data` section.
@@ -201,7 +206,10 @@ def without_markers(column: pa.ChunkedArray, markers: Sequence[Any]) -> pa.Chunk
 
 
 def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
-    """Return a function that says whether a single value is a marker, or a text that is always missing. None means the usual words."""
+    """Return a function that says whether a value is a marker, or a text that is always missing.
+
+    The function takes a single value. If `markers` is None, the markers are the usual words.
+    """
     markers = WORDS if markers is None else markers
     known = {*_texts(markers), *_numbers(markers)}
 

@@ -4,15 +4,14 @@ Bundles contain this module, so that they accept the raw text.
 
 The rules are:
 
-    number         `$1,234.50`, `1 234.5 EUR`, `(12.00)`, `45%`    to 1234.5, 1234.5, -12.0, 45.0
-                   `>20`, `10,000+`, `1.2k`, `19M`, `3bn`          to 20.0, 10000.0, 1200.0, 19e6,
-                   3e9
-    decimal_comma  `1.234,50 €`, `1 234,5`                         to 1234.5, 1234.5
-    unit bhp       `74 bhp`, `74`                                  to 74.0, 74.0
-    duration       `2h 50m`, `90 min`, `1:23:45`                   to seconds
-    a date format  `31/01/2026` for `%d/%m/%Y`                     to the days since 1970-01-01,
-    here 20484.0 time FORMAT    `08:46` for `time %H:%M`                        to the seconds since
-    midnight
+    number         `$1,234.50`, `1 234.5 EUR`, `(12.00)`   to 1234.5, 1234.5, -12.0
+                   `45%`, `>20`, `10,000+`                 to 45.0, 20.0, 10000.0
+                   `1.2k`, `19M`, `3bn`                    to 1200.0, 19e6, 3e9
+    decimal_comma  `1.234,50 €`, `1 234,5`                 to 1234.5, 1234.5
+    unit bhp       `74 bhp`, `74`                          to 74.0, 74.0
+    duration       `2h 50m`, `90 min`, `1:23:45`           to seconds
+    a date format  `31/01/2026` for `%d/%m/%Y`             to 20484.0, the days since 1970-01-01
+    time FORMAT    `08:46` for `time %H:%M`                to the seconds since midnight
 
 A rule that ends in ` or missing` reads texts that do not fit as missing values.
 """
@@ -36,11 +35,13 @@ UNIT, TIME, OR_MISSING = "unit ", "time ", " or missing"
 _SIZES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 # Codes of ISO 4217 of the currencies in use, without funds and metals.
 CODES = (
-    "AED|AFN|ALL|AMD|AOA|ARS|AUD|AWG|AZN|BAM|BBD|BDT|BGN|BHD|BIF|BMD|BND|BOB|BRL|BSD|BTN|BWP|BYN|BZD|CAD|CDF|CHF|CLP|CNY|COP|CRC|"
-    "CUP|CVE|CZK|DJF|DKK|DOP|DZD|EGP|ERN|ETB|EUR|FJD|FKP|GBP|GEL|GHS|GIP|GMD|GNF|GTQ|GYD|HKD|HNL|HTG|HUF|IDR|ILS|INR|IQD|IRR|ISK|"
-    "JMD|JOD|JPY|KES|KGS|KHR|KMF|KPW|KRW|KWD|KYD|KZT|LAK|LBP|LKR|LRD|LSL|LYD|MAD|MDL|MGA|MKD|MMK|MNT|MOP|MRU|MUR|MVR|MWK|MXN|MYR|"
-    "MZN|NAD|NGN|NIO|NOK|NPR|NZD|OMR|PAB|PEN|PGK|PHP|PKR|PLN|PYG|QAR|RON|RSD|RUB|RWF|SAR|SBD|SCR|SDG|SEK|SGD|SHP|SLE|SOS|SRD|SSP|"
-    "STN|SVC|SYP|SZL|THB|TJS|TMT|TND|TOP|TRY|TTD|TWD|TZS|UAH|UGX|USD|UYU|UZS|VES|VND|VUV|WST|XAF|XCD|XCG|XOF|XPF|YER|ZAR|ZMW|ZWG"
+    "AED|AFN|ALL|AMD|AOA|ARS|AUD|AWG|AZN|BAM|BBD|BDT|BGN|BHD|BIF|BMD|BND|BOB|BRL|BSD|BTN|BWP|BYN|"
+    "BZD|CAD|CDF|CHF|CLP|CNY|COP|CRC|CUP|CVE|CZK|DJF|DKK|DOP|DZD|EGP|ERN|ETB|EUR|FJD|FKP|GBP|GEL|"
+    "GHS|GIP|GMD|GNF|GTQ|GYD|HKD|HNL|HTG|HUF|IDR|ILS|INR|IQD|IRR|ISK|JMD|JOD|JPY|KES|KGS|KHR|KMF|"
+    "KPW|KRW|KWD|KYD|KZT|LAK|LBP|LKR|LRD|LSL|LYD|MAD|MDL|MGA|MKD|MMK|MNT|MOP|MRU|MUR|MVR|MWK|MXN|"
+    "MYR|MZN|NAD|NGN|NIO|NOK|NPR|NZD|OMR|PAB|PEN|PGK|PHP|PKR|PLN|PYG|QAR|RON|RSD|RUB|RWF|SAR|SBD|"
+    "SCR|SDG|SEK|SGD|SHP|SLE|SOS|SRD|SSP|STN|SVC|SYP|SZL|THB|TJS|TMT|TND|TOP|TRY|TTD|TWD|TZS|UAH|"
+    "UGX|USD|UYU|UZS|VES|VND|VUV|WST|XAF|XCD|XCG|XOF|XPF|YER|ZAR|ZMW|ZWG"
 )
 # A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the
 # order number `ORD-100` is no amount.
@@ -50,13 +51,17 @@ _EPOCH = pd.Timestamp("1970-01-01")
 
 
 def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
-    """Return a regular expression for a number with these separators of thousands and of decimals, this unit and these magnitudes."""
+    """Return a regular expression for a number.
+
+    The number has these separators of thousands and of decimals, this unit and these magnitudes.
+    """
     # India groups hundreds of thousands by two digits. `0,196` has no thousands, so its comma is a
     # decimal point
     thousands = rf"[1-9]\d{{0,2}}(?:{group}\d{{2}})*(?:{group}\d{{3}})+"
     digits = rf"(?:{thousands}|\d+)(?:{point}\d*)?|{point}\d+"
     return (
-        rf"^(?P<open>\(?)\s*(?:[<>≤≥~≈]=?)?\s*(?P<sign>[+-]?)\s*{unit}?\s*(?P<inner>[+-]?)\s*(?P<digits>{digits})"
+        rf"^(?P<open>\(?)\s*(?:[<>≤≥~≈]=?)?\s*(?P<sign>[+-]?)\s*{unit}?"
+        rf"\s*(?P<inner>[+-]?)\s*(?P<digits>{digits})"
         rf"(?P<exponent>(?:[eE][+-]?\d+)?)\s?(?P<size>{sizes})\+?\s*(?:{unit}|%)?\s*(?P<close>\)?)$"
     )
 
@@ -64,7 +69,8 @@ def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
 _SEPARATORS = {NUMBER: ("[, ']", r"\."), DECIMAL_COMMA: ("[. ']", ",")}
 _EXAMPLES = {NUMBER: "$1,234.50", DECIMAL_COMMA: "1.234,50", DURATION: "2h 50m"}
 _DURATION = (
-    r"(?i)^-?(?:\d+(?:\.\d+)?\s*(?:w(?:eeks?)?|d(?:ays?)?|h(?:rs?|ours?)?|m(?:ins?|inutes?)?|s(?:ecs?|econds?)?)[\s,]*)*"
+    r"(?i)^-?(?:\d+(?:\.\d+)?\s*(?:w(?:eeks?)?|d(?:ays?)?|h(?:rs?|ours?)?"
+    r"|m(?:ins?|inutes?)?|s(?:ecs?|econds?)?)[\s,]*)*"
     r"(?:\d+:\d\d:\d\d(?:\.\d+)?)?$"
 )
 
@@ -99,7 +105,9 @@ def is_lenient(rule: str) -> bool:
 
 
 def count_misfits(raw: pd.DataFrame, parsed: Mapping[str, pd.Series]) -> Counter[str]:
-    """Return the number of texts in each column that do not fit its rule, and are read as missing values.
+    """Return the number of texts in each column that do not fit its rule.
+
+    Such texts are read as missing values.
 
     Args:
         raw: the columns with their texts.
@@ -149,7 +157,11 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
 
 
 def _moments(texts: pa.Array, rule: str) -> np.ndarray:
-    """Convert texts of durations to seconds, of times to seconds since midnight, and of dates to days since 1970-01-01."""
+    """Convert texts of durations, times and dates to numbers.
+
+    Durations become seconds, times become seconds since midnight, and dates become days since
+    1970-01-01.
+    """
     if rule == DURATION:
         fits = pc.match_substring_regex(texts, _DURATION)
         short = pc.replace_substring_regex(pc.utf8_lower(texts), "([wdhms])[a-z]*", r"\1")

@@ -38,7 +38,9 @@ class ReadRows:
 
 
 def read_rows(spec: DataSpec, parts: Mapping[str, pa.Table]) -> ReadRows:
-    """Take missing values out of raw rows, give a column the same type in all splits, and check the columns of `data.parse`.
+    """Take missing values out of raw rows, and check the columns of `data.parse`.
+
+    A column gets the same type in all splits.
 
     Args:
         spec: the `data` section.
@@ -68,7 +70,10 @@ def features_parse(spec: DataSpec, features: Iterable[str]) -> dict[str, str]:
 
 
 def _texts_to_parse(spec: DataSpec, table: pa.Table) -> pa.Table:
-    """Convert numbers in the columns of `data.parse` to text, so that a column has the same type in every file. Dates stay dates."""
+    """Convert numbers in the columns of `data.parse` to text.
+
+    A column then has the same type in every file. Dates stay dates.
+    """
     for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
         if name in spec.parse and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             table = table.set_column(i, name, table.column(i).cast(pa.large_string()))
@@ -78,7 +83,7 @@ def _texts_to_parse(spec: DataSpec, table: pa.Table) -> pa.Table:
 def _parse_part(
     spec: DataSpec, table: pa.Table, split: str
 ) -> tuple[pa.Table, list[Problem], tuple[str, ...]]:
-    """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers.
+    """Check all values of the columns of `data.parse`, and replace label and weights by numbers.
 
     Returns:
         The rows of the split, the problem with the first wrong value of each column, and a note
@@ -154,7 +159,9 @@ def drop_copies(
 def drop_unnamed(
     spec: DataSpec, parts: Mapping[str, pa.Table]
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Leave out the columns that have neither a name nor a value, as separators at the ends of lines make them. Also return notes.
+    """Leave out the columns that have neither a name nor a value, and also return notes.
+
+    Separators at the ends of lines make such columns.
 
     Args:
         spec: the `data` section. A column in `data.drop` is kept.

@@ -1,4 +1,4 @@
-"""Check the data before Ray starts, so that many problems are reported within a fraction of a second.
+"""Check the data before Ray starts, to report many problems within a fraction of a second.
 
 The checks find files, read their first rows and, if the files are small, their labels. The checks
 do not connect to remote URIs and do not call a user's `module:function`. Problems in such sources,
@@ -100,9 +100,9 @@ def check_data(space: Space, most: float = MAX_BYTES) -> None:
 def _check_labels(
     space: Space, labels: Sequence[_LabelInfo], lacking: Sequence[str]
 ) -> list[Problem]:
-    """Check that all sources have the same task and classes, and that the trainer reports the space's metrics for this task.
+    """Check that all sources have the same task and classes, and check the space's metrics.
 
-    For `lacking`, see `Splits.lacking`.
+    The trainer must report these metrics for this task. For `lacking`, see `Splits.lacking`.
     """
     from sweeps.data.label_checks import check_same_task
     from sweeps.data.metric_checks import check_metrics
@@ -195,16 +195,19 @@ def _check_variant(
 
 
 def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
-    """Return the columns that are no features: the label, weights, dropped columns, and columns that assign rows to splits."""
+    """Return the columns that are no features.
+
+    They are the label, the weights, dropped columns, and columns that assign rows to splits.
+    """
     from sweeps.data.label_checks import split_columns
 
     return {*names} & {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}
 
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
-    """Return a problem whose place is the path of the tuned option of `data.train` or `data.drop` that causes the problem.
+    """Return a problem whose place is the path of the tuned option that causes the problem.
 
-    Other problems are returned unchanged.
+    The option is one of `data.train` or `data.drop`. Other problems are returned unchanged.
     """
     values = {"data.train": spec.train, "data.drop": spec.drop}
     if problem.place not in values:
@@ -319,7 +322,7 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
 def _check_values(
     spec: DataSpec, known: Mapping[str, SourceInfo], most: float, seed: int
 ) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, tuple[str, ...], float]:
-    """Assign the rows to splits as the sweep does, if the columns that decide about the splits can be read quickly.
+    """Assign the rows to splits as the sweep does, if the deciding columns can be read quickly.
 
     These columns are the label, the weights, the columns of `data.parse`, and those that assign
     rows to splits.

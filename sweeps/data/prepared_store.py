@@ -1,9 +1,13 @@
 """The folder `prepared` of a sweep: the data and the fitted chains that an export needs.
 
-    prepared/facts.json, facts-VARIANT.json   label, classes, features, number of rows by split, fingerprint
-    prepared/check.parquet, ...               raw rows of valid; a bundle must reproduce the predictions for these rows
+    prepared/facts.json, facts-VARIANT.json   label, classes, features, number of rows by split,
+                                              fingerprint
+    prepared/check.parquet, ...               raw rows of valid; a bundle must reproduce the
+                                              predictions for these rows
     prepared/test.parquet, ...                the test split
-    prepared/KEY/                             a fitted chain, see `sweeps.data.preprocessing.step_files`; each pickle has a MAC file
+    prepared/KEY/                             a fitted chain, see
+                                              `sweeps.data.preprocessing.step_files`; each pickle
+                                              has a MAC file
 
 Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must
 accept, and users' functions in a chain, whose modules are imported.
@@ -219,9 +223,10 @@ class PreparedStore:
     def load_test(
         self, data: Mapping[str, Any] | None = None
     ) -> tuple[pd.DataFrame, np.ndarray] | None:
-        """Load the raw feature rows of the test split and their encoded labels, shape (n,), or (n, k) for k label columns.
+        """Load the raw feature rows of the test split and their encoded labels.
 
-        Return None if there is no test split or no label.
+        The labels have the shape (n,), or (n, k) for k label columns. Return None if there is no
+        test split or no label.
 
         Raises:
             UnreadableFile: see `load_info`.

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet_ray_data() -> Iterator[None]:
-    """Within the `with` block, Ray Data shows no progress bars or log messages, and keeps the order of the rows."""
+    """Within the `with` block, Ray Data is silent and keeps the order of the rows.
+
+    It shows no progress bars or log messages.
+    """
     from ray.data import DataContext
 
     context, logger = DataContext.get_current(), logging.getLogger("ray.data")

@@ -219,7 +219,7 @@ def _check_contents(start: bytes, wanted: str) -> None:
 
 
 def first_rows(files: SourceFiles) -> pa.Table:
-    """Return some rows of the columns of texts of the first file, with the types that these rows have.
+    """Return some rows of the columns of texts of the first file, with the types of these rows.
 
     Raises:
         InputError: the file cannot be read.
@@ -475,7 +475,10 @@ def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
 
 
 def _check_rows(files: SourceFiles, path: str, schema: FileSchema) -> None:
-    """Read all rows of a text file slowly, and raise a `ValueError` that names the first line that is wrong."""
+    """Read all rows of a text file slowly.
+
+    Raise a `ValueError` that names the first line that is wrong.
+    """
     with open_text(files, path, schema.start) as text:
         rows = text_shape.rows_of(text, separator_of(files), schema.start + 1)
         if problem := text_shape.rows_problem(

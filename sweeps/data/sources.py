@@ -43,10 +43,10 @@ def read_source(
     args: Mapping[str, Any] | None = None,
     read: ReadKeys = READ_DEFAULTS,
 ) -> pa.Table:
-    """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
+    """Read all rows of a source as one Arrow table with canonical types.
 
-    Files are read in the order of their names. The columns of text files get the types that pandas
-    would infer.
+    For these types, see `tables.canonical_table`. Files are read in the order of their names. The
+    columns of text files get the types that pandas would infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
@@ -77,7 +77,10 @@ def read_source(
 
 
 def _read_sklearn(name: str, place: str) -> pa.Table:
-    """Return a data set that is part of scikit-learn, with the features and the label `target` in one table."""
+    """Return a data set that is part of scikit-learn as one table.
+
+    The table has the features and the label `target`.
+    """
     if name not in sklearn_datasets.NAMES:
         raise_problem(
             place,
@@ -107,7 +110,7 @@ def importable(*folders: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def pickled_by_value(folder: Path) -> Iterator[None]:
-    """Within the `with` block, pickle functions and classes of the modules in a folder with their code.
+    """Within the `with` block, pickle functions and classes of a folder's modules with their code.
 
     Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of
     these tasks cannot import the modules.
@@ -279,7 +282,10 @@ def ray_dataset(files: SourceFiles) -> Any:
 
 
 def task_error(error: BaseException) -> str:
-    """Return one line about an error in a task of Ray Data, which is the last line of its traceback, or about another error."""
+    """Return one line about an error, in a task of Ray Data or elsewhere.
+
+    For a task of Ray Data, it is the last line of the traceback.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not hasattr(error, "as_instanceof_cause") or not lines:
         return first_line(error)

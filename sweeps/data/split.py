@@ -158,7 +158,10 @@ def sample_rows(
 
 
 def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
-    """Distribute `rows` over classes by the largest-remainder method, in proportion to `counts`, the number of rows that each class has."""
+    """Distribute `rows` over classes by the largest-remainder method.
+
+    The shares are in proportion to `counts`, the number of rows that each class has.
+    """
     room = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
     take = np.minimum(np.floor(ideal).astype(np.int64), room)

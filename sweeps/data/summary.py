@@ -1,6 +1,7 @@
-"""Summarise the data of a sweep: rows, columns, missing and distinct values, the label, and findings that may spoil a search.
+"""Summarise the data of a sweep, with findings that may spoil a search.
 
-The functions are pure. `sweeps.data.summary_findings` looks for the findings.
+The summary also has the rows, the columns, missing and distinct values, and the label. The
+functions are pure. `sweeps.data.summary_findings` looks for the findings.
 `sweeps.data.summary_warnings` decides which findings matter for a space. The cost is bounded: at
 most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values.
 """
@@ -233,7 +234,10 @@ def _column(
 
 
 def _short(value: Any) -> str:
-    """Format a value of a column: a number with six digits, a date without the time of day if the date has none."""
+    """Format a value of a column.
+
+    A number has six digits. A date has no time of day if the value has none.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -250,8 +254,6 @@ def shown(text: str, length: int = VALUE_LENGTH) -> str:
 
 def percent(share: float) -> str:
     """Format a share as a percentage with at least two digits.
-
-    An example is `0.042 %`, `4.2 %` or `42 %`.
 
     >>> percent(0.42), percent(0.042), percent(1.0), percent(0.00012)
     ('42 %', '4.2 %', '100 %', '0.012 %')

@@ -149,7 +149,10 @@ def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Findin
 def _markers(
     spec: DataSpec, texts: Mapping[str, pa.ChunkedArray], known: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield a finding for each text that may mean a missing value: a sign in several columns or among classes, or a word that is a value."""
+    """Yield a finding for each text that may mean a missing value.
+
+    Such a text is a sign in several columns or among classes, or a word that is a value.
+    """
     known = [f for f in known if f.kind in _WITH_EXAMPLES]
     found = []
     passed = {*spec.missing, *(f.column for f in known)}
@@ -197,7 +200,7 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
 
 
 def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Finding]:
-    """Yield a finding if valid has a source of its own, with texts of a column that train does not have."""
+    """Yield a finding if valid has its own source, with texts of a column that train lacks."""
     if column.kind == "text" and "valid" in parts:
         valid = parts["valid"].column(column.name).drop_null()
         unseen = pc.invert(pc.is_in(valid, pc.unique(parts["train"].column(column.name))))
@@ -206,9 +209,9 @@ def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Fi
 
 
 def _number_findings(values: pa.ChunkedArray, name: str, features: int) -> Iterator[Finding]:
-    """Yield a finding if a column has infinite values, numbers the rows.
+    """Yield a finding if a column of numbers has infinite values or is an identifier.
 
-    Examples are 1, 2, 3, or is named as an identifier and has no value twice.
+    An identifier numbers the rows (1, 2, 3), or has its name and no value twice.
     """
     numbers = values.drop_null().to_numpy()
     count = len(numbers)
@@ -240,7 +243,10 @@ def _days(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
 
 
 def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
-    """Yield a finding for the smallest or the largest number if it is far from the other numbers, and in many rows."""
+    """Yield a finding for the smallest or the largest number if it stands out in many rows.
+
+    It stands out if it is far from the other numbers.
+    """
     numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
     distinct, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
     if len(distinct) <= MARKER_OTHERS:

@@ -1,4 +1,7 @@
-"""Format the summary of the data: one line for `sweeps run`, a table for `sweeps plan --data` and the report. Pure functions."""
+"""Format the summary of the data for `sweeps run`, `sweeps plan --data` and the report.
+
+The summary is one line for `sweeps run`, and a table for the other two. The functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ def text_table(
 
 
 def data_messages(stored: Mapping[str, Any], space: Space) -> tuple[str, ...]:
-    """Return what `sweeps run` prints about the data: a line about the rows, and a line for each warning.
+    """Return what `sweeps run` prints about the data: a line about the rows, and one per warning.
 
     Args:
         stored: the summary as JSON data.

@@ -172,7 +172,7 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
 
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
-    """Yield a warning if a setting depends on the positive class, and the space file does not name this class."""
+    """Yield a warning if a setting needs the positive class, and the space file names none."""
     classes, params = list(summary.label), space.sections.get("params")
     metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
     named = {name.partition("-")[2] for name in metrics}
@@ -188,7 +188,10 @@ def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
 
 
 def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
-    """Yield a warning for each column of many numbers that an encoder names, as if the numbers were categories."""
+    """Yield a warning for each column of many numbers that an encoder names.
+
+    The encoder reads the numbers as if they were categories.
+    """
     for column in summary.columns:
         if column.role != "feature" or column.kind != "number" or (column.distinct or 0) <= MANY:
             continue
@@ -228,7 +231,10 @@ def _steps(space: Space) -> Iterator[Step]:
 
 
 def _is_handled(column: str, space: Space) -> bool:
-    """Return whether a step reads the texts of a column as texts, or may read them because it is the user's code."""
+    """Return whether a step reads, or may read, the texts of a column as texts.
+
+    A step may read them as texts if it is the user's code.
+    """
     for step in _steps(space):
         own = ":" in step.name and not step.name.startswith("sklearn.")
         if (own or step.short.endswith(("Vectorizer", "Hasher"))) and selects(step, column):
@@ -278,7 +284,10 @@ def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
 
 
 def parse_entry(finding: Finding) -> Any:
-    """Return the rule of `data.parse` for a finding. Texts that do not fit become missing values."""
+    """Return the rule of `data.parse` for a finding.
+
+    Texts that do not fit become missing values.
+    """
     return {"rule": finding.rule, "other": "missing"} if finding.count else finding.rule
 
 

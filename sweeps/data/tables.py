@@ -146,10 +146,11 @@ def type_name(field: pa.Field) -> str:
 
 
 def infer_types(table: pa.Table) -> pa.Table:
-    """Convert columns of CSV text to the types that pandas would infer: integers, floats, booleans, or else strings.
+    """Convert columns of CSV text to the types that pandas would infer.
 
-    The types are inferred from the whole column, so they do not depend on the sizes of files and
-    blocks. Codes with leading zeros stay strings, and blank texts are missing values.
+    These are integers, floats, booleans, or else strings. The types are inferred from the whole
+    column, so they do not depend on the sizes of files and blocks. Codes with leading zeros stay
+    strings, and blank texts are missing values.
     """
     return pa.table({name: infer_type(table.column(name)) for name in table.column_names})
 
@@ -179,7 +180,10 @@ def infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def has_codes(texts: pa.ChunkedArray) -> bool:
-    """Return whether texts are codes such as ZIP codes: nearly all are digits of the same length, and some begin with a zero."""
+    """Return whether texts are codes such as ZIP codes.
+
+    Nearly all such texts are digits of the same length, and some begin with a zero.
+    """
     digits = texts.filter(pc.match_substring_regex(texts, r"^\d+$"))
     if not pc.any(pc.match_substring_regex(digits, r"^0\d")).as_py():
         return False

@@ -165,16 +165,19 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> 
 
 
 def _are_codes(texts: pa.Array, differ: bool) -> bool:
-    """Return whether texts are digits alone that identify something: each differs, or all have the same length."""
+    """Return whether texts are digits alone that identify something.
+
+    Such texts all differ, or all have the same length.
+    """
     lengths = pc.min_max(pc.utf8_length(texts)).as_py()
     digits = pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py()
     return digits and (differ or lengths["min"] == lengths["max"])
 
 
 def _has_two_scales(texts: pa.Array, counts: np.ndarray) -> bool:
-    """Return whether amounts have different signs.
+    """Return whether amounts have different signs, so that no rule makes them comparable.
 
-    Examples are `$` and `€`, or `%` beside none, so that no rule makes them comparable.
+    Examples are `$` and `€`, and `%` beside no sign.
     """
     signs = pc.replace_substring_regex(texts, _AMOUNT, "")
     rows = Counter[str]()

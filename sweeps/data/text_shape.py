@@ -66,7 +66,10 @@ def rows_of(lines: Iterable[str], separator: str, first: int = 1) -> Iterator[Ro
 
 
 def column_names(cells: Iterable[str]) -> list[str]:
-    """Return the column names that pandas would use: an empty name at index N becomes `Unnamed: N`."""
+    """Return the column names that pandas would use.
+
+    An empty name at index N becomes `Unnamed: N`.
+    """
     return [name or f"Unnamed: {i}" for i, name in enumerate(cells)]
 
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def variant_name(data: Mapping[str, Any]) -> str:
-    """Return the part of file names that identifies a variant: 16 hex digits, or "" if nothing is tuned."""
+    """Return the part of file names that identifies a variant.
+
+    It has 16 hex digits, or is "" if nothing is tuned.
+    """
     return (
         hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
         if data
@@ -108,7 +111,10 @@ class DataVariants:
         return [*whole.features, *split_columns(spec), *label_columns(whole.label)]
 
     def source_index(self, data: Mapping[str, Any]) -> str:
-        """Return the index of a variant's source in `sources`, as text: "0" for the first source."""
+        """Return the index of a variant's source in `sources`, as text.
+
+        The text for the first source is "0".
+        """
         return str(list(self.sources).index(variant_of(self.spec, data).source))
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
@@ -128,7 +134,10 @@ class DataVariants:
         ).hexdigest()
 
     def _differs_from_source(self, spec: DataSpec) -> bool:
-        """Return whether a variant has fewer columns or train rows than its entry in `sources`, or other weights."""
+        """Return whether a variant differs from its entry in `sources`.
+
+        A variant differs if it has fewer columns or train rows, or other weights.
+        """
         if (spec.weight, spec.class_weight) != (self.spec.weight, self.spec.class_weight):
             return True
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
@@ -145,7 +154,9 @@ class DataVariants:
         return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
 
     def splits(self, data: Mapping[str, Any]) -> Splits:
-        """Return the splits for a trial, without the columns that the trial drops, and with the trial's weights and share of train rows.
+        """Return the splits for a trial, with the trial's weights and share of train rows.
+
+        The columns that the trial drops are left out.
 
         Args:
             data: the trial's values of the tuned keys of `data`.

@@ -318,7 +318,7 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request]) -> Pla
 def _place_most(
     request: Request, cluster: Cluster, most: int, near: Collection[str] = ()
 ) -> Place | None:
-    """Return the action that forms the largest possible gang for a request, with at most `most` workers.
+    """Return the action that forms a request's largest possible gang of at most `most` workers.
 
     Return None if no worker can be placed.
     """

@@ -23,7 +23,10 @@ ASK_AGAIN_AFTER = 10.0
 
 
 def bundles_of(request: Request) -> list[dict[str, float]]:
-    """Return the bundles of a placement group for a request: one for each worker of a trial, or one for a fit."""
+    """Return the bundles of a placement group for a request.
+
+    A trial has one bundle for each worker, and a fit has one bundle.
+    """
     if request.shape is not None:
         return [dict(request.shape.per_worker)] * request.shape.workers
     need = {name: amount for name, amount in request.need.items() if amount > 0}

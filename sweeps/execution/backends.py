@@ -1,4 +1,7 @@
-"""Connect the workers of a gang with Ray Train's backends, and clean up what a backend has set in a process."""
+"""Connect the workers of a gang with Ray Train's backends, and clean up after the backends.
+
+The clean-up removes what a backend has set in a process.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +186,9 @@ class Membership:
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
 
     def enter(self, config: Any) -> None:
-        """Enter the backend's context for training functions, and record the process groups that the backend has made.
+        """Enter the backend's context for training functions, and record its process groups.
+
+        These are the groups that the backend has made.
 
         Args:
             config: Configuration object of the backend, from `config_of`.

@@ -1,4 +1,7 @@
-"""At the end of a trial, kill the processes that the training loop has started, even if they have started a session of their own."""
+"""At the end of a trial, kill the processes that the training loop has started.
+
+They are killed even if they have started a session of their own.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ HELPERS = (
 
 
 def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Process]:
-    """Return this user's processes whose environment variable `SWEEPS_PROCESS_OF` is `mark`, or starts with `mark` and a slash.
+    """Return this user's processes that are marked by `SWEEPS_PROCESS_OF`.
+
+    This environment variable is `mark`, or starts with `mark` and a slash.
 
     Args:
         mark: Value or beginning of the variable. If it is a trial's folder, the result contains the

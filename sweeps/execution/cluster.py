@@ -1,4 +1,7 @@
-"""Provide Ray for a sweep: a local Ray instance that is started for the sweep, the Ray that this process is connected to, or a cluster."""
+"""Provide Ray for a sweep: a local instance, an existing connection, or a cluster.
+
+A local Ray instance is started for the sweep. An existing connection is that of this process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepare the data of trials in the data actor, the actor that reads the data and fits preprocessing chains.
+"""Prepare the data of trials in the data actor, which reads data and fits preprocessing chains.
 
 Each chain is fitted only once for the same data. A fit waits for a CPU in the same queue as trials.
 """
@@ -102,7 +102,10 @@ class DataRequests:
     async def fit_before_trials(
         self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]
     ) -> None:
-        """Fit preprocessing chains before the first trial. For the arguments, see `_Pool.prefit`."""
+        """Fit preprocessing chains before the first trial.
+
+        For the arguments, see `_Pool.prefit`.
+        """
         await self._known.wait()
         if warm and (self._streams or not await self._runs_tasks()):
             self.workers.warm(warm)
@@ -110,7 +113,7 @@ class DataRequests:
             await asyncio.shield(future)
 
     def request(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
-        """Return a future of a trial's prepared data: the data after the trial's preprocessing steps.
+        """Return a future of a trial's prepared data: the data after its preprocessing steps.
 
         If several trials have equal arguments, they get the same future, and the data is prepared
         only once.
@@ -196,7 +199,10 @@ class DataRequests:
         return self.workers.job.stream is not None
 
     def _cpu(self, tasks: bool) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return a context in which a fit may run: it holds a CPU, unless Ray Data's tasks have CPUs of their own."""
+        """Return a context in which a fit may run.
+
+        It holds a CPU, unless Ray Data's tasks have CPUs of their own.
+        """
         if self._streams:
             return contextlib.nullcontext()
         return self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks)

@@ -1,4 +1,7 @@
-"""Change the number of workers of elastic trials: decide when a gang grows, and which workers a trial keeps for its next attempt."""
+"""Change the number of workers of elastic trials.
+
+Decide when a gang grows, and which workers a trial keeps for its next attempt.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,11 @@ class ElasticGangs:
         return running.may_grow and size < self.workers.largest(running.trial.shape)
 
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
-        """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
+        """If an elastic trial can start its next attempt at once, keep its workers.
 
-        The next attempt can start at once in two cases. First, the gang stopped in order to grow,
-        and the additional workers are already reserved. Second, workers were lost, and the
-        remaining workers are enough for the trial.
+        Also add the workers by which the gang grows. The next attempt can start at once in two
+        cases. First, the gang stopped in order to grow, and the additional workers are already
+        reserved. Second, workers were lost, and the remaining workers are enough for the trial.
 
         Returns:
             True if workers were kept. False if the trial ends, or must wait for workers like any
@@ -82,7 +85,7 @@ class ElasticGangs:
         return await asyncio.shield(answer)
 
     def answer_ranks(self, running: RunningTrial) -> None:
-        """At a step that all ranks of an elastic trial have reported, decide whether the gang grows.
+        """At a step that all ranks of an elastic trial reported, decide whether the gang grows.
 
         With a rank that has ended, the gang keeps its size.
         """

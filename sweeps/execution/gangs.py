@@ -51,7 +51,7 @@ def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> lis
 
 
 def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
-    """Return the world rank, local rank and node rank of each worker of a gang, in the order of world ranks.
+    """Return the world, local and node ranks of a gang's workers, in the order of world ranks.
 
     Args:
         nodes: Id of each worker's node, in the order of ranks. The workers of one node must be next
@@ -68,7 +68,9 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
 
 
 def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the value of `CUDA_VISIBLE_DEVICES` for each worker of a gang: the GPUs of all workers of the gang on its node.
+    """Return the value of `CUDA_VISIBLE_DEVICES` for each worker of a gang.
+
+    It names the GPUs of all workers of the gang on the worker's node.
 
     Args:
         nodes: Id of each worker's node.

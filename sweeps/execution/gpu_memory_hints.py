@@ -15,7 +15,7 @@ _SAYS = re.compile(
 
 
 def explain(error: BaseException) -> str | None:
-    """Return a line for the error text of a trial: how a trial needs less memory of a GPU, or gets more.
+    """Return a line for a trial's error text: how a trial needs less GPU memory, or gets more.
 
     Args:
         error: Exception that the loop raised.

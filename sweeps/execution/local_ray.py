@@ -42,7 +42,10 @@ def _replaced(owner: Any, **values: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _variable(name: str, value: str | None) -> Iterator[None]:
-    """Within the `with` block, an environment variable has a value. With None, it stays as it is."""
+    """Within the `with` block, an environment variable has a value.
+
+    With None, it stays as it is.
+    """
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value

@@ -123,7 +123,10 @@ class TrialRun:
             self.say("MLflow has no run of this trial yet, so the loop logs to a run of its own")
 
     def _find(self) -> dict[str, str] | None:
-        """Wait for the tracker's file with the ids of the run and the experiment. None without it."""
+        """Wait for the tracker's file with the ids of the run and the experiment.
+
+        Return None if there is no such file.
+        """
         until = time.monotonic() + (RUN_AGAIN if TrialRun._missed else RUN_WITHIN)
         file = self.folder / MLFLOW_RUN
         while not file.is_file() and time.monotonic() < until:
@@ -142,7 +145,10 @@ class TrialRun:
             os.environ.pop(RUN_ID, None)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function of MLflow. If it fails, write a line to the trial's log and return None."""
+        """Call a function of MLflow.
+
+        If it fails, write a line to the trial's log and return None.
+        """
         name = function.__name__
         if time.monotonic() < self._skip_until and name != "end_run":
             return None

@@ -1,8 +1,8 @@
-"""When this machine runs low on memory, kill the worker that holds the most memory, before the kernel kills any process.
+"""When this machine runs low on memory, kill the worker that holds the most memory.
 
-This module replaces Ray's own monitor, which kills the process that has started its task most
-recently. This process may be the pool, which holds little memory. If the pool dies, all trials are
-interrupted.
+This happens before the kernel kills any process. This module replaces Ray's own monitor, which
+kills the process that has started its task most recently. This process may be the pool, which holds
+little memory. If the pool dies, all trials are interrupted.
 """
 
 from __future__ import annotations

@@ -348,7 +348,9 @@ class Ended:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a trial, for the driver: the reports since the driver last asked the pool, and the present state of the trial.
+    """Progress of a trial, for the driver.
+
+    It has the reports since the driver last asked the pool, and the present state of the trial.
 
     Attributes:
         reports: New reports, in order.

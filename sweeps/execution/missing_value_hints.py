@@ -11,7 +11,10 @@ _SAYS = re.compile(r"\bnans?\b|missing values?|null values?", re.IGNORECASE)
 
 
 def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any]) -> str | None:
-    """Return a line for the error text of a trial: the prepared columns that have missing values, and a preprocessing step that fills them.
+    """Return a line for the error text of a trial, about missing values.
+
+    It names the prepared columns that have missing values, and a preprocessing step that fills
+    them.
 
     Args:
         error: Exception that the loop raised.

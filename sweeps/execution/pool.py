@@ -1,8 +1,9 @@
-"""The pool: an actor that owns all workers, runs each trial on a gang, and passes messages between the driver and the ranks.
+"""The pool: an actor that owns all workers, runs each trial on a gang, and passes messages.
 
-Ray restarts the pool if its process is lost. The workers die with the pool, because Ray ends all
-actors that a dead process has started. The driver then sends the recorded state of each running
-trial (`ResumeState`), and the trials continue from their checkpoints.
+The messages go between the driver and the ranks. Ray restarts the pool if its process is lost. The
+workers die with the pool, because Ray ends all actors that a dead process has started. The driver
+then sends the recorded state of each running trial (`ResumeState`), and the trials continue from
+their checkpoints.
 """
 
 from __future__ import annotations
@@ -256,7 +257,9 @@ class _Pool:
             running.decide(step, continues and not running.yields)
 
     async def renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
-        """Give new parameters to a trial that waits at a perturbation step, and continue the trial in a new attempt.
+        """Give new parameters to a trial that waits at a perturbation step, and continue it.
+
+        The trial continues in a new attempt.
 
         Args:
             trial: The trial with its new parameters.
@@ -285,7 +288,9 @@ class _Pool:
             del self.trials[trial_id]
 
     async def prepare_refit(self, settings: Mapping[str, Any], rows: RefitRows) -> None:
-        """Prepare for a trial that is trained again: wait until all stopped trials have ended, and change the settings of trials.
+        """Prepare for a trial that is trained again.
+
+        Wait until all stopped trials have ended, and change the settings of trials.
 
         Args:
             settings: New values of fields of `Job`, by name.
@@ -381,10 +386,10 @@ class _Pool:
     # ---- what the driver waits for
 
     async def advance(self, trial_id: str) -> Progress:
-        """Wait for progress of a trial: the trial ends, waits at a rung for a decision, stores a checkpoint, or reports.
+        """Wait for progress of a trial: it ends, waits at a rung, stores a checkpoint, or reports.
 
-        The call also confirms that the driver has recorded the progress that the last call
-        returned.
+        At a rung, the trial waits for a decision. The call also confirms that the driver has
+        recorded the progress that the last call returned.
 
         Args:
             trial_id: Id of a trial that the driver has started, or that it starts within
@@ -495,7 +500,10 @@ class _Pool:
         return await running.exchange(rank, number, value)
 
     async def record_update(self, trial_id: str, attempt: int, update: RankUpdate) -> None:
-        """Record a message of a rank. Messages of earlier attempts and of ended trials are ignored."""
+        """Record a message of a rank.
+
+        Messages of earlier attempts and of ended trials are ignored.
+        """
         running = self.trials.get(trial_id)
         if running is not None:
             self.driver.record(running, attempt, update)

@@ -94,7 +94,7 @@ class Worker:
         )
 
     async def call(self, method: str, *arguments: Any) -> None:
-        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until the method returns.
+        """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait for it.
 
         Raises:
             RuntimeError: The method raised an exception. The text of the error is the traceback.
@@ -148,9 +148,10 @@ class Gang:
 
 
 def describe(error: BaseException | None) -> str:
-    """Return one line about an error: its class and the last line of its text, or why a process of Ray died.
+    """Return one line about an error.
 
-    If Ray has wrapped an exception of a worker, the line is about the wrapped exception.
+    The line has the class of the error and the last line of its text, or says why a process of Ray
+    died. If Ray has wrapped an exception of a worker, the line is about the wrapped exception.
     """
     if isinstance(error, (WorkerLost, CannotStart)):
         return str(error)

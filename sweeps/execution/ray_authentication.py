@@ -19,7 +19,8 @@ from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._raylet import GcsClient
 from ray.exceptions import AuthenticationError
 try:
-    GcsClient(address=canonicalize_bootstrap_address_or_die(sys.argv[1])).internal_kv_keys(b"session_name", namespace=None)
+    GcsClient(address=canonicalize_bootstrap_address_or_die(sys.argv[1])).internal_kv_keys(\
+b"session_name", namespace=None)
 except AuthenticationError:
     sys.exit(77)
 """
@@ -31,11 +32,12 @@ _mode: str | None = (
 
 
 def prepare_authentication(address: str) -> None:
-    """Set `RAY_AUTH_MODE` to the mode that a cluster needs: "token" if the cluster requires a token, "disabled" otherwise.
+    """Set `RAY_AUTH_MODE` to the mode that a cluster needs.
 
-    Ray reads this variable when Ray is imported, and a process with a token cannot use a cluster
-    that requires none. So each mode is tried in a separate process. If the user has set
-    `RAY_AUTH_MODE`, the variable is not changed.
+    The mode is "token" if the cluster requires a token, and "disabled" otherwise. Ray reads this
+    variable when Ray is imported, and a process with a token cannot use a cluster that requires
+    none. So each mode is tried in a separate process. If the user has set `RAY_AUTH_MODE`, the
+    variable is not changed.
 
     Args:
         address: Address of the cluster.

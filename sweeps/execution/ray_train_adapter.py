@@ -214,7 +214,7 @@ class Utils(TrainFnUtils):
 
 
 class TuneSession:
-    """Session through which Tune's functions, callbacks and `ray.air.session` reach the running trial.
+    """Session by which Tune's functions, callbacks and `ray.air.session` reach the running trial.
 
     This class has every attribute that `ray.train._internal.session` reads from a `_TrainSession`.
     In Ray Tune, `world_rank` of such a session is None. Here it is a number, because with None Ray
@@ -301,7 +301,7 @@ class Stream(DataIteratorImpl):
 
 
 def coordinator_of(part: Any) -> Any:
-    """Return the handle of the actor that feeds one of the iterators of `Dataset.streaming_split`."""
+    """Return the handle of the actor that feeds one iterator of `Dataset.streaming_split`."""
     return part._coord_actor
 
 
@@ -343,7 +343,7 @@ SHUFFLE = (
 def _instead(what: str) -> str:
     """Return a text that says what the user can do instead of a transformation.
 
-    An example is `map_batches` or `random_shuffle`.
+    Examples of transformations are `map_batches` and `random_shuffle`.
     """
     return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
@@ -412,7 +412,10 @@ def set_ranks(ranks: Ranks | None) -> None:
 
 @contextlib.contextmanager
 def in_place(session: Session) -> Iterator[None]:
-    """Within the block, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process call `session`."""
+    """Within the block, functions of Ray in this process call `session`.
+
+    They are the functions of `ray.train`, `ray.tune` and `ray.air.session`.
+    """
     utils = Utils(session.ranks, session)
     set_train_fn_utils(utils)
     place: Any = first_version

@@ -1,11 +1,11 @@
-"""Run the training loop again on more and more train rows, for a scheduler that counts rows (`scheduler.resource: data.rows`).
+"""Run the training loop again on more and more train rows, for a scheduler that counts rows.
 
-The steps of such a trial are parts of the train split: at step n, the loop trains on n / `max_t` of
-the rows. A run has the rows of all earlier runs and more, and the valid split stays whole. The
-loop's own reports stay in this process. After each run, the trial reports the metrics of the run's
-model, together with its checkpoint. The scheduler then decides whether the loop runs on more rows.
-A loop that can continue from a model of fewer rows finds its previous checkpoint in
-`Current.previous_run`. Other loops start from scratch.
+Such a scheduler has `scheduler.resource: data.rows`. The steps of such a trial are parts of the
+train split: at step n, the loop trains on n / `max_t` of the rows. A run has the rows of all
+earlier runs and more, and the valid split stays whole. The loop's own reports stay in this process.
+After each run, the trial reports the metrics of the run's model, together with its checkpoint. The
+scheduler then decides whether the loop runs on more rows. A loop that can continue from a model of
+fewer rows finds its previous checkpoint in `Current.previous_run`. Other loops start from scratch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class RowRun(LoopRun):
         )
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report of the loop, and keep a copy of the checkpoint in place of the previous checkpoint of this run."""
+        """Record a report of the loop, and keep a copy of the checkpoint.
+
+        The copy replaces the previous checkpoint of this run.
+        """
         super().report(metrics, checkpoint)
         if checkpoint is None:
             return
@@ -59,9 +62,10 @@ class RowRun(LoopRun):
         self._model_step = noted if noted in self.metrics else max(self.metrics)
 
     def result(self) -> dict[str, float]:
-        """Return the metrics of the run's model: those at the step whose model is in the latest checkpoint.
+        """Return the metrics of the run's model.
 
-        Without a checkpoint, these are the metrics at the loop's best step.
+        They are those at the step whose model is in the latest checkpoint. Without a checkpoint,
+        these are the metrics at the loop's best step.
         """
         step = self._model_step or best_step(self.metrics, self.job.order)
         rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
@@ -89,7 +93,7 @@ class RowRun(LoopRun):
 
 
 def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun], None]) -> None:
-    """Train and report on each part of the train rows that is larger than the part of the trial's checkpoint.
+    """Train and report on each part of the train rows that is larger than the checkpoint's part.
 
     Args:
         session: The session of the trial, which gets one report for each part.

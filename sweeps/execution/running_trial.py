@@ -122,11 +122,14 @@ class RunningTrial:
         return [values[other] for other in sorted(values)]
 
     def spent(self) -> float:
-        """Return how many seconds the trial's attempts took on workers, including the current attempt."""
+        """Return the seconds of the trial's attempts on workers, including the current attempt."""
         return self.seconds + self._spent_now()
 
     def worker_seconds_spent(self) -> float:
-        """Return the worker seconds of the trial, including the current attempt: ten seconds on two workers are 20 worker seconds."""
+        """Return the worker seconds of the trial, including the current attempt.
+
+        Ten seconds on two workers are 20 worker seconds.
+        """
         return self.worker_seconds + self._spent_now() * self.progress.workers
 
     def _spent_now(self) -> float:

@@ -106,7 +106,9 @@ def _has_content(file: str, expected: bytes) -> bool:
 def storage_problems(
     shared: Path, seen: dict[str, bool | None], place: str = "--dir"
 ) -> list[Problem]:
-    """Return one problem for each node on which `shared` is not the same folder as on this node, and for each node that did not answer.
+    """Return one problem for each node with another folder `shared`, or without an answer.
+
+    On each node, `shared` must be the same folder as on this node.
 
     Args:
         shared: Folder that must be on storage that every node shares.

@@ -1,4 +1,7 @@
-"""Pack the user's code and the package `sweeps` for the nodes of a cluster: Ray's runtime environment of a sweep."""
+"""Pack the user's code and the package `sweeps` for the nodes of a cluster.
+
+The result is Ray's runtime environment of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +54,10 @@ JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
-    """Return Ray's runtime environment for a cluster: the space's `runtime_env`, the package `sweeps`, and the user's modules and scripts.
+    """Return Ray's runtime environment for a cluster.
 
-    If `runtime_env` has an `image_uri`, no code is sent, because Ray does not combine an image with
+    It has the space's `runtime_env`, the package `sweeps`, and the user's modules and scripts. If
+    `runtime_env` has an `image_uri`, no code is sent, because Ray does not combine an image with
     code.
 
     Args:
@@ -147,7 +151,10 @@ def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
 
 
 def copy_code(root: Path, stage: Path) -> None:
-    """Copy the code in `root` to `stage`, without large files, data files, hidden files and generated folders."""
+    """Copy the code in `root` to `stage`.
+
+    Large files, data files, hidden files and generated folders are left out.
+    """
 
     def left_out(folder: str, names: list[str]) -> set[str]:
         return {name for name in names if not _is_code(Path(folder, name))}

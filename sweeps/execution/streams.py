@@ -19,7 +19,7 @@ from sweeps.execution.trial_session import TrialSession
 
 
 class TrainStreams:
-    """The split coordinators that this process has started as rank 0, by the name of the attempt."""
+    """Split coordinators that this process has started as rank 0, by the name of the attempt."""
 
     def __init__(self) -> None:
         self._started: dict[str, Sequence[Any]] = {}

@@ -58,7 +58,7 @@ def groups() -> frozenset[Any]:
 
 
 def group_of_one(gpu: bool) -> frozenset[Any]:
-    """Create a process group of `torch.distributed` with only this process, unless there is a group already.
+    """Create a process group of `torch.distributed` with only this process, unless there is one.
 
     Also set the environment variables, such as `RANK` and `WORLD_SIZE`, that Ray Train sets.
 

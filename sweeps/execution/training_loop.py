@@ -98,7 +98,7 @@ def _failure(error: BaseException, session: TrialSession, imported: bool) -> End
 
 
 def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
-    """Return whether `names` contains the name of an exception's class or of one of its base classes.
+    """Return whether `names` contains the name of an exception's class or of a base class of it.
 
     Args:
         error: The exception.
@@ -158,10 +158,10 @@ def takes_config(loop: Any) -> bool:
 
 
 def trace(error: BaseException) -> str:
-    """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters and with masked passwords.
+    """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters.
 
-    Frames of sweeps' own code at both ends of the stack are left out. An error that a trainer of
-    sweeps explains, such as a script that failed, has no traceback.
+    Passwords are masked. Frames of sweeps' own code at both ends of the stack are left out. An
+    error that a trainer of sweeps explains, such as a script that failed, has no traceback.
     """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)

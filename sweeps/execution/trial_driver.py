@@ -1,4 +1,4 @@
-"""Run trials on workers: wait for prepared data, reserve a gang, and start further attempts after failures."""
+"""Run trials on workers: wait for prepared data, reserve a gang, and try again after failures."""
 
 from __future__ import annotations
 
@@ -227,7 +227,10 @@ class TrialDriver:
     # ---- attempts
 
     def _note_retry(self, running: RunningTrial, reason: str) -> None:
-        """Write why an attempt has ended into the log of the sweep and into the log of rank 0, if another attempt follows."""
+        """Write why an attempt has ended into two logs, if another attempt follows.
+
+        They are the log of the sweep and the log of rank 0.
+        """
         if running.progress.state is not None or running.stopped:
             return
         text = f"attempt {running.progress.attempt} ended: {reason}; the trial is tried again"
@@ -369,11 +372,11 @@ class TrialDriver:
     async def _end_peers(
         self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
     ) -> None:
-        """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
+        """After a rank has died or raised an exception, wait until all ranks have ended.
 
-        Each rank that has ended is made to leave the gang. If a peer waits for this rank in a
-        collective operation, such as an all-reduce, the operation then raises an exception in the
-        peer.
+        The wait takes up to `PEERS_END_WITHIN` seconds. Each rank that has ended is made to leave
+        the gang. If a peer waits for this rank in a collective operation, such as an all-reduce,
+        the operation then raises an exception in the peer.
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()

@@ -1,4 +1,7 @@
-"""Write the output of each trial into the trial's folder, to one log file for each rank, although one worker process runs many trials."""
+"""Write the output of each trial into the trial's folder, to one log file for each rank.
+
+This works although one worker process runs many trials.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ def log_of(folder: str | Path, rank: int) -> Path:
 
 @contextlib.contextmanager
 def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
-    """Within the block, append all output of this process to a file: the output of Python's streams, of loggers and of native libraries.
+    """Within the block, append all output of this process to a file.
 
-    All of them write to the file descriptors 1 and 2, so these descriptors are redirected. If only
-    `sys.stdout` were replaced, the lines of XGBoost's native code and of existing logging handlers
-    would be missing.
+    The output is that of Python's streams, of loggers and of native libraries. All of them write to
+    the file descriptors 1 and 2, so these descriptors are redirected. If only `sys.stdout` were
+    replaced, the lines of XGBoost's native code and of existing logging handlers would be missing.
 
     Args:
         path: The file. Its folder is created.

@@ -1,6 +1,7 @@
-"""Progress of one trial: the reports that rank 0 sent, which of them the driver has received, and the complete checkpoints.
+"""Progress of one trial: the reports that rank 0 sent, and the complete checkpoints.
 
-The module is pure: it does not use Ray and never waits.
+The progress also says which reports the driver has received. The module is pure: it does not use
+Ray and never waits.
 
 Messages from ranks may arrive twice or out of order. Ray does not preserve the order of calls to an
 asyncio actor, and a rank resends each report and checkpoint until the pool acknowledges it.
@@ -115,11 +116,11 @@ class TrialProgress:
         return self.attempt
 
     def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
-        """Return the paths of the checkpoints to delete before another attempt: checkpoints that are incomplete or no longer needed.
+        """Return the paths of the checkpoints to delete before another attempt.
 
-        After `restore`, the first call also finds the latest complete checkpoints among `existing`,
-        and keeps them. This is necessary because the driver's record names only the latest one and
-        the best one.
+        These checkpoints are incomplete or no longer needed. After `restore`, the first call also
+        finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
+        because the driver's record names only the latest one and the best one.
 
         Args:
             existing: Paths of all checkpoints in the trial's folder.
@@ -197,7 +198,10 @@ class TrialProgress:
 
     @property
     def kept(self) -> set[str]:
-        """Paths of the checkpoints to keep: the latest ones, the best one, and any that the driver's record may still name."""
+        """Paths of the checkpoints to keep.
+
+        They are the latest ones, the best one, and any that the driver's record may still name.
+        """
         latest = list(self._stored)[-self.keep_latest :]
         return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 

@@ -65,7 +65,9 @@ class CheckpointIgnored(ValueError):
 
 
 class DatasetCache:
-    """Prepared data that a worker keeps for later trials that use the same data, and the objects that loops have built from this data.
+    """Prepared data that a worker keeps for later trials that use the same data.
+
+    The worker also keeps the objects that loops have built from this data.
 
     Args:
         data: The prepared data.
@@ -282,7 +284,7 @@ class TrialSession:
             raise Stopped
 
     def _resolve_resumption(self) -> None:
-        """At the first report, ask the pool whether the loop on rank 0 continues from its checkpoint.
+        """At the first report, ask the pool whether rank 0's loop continues from its checkpoint.
 
         If so, the steps continue after the step of the checkpoint. Otherwise, they begin with 1.
 
@@ -387,10 +389,11 @@ class TrialSession:
             self._send()
 
     def check_silence(self) -> None:
-        """Send a notice with the loop's stack to the pool if the loop has not reported for a long time. Also write it to the trial's log.
+        """Send a notice to the pool if the loop has not reported for a long time.
 
-        There are two time limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports,
-        each limit causes at most one notice.
+        The notice has the loop's stack, and is also written to the trial's log. There are two time
+        limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes
+        at most one notice.
         """
         quiet, limits = (
             time.monotonic() - self._last_report,
@@ -477,7 +480,10 @@ class TrialSession:
 
 
 def stack_of(thread: int) -> str:
-    """Return the stack of a thread in the format of a traceback, from the first frame of the user's code; "" if the thread has ended."""
+    """Return the stack of a thread in the format of a traceback.
+
+    It starts at the first frame of the user's code. It is "" if the thread has ended.
+    """
     frame = sys._current_frames().get(thread)
     if frame is None:
         return ""

@@ -1,4 +1,4 @@
-"""Adapters between Ray Tune and the sweep: a Searcher that starts trials and a TrialScheduler that stops them.
+"""Adapt Ray Tune to the sweep: a Searcher that starts trials, a TrialScheduler that stops them.
 
 Both adapters pass Tune's calls to a `SweepController`, which makes the decisions.
 `sweeps.execution.tune_trials` runs Tune's trials in the workers of the pool.
@@ -89,14 +89,20 @@ class StudySearcher(Searcher):
 
 
 class VerdictScheduler(FIFOScheduler):
-    """Scheduler that passes progress to the controller, in the thread of Tune's loop, and returns the controller's decision to Tune."""
+    """Scheduler that passes progress to the controller, and returns its decision to Tune.
+
+    It does so in the thread of Tune's loop.
+    """
 
     def __init__(self, controller: SweepController):
         super().__init__()
         self._controller = controller
 
     def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
-        """Let the controller do its periodic work, and let Tune start pending trials in their order. Tune calls this once in each round."""
+        """Let the controller do its periodic work, and let Tune start pending trials in order.
+
+        Tune calls this once in each round.
+        """
         # A Tune callback is not used, because with any callback Tune imports all its loggers. The
         # import of MLflow's logger takes seconds.
         self._controller.poll()

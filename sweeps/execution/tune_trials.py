@@ -9,6 +9,7 @@ actor. The `PoolTrial` calls the pool directly.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,10 @@ from ray.tune.execution import tune_controller
 
 
 class Trainable(tune.Trainable):
-    """Empty Trainable of all trials. Tune requires such a class, but no instance is ever created."""
+    """Empty Trainable of all trials.
+
+    Tune requires such a class, but no instance is ever created.
+    """
 
 
 @contextlib.contextmanager
@@ -31,7 +35,8 @@ def run_in(pool: Any) -> Iterator[None]:
         pool: Handle of the pool.
     """
     original = tune_controller.PlacementGroupResourceManager
-    tune_controller.PlacementGroupResourceManager = lambda: _PoolResources(pool)  # type: ignore[assignment, misc]
+    manager = functools.partial(_PoolResources, pool)
+    tune_controller.PlacementGroupResourceManager = manager  # type: ignore[assignment, misc]
     try:
         yield
     finally:
@@ -105,4 +110,5 @@ class PoolTrial:
         )  # Ray repeats a call that a restart cuts off.
         self.stop = _Method(lambda: ray.put(None))
         self.get_auto_filled_metrics = _Method(lambda **_: {})
-        setattr(self, "__ray_ready__", self.stop)  # noqa: B010 - Inside a class, Python would change the name `__ray_ready__`.
+        # Inside a class, Python would change the name `__ray_ready__` of an attribute.
+        setattr(self, "__ray_ready__", self.stop)  # noqa: B010

@@ -16,7 +16,10 @@ from sweeps.execution.messages import Assignment, Ended, Job, WorkerInfo
 
 @ray.remote(max_restarts=0)
 class Worker:
-    """Process that runs one rank of a trial at a time. It stays alive for later trials and gangs."""
+    """Process that runs one rank of a trial at a time.
+
+    It stays alive for later trials and gangs.
+    """
 
     def start(self, pool: Any, worker: str, job: Job) -> WorkerInfo:
         """Prepare the process for training loops; see `WorkerRuntime`."""

@@ -1,7 +1,7 @@
-"""Manage the workers of a sweep: start them, reserve them for trials, form gangs, notice deaths, and close workers.
+"""Manage the workers of a sweep: start, reserve and close them, form gangs, and notice deaths.
 
-`allocation.decide` decides which workers to reserve, start and close. This module carries the
-decisions out, on the event loop of the pool's actor.
+Workers are reserved for trials. `allocation.decide` decides which workers to reserve, start and
+close. This module carries the decisions out, on the event loop of the pool's actor.
 """
 
 from __future__ import annotations
@@ -161,9 +161,9 @@ class WorkerPool:
         return workers
 
     async def form(self, workers: Sequence[Worker], shape: Shape) -> Gang:
-        """Form a gang of reserved workers: wait until all have started, and connect them with the backend if necessary.
+        """Form a gang of reserved workers: wait until all have started, and connect them.
 
-        If this fails, the workers are released.
+        They are connected with the backend, if necessary. If this fails, the workers are released.
 
         Raises:
             CannotStart: A new worker raised an exception, or the backend could not connect the
@@ -282,7 +282,10 @@ class WorkerPool:
             self._give_back(gang.workers)
 
     def close(self, worker: Worker) -> None:
-        """Close a worker in the background: disband its gang, then kill its process, which frees its resources."""
+        """Close a worker in the background: disband its gang, then kill its process.
+
+        This frees its resources.
+        """
         worker.phase = Phase.CLOSING
         if worker.gang is not None:
             worker.gang.broken = True
@@ -300,14 +303,18 @@ class WorkerPool:
         await self._request_nodes(time.monotonic())
 
     def held(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return two dicts: the resources that trials and fits hold, and the resources that idle and closing workers hold."""
+        """Return the resources that are held, in two dicts.
+
+        The first has those that trials and fits hold, and the second has those that idle and
+        closing workers hold.
+        """
         busy = [dict(w.resources) for w in self.workers.values() if w.phase is Phase.BUSY]
         idle = [dict(w.resources) for w in self.workers.values() if w.phase is not Phase.BUSY]
         return _sum([*busy, *(dict(amount) for _, amount in self._grants.values())]), _sum(idle)
 
     @property
     def total(self) -> dict[str, float]:
-        """Amounts of all resources of the cluster, but at most the amounts that the sweep may hold."""
+        """Amounts of all resources of the cluster, but at most those that the sweep may hold."""
         there = _sum([dict(node) for node in self.nodes.values()])
         return there | {
             name: min(amount, there.get(name, 0.0))
@@ -315,7 +322,10 @@ class WorkerPool:
         }
 
     def _limit_now(self) -> Mapping[str, float] | None:
-        """Return the amounts that workers and fits may hold together, without the CPUs that they leave to Ray Data. None for no limit."""
+        """Return the amounts that workers and fits may hold together.
+
+        The CPUs that they leave to Ray Data are not included. None means no limit.
+        """
         if not self._reserves:
             return self._limit
         cpus = sum(node.get("CPU", 0.0) for node in self.nodes.values())
@@ -355,7 +365,7 @@ class WorkerPool:
         )
 
     def serve(self) -> None:
-        """Serve the queue: carry out the actions of `allocation.decide` until the action is to wait."""
+        """Serve the queue: carry out the actions of `allocation.decide` until one is to wait."""
         while True:
             self._queue = [entry for entry in self._queue if not entry[1].done()]
             action = allocation.decide(self._cluster(), [request for request, _, _ in self._queue])
@@ -392,7 +402,7 @@ class WorkerPool:
         ]
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
-        """Raise `CannotStart` in the waiting callers of requests that are too large even for the empty cluster.
+        """Raise `CannotStart` in waiting callers with requests too large for the empty cluster.
 
         On a single machine, do this immediately. A cluster may get new nodes, so there the requests
         first wait `FITS_WITHIN` seconds.
@@ -562,7 +572,10 @@ class WorkerPool:
             worker.up.set_result(worker.info)
 
     async def _make_room(self, starting: Worker) -> None:
-        """While a trial waits for a worker that has not started, close one idle worker on the same node every `PLACED_WITHIN` seconds."""
+        """While a trial waits for a worker that has not started, close idle workers on its node.
+
+        One worker is closed every `PLACED_WITHIN` seconds.
+        """
         while not starting.up.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(starting.up), PLACED_WITHIN)
@@ -651,7 +664,7 @@ class WorkerPool:
             result.add_done_callback(lambda late: late.cancelled() or late.exception())
 
     async def find_lost(self, workers: Sequence[Worker]) -> None:
-        """Remove each of the workers that has died, or does not answer within `DISBAND_WITHIN` seconds.
+        """Remove each worker that has died, or does not answer within `DISBAND_WITHIN` seconds.
 
         The workers must not be running a loop, because the answer comes from the main thread of
         each process.
@@ -674,7 +687,10 @@ class WorkerPool:
         await asyncio.gather(*(look(one) for one in workers if one.lost is None))
 
     async def watch(self) -> None:
-        """Check every `LOOK_EVERY` seconds which workers have died and which nodes have joined or left. This method never returns."""
+        """Check every `LOOK_EVERY` seconds which workers died and which nodes joined or left.
+
+        This method never returns.
+        """
         last = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)
@@ -694,7 +710,7 @@ class WorkerPool:
                     self.lose(one, reason)
 
     async def _request_nodes(self, now: float) -> None:
-        """Ask the cluster's autoscaler, if there is one, for nodes on which the waiting requests can be served."""
+        """Ask the cluster's autoscaler, if any, for nodes that can serve the waiting requests."""
         waiting = [request for request, granted, _ in self._queue if not granted.done()]
         unused = None if self._limit is None else subtract(self._limit, [self.held()[0]])
         try:
@@ -705,7 +721,10 @@ class WorkerPool:
             log.exception("the autoscaler could not be asked for nodes")
 
     def _close_idle(self, now: float) -> None:
-        """If the cluster has an autoscaler, close workers after `IDLE_WITHIN` idle seconds, so that the autoscaler can remove nodes."""
+        """If the cluster has an autoscaler, close workers after `IDLE_WITHIN` idle seconds.
+
+        The autoscaler can then remove nodes.
+        """
         for one in list(self.workers.values()) if self._node_requests.may_grow else ():
             if one.phase is Phase.IDLE and now - one.idle_since > IDLE_WITHIN:
                 self.close(one)

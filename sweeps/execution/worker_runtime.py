@@ -1,8 +1,8 @@
-"""Code of a worker's process: join gangs, run the trials that the pool assigns, and reset the process between trials.
+"""Code of a worker's process: join gangs, run trials, and reset the process between trials.
 
-The actor's methods run one after another on the main thread, so that training loops can set signal
-handlers. A second thread asks the pool for calls and carries the calls out while a loop runs. Each
-of these requests is also a heartbeat of the worker.
+The pool assigns the trials. The actor's methods run one after another on the main thread, so that
+training loops can set signal handlers. A second thread asks the pool for calls and carries the
+calls out while a loop runs. Each of these requests is also a heartbeat of the worker.
 """
 
 from __future__ import annotations
@@ -126,7 +126,10 @@ class WorkerRuntime:
         ray_train_adapter.set_ranks(ranks)
 
     def leave(self) -> None:
-        """Leave the current gang, if there is one: undo the backend's changes in this process, and free cached GPU memory."""
+        """Leave the current gang, if there is one.
+
+        Undo the backend's changes in this process, and free cached GPU memory.
+        """
         membership, self._membership = self._membership, None
         if membership is not None:
             membership.leave()
@@ -210,7 +213,7 @@ class WorkerRuntime:
     # ---- trials
 
     def run(self, assignment: Assignment) -> Ended:
-        """Run one attempt at a trial on this rank, reset the process, and return the result of the attempt."""
+        """Run one attempt at a trial on this rank, reset the process, and return the result."""
         self.job = assignment.job or self.job
         if self.job.store is not None:
             assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
@@ -336,7 +339,10 @@ class WorkerRuntime:
         return Current(**{name: getattr(self.job, name) for name in names} | own)
 
     def _code_folders(self) -> tuple[Path, ...]:
-        """Return the folders with the user's files: the copy that Ray made for the workers, if there is one, and the original folders."""
+        """Return the folders with the user's files.
+
+        They are the copy that Ray made for the workers, if there is one, and the original folders.
+        """
         copy = (
             [Path(working_directory())]
             if ray.get_runtime_context().runtime_env.get("working_dir")
@@ -359,7 +365,10 @@ class WorkerRuntime:
     # ---- the second thread
 
     def _listen(self) -> None:
-        """Carry out the pool's calls, send the running loop's new reports, and notify the pool if the loop has not reported for long."""
+        """Carry out the pool's calls, send the running loop's new reports, and notify the pool.
+
+        The pool is notified if the loop has not reported for long.
+        """
         last: TrialSession | None = None
         call = self.pool.listen.remote(self.worker)
         while True:

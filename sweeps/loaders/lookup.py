@@ -14,7 +14,10 @@ _base: contextvars.ContextVar[Path] = contextvars.ContextVar("base", default=Pat
 
 @contextlib.contextmanager
 def relative_to(folder: Path) -> Iterator[None]:
-    """Within the `with` block, loaders look relative paths up in this folder first, then in the working directory."""
+    """Within the `with` block, loaders look relative paths up in this folder first.
+
+    They then look in the working directory.
+    """
     token = _base.set(folder)
     try:
         yield

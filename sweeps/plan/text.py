@@ -100,7 +100,10 @@ def _table(
 
 
 def _cut(text: str, size: int) -> str:
-    """Shorten a text to `size` characters: if the text is longer, an ellipsis replaces its middle."""
+    """Shorten a text to `size` characters.
+
+    If the text is longer, an ellipsis replaces its middle.
+    """
     if len(text) <= size:
         return text
     tail = (size - 1) * 2 // 3

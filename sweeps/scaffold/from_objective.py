@@ -1,4 +1,7 @@
-"""Run an Optuna objective once with a trial that records its calls, and write the files with which sweeps runs the same objective."""
+"""Run an Optuna objective once, and write the files with which sweeps runs the same objective.
+
+The objective runs with a trial that records its calls.
+"""
 
 from __future__ import annotations
 
@@ -265,7 +268,8 @@ def objective_space(
     return space_text(name, origin, loop, parameters, goals, notes_of(found), scheduler=scheduler)
 
 
-LOOP = '''"""Run the Optuna objective `{reference}` as a trial of sweeps. Written by `sweeps init`; change it as you like."""
+LOOP = '''"""Run the Optuna objective `{reference}` as a trial of sweeps. \
+Written by `sweeps init`; change it as you like."""
 
 import optuna
 import ray.train
@@ -277,7 +281,8 @@ class Trial(optuna.trial.FixedTrial):
 
     def _suggest(self, name, distribution):
         if name not in self._params:
-            raise KeyError(f"the objective suggests `{{name}}`: add it under space.params of the space file")
+            raise KeyError(f"the objective suggests `{{name}}`: add it under \
+space.params of the space file")
         return super()._suggest(name, distribution)
 
 {report}
@@ -288,7 +293,8 @@ def train(config):
     return {metrics}
 '''
 REPORT = '''    def report(self, value, step):
-        """Pass an intermediate value on. If the scheduler stops the trial, this call raises an exception."""
+        """Pass an intermediate value on. If the scheduler stops the trial, this call \
+raises an exception."""
         ray.train.report({"value": value})
 
     def should_prune(self):
@@ -298,7 +304,9 @@ REPORT = '''    def report(self, value, step):
 
 
 def loop_text(reference: str, directions: Sequence[str]) -> str:
-    """Return the text of the module with `train(config)`, which runs an objective with the values of a trial. Pure.
+    """Return the text of the module with `train(config)`, which runs an objective.
+
+    The objective gets the values of a trial. The function is pure.
 
     Args:
         reference: the objective, as `module:function`.

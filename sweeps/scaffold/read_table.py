@@ -87,7 +87,10 @@ def open_table(
 
 
 def source_in(path: str, folder: Path | None) -> str:
-    """Return the text that names a file in a space file in `folder`: a relative path if the file is in this folder."""
+    """Return the text that names a file in a space file in `folder`.
+
+    It is a relative path if the file is in this folder.
+    """
     if "://" in path or path.startswith("sklearn:"):
         return path
     absolute = Path(path).expanduser().absolute()
@@ -97,7 +100,7 @@ def source_in(path: str, folder: Path | None) -> str:
 
 
 def likely_label(names: list[str]) -> str:
-    """Return the column that is probably the label: a column with a usual name, or else the last column."""
+    """Return the column that is probably the label: one with a usual name, or else the last one."""
     return next((name for word in LABEL_NAMES for name in names if name.lower() == word), names[-1])
 
 
@@ -208,9 +211,10 @@ def _label_rule(table: pa.Table, label: str) -> str:
 def _task(
     label: str, parts: dict[str, pa.Table], wanted: str | None
 ) -> tuple[str, tuple[Any, ...] | None, bool]:
-    """Return the task, the classes, and whether the space file must name the task because sweeps would infer another one.
+    """Return the task, the classes, and whether the space file must name the task.
 
-    `wanted` is the task that the user named.
+    It must name the task if sweeps would infer another one. `wanted` is the task that the user
+    named.
     """
     column = parts["train"].column(label)
     task, classes = infer_task(label, None, {"train": column})

@@ -1,7 +1,7 @@
-"""Choose how a table is searched: its splits, the scheduler, the limits and the ranges of the parameters. Pure functions.
+"""Choose how a table is searched: splits, scheduler, limits and ranges of the parameters.
 
-The thresholds up to 12,000 rows were compared with `python -m benchmarks tables run --dev`. Those
-of larger tables let the first trial train on some thousand rows.
+The functions are pure. The thresholds up to 12,000 rows were compared with `python -m benchmarks
+tables run --dev`. Those of larger tables let the first trial train on some thousand rows.
 """
 
 from __future__ import annotations

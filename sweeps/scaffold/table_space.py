@@ -1,4 +1,4 @@
-"""Make the space of a table, for `sweeps run rows.csv --label y` and `sweeps plan rows.csv --label y`."""
+"""Make the space of a table, for `sweeps run` or `sweeps plan` with `rows.csv --label y`."""
 
 from __future__ import annotations
 

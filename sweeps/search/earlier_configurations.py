@@ -44,7 +44,7 @@ class Translator:
         self._space = space
 
     def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the key of each dimension of the new space for which the earlier configuration has a value.
+        """Return the key of each new dimension for which the earlier configuration has a value.
 
         A dimension that the earlier configuration lacks is left out, and so are the dimensions that
         depend on it. A constant of the earlier space is taken if the new dimension has its value.

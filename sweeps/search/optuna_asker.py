@@ -15,7 +15,10 @@ from sweeps.study.record import REPEAT_OF
 
 
 class _DraftStorage:
-    """Storage that keeps the parameters of a trial in `params`, and does not write them, until the trial's configuration is final."""
+    """Storage that keeps a trial's parameters in `params` until its configuration is final.
+
+    Until then, it does not write them.
+    """
 
     def __init__(self, storage: Any):
         self.storage = storage
@@ -43,7 +46,7 @@ class OptunaAsker:
         ] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
-        """If a trial of the study was created but never started, remember it for a later call of `ask`.
+        """Remember a trial of the study that was created but never started, for a later `ask`.
 
         Returns:
             True if the trial was never started.

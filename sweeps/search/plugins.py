@@ -85,7 +85,7 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
     from sweeps.search.samplers.foreign import build_foreign
 
     factory = _import("search.algorithm", "sampler", search.algorithm)
-    build = lambda **options: build_foreign(search.algorithm, factory, options, context)  # noqa: E731
+    build = lambda **values: build_foreign(search.algorithm, factory, values, context)  # noqa: E731
     built: Model | ReseededSampler = _call(
         "search.options", search.algorithm, build, search.options or {}
     )

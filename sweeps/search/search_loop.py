@@ -107,9 +107,10 @@ class SearchLoop:
 
     @property
     def to_run(self) -> int:
-        """Upper bound of the number of trials still to run: interrupted, paused and queued trials, each with all its repeats.
+        """Upper bound of the number of trials still to run, with all their repeats.
 
-        Running trials and the repeats that they may still add are not counted.
+        These are the interrupted, paused and queued trials. Running trials and the repeats that
+        they may still add are not counted.
         """
         return (
             len(self.interrupted) + len(self.view.paused)
@@ -178,7 +179,7 @@ class SearchLoop:
         return optuna_trial, trial
 
     def enqueue(self, keys: Mapping[str, Any], command: str) -> int | None:
-        """Add a configuration that starts before all others, after those that were enqueued earlier.
+        """Add a configuration that starts before all others, except those enqueued earlier.
 
         Repeats start before it.
 
@@ -202,7 +203,7 @@ class SearchLoop:
         return trial.number
 
     def next_paused(self) -> int | None:
-        """Let the scheduler choose the paused trial that continues now, and record that this trial continues.
+        """Let the scheduler choose the paused trial that continues now, and record this.
 
         Returns:
             The number of the trial, or None if the scheduler lets no paused trial continue now.

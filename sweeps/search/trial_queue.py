@@ -155,7 +155,7 @@ class TrialQueue:
             del self._waiting[existing]
 
     def record_tried(self, values: Mapping[str, Any]) -> None:
-        """Record that a configuration is tried, given the value of each of its active dimensions."""
+        """Record that a configuration is tried, given the values of its active dimensions."""
         configuration = configuration_of(values)
         self.tried.add(configuration)
         (self.untried or {}).pop(configuration, None)
@@ -232,10 +232,11 @@ class TrialQueue:
 
     @property
     def remaining(self) -> int:
-        """Upper bound of the number of trials still to start, apart from the repeats of configurations whose first trial still runs.
+        """Upper bound of the number of trials still to start, apart from some repeats.
 
-        Those repeats are counted only when the first trial is complete. Each new configuration is
-        counted with all its repeats.
+        The repeats of configurations whose first trial still runs are left out. Those repeats are
+        counted only when the first trial is complete. Each new configuration is counted with all
+        its repeats.
         """
         return self.configurations_left * self._space.repeats.count + len(self._pending_repeats)
 

@@ -81,9 +81,9 @@ def _digest(token: str) -> bytes:
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
-    """Return the token from the command line, a file, or the environment variable `SWEEPS_SERVE_TOKEN`. Return None if no token is given.
+    """Return the token from the command line, a file, or the variable `SWEEPS_SERVE_TOKEN`.
 
-    Error messages never contain the token.
+    Return None if no token is given. Error messages never contain the token.
 
     Raises:
         InputError: `token` and `file` are both given, the file cannot be read, or the token is
@@ -113,7 +113,10 @@ def token_of(token: str | None, file: Path | None) -> str | None:
 
 
 def open_to_others(host: str) -> bool:
-    """Return True if another machine can reach a server that listens on `host`, or if `host` cannot be resolved here."""
+    """Return True if another machine can reach a server that listens on `host`.
+
+    Return True too if `host` cannot be resolved here.
+    """
     try:
         addresses = socket.getaddrinfo(
             host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

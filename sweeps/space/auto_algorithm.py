@@ -1,4 +1,7 @@
-"""Choose the sampler for `search.algorithm: auto`, by the dimensions, the objectives and the limits of a sweep. Pure function, no I/O."""
+"""Choose the sampler for `search.algorithm: auto`. Pure function, no I/O.
+
+The choice depends on the dimensions, the objectives and the limits of a sweep.
+"""
 
 from __future__ import annotations
 

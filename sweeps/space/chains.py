@@ -19,9 +19,10 @@ class ChainParser(DimensionParser):
     """Parser of `space.preprocessor`."""
 
     def chain(self, node: Node, path: str) -> Template:
-        """Parse a chain: a name, a mapping with one key, a list of names and mappings, or a dimension whose options are chains.
+        """Parse a chain: a name, a mapping with one key, or a list of names and mappings.
 
-        Null, `none` and an empty list are a chain without steps.
+        A chain may also be a dimension whose options are chains. Null, `none` and an empty list are
+        a chain without steps.
         """
         if node.value is None or node.value == NONE or node.value == []:
             return Chain()
@@ -160,7 +161,10 @@ class ChainParser(DimensionParser):
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
-        """Parse `columns`: a keyword such as `numeric`, a name, a pattern such as `price_*`, a list, or a dimension of such options."""
+        """Parse `columns`: a keyword, a name, a pattern, a list, or a dimension of these.
+
+        A keyword is a word such as `numeric`, and a pattern is a text such as `price_*`.
+        """
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):

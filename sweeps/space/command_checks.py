@@ -1,4 +1,7 @@
-"""Check the options of a trainer that are commands: their script, their placeholders, and the parameters that they leave out."""
+"""Check the options of a trainer that are commands.
+
+The script, the placeholders, and the parameters that a command leaves out are checked.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from sweeps.space.trainer_definition import TrainerDefinition
 
 
 def command_options(trainer: TrainerSpec, definition: TrainerDefinition) -> dict[str, list[Any]]:
-    """Return the value of each option of a trainer that is a valid command, by the option's name."""
+    """Return the value of each option of a trainer that is a valid command, by option name."""
     commands = {
         name: fragment
         for name, fragment in definition.options.items()
@@ -34,7 +37,9 @@ def command_options(trainer: TrainerSpec, definition: TrainerDefinition) -> dict
 
 
 def parameter_names(template: Template, prefix: str = "") -> dict[str, None]:
-    """Return the dotted names of all parameters that a trial may have, in the order of the file, also those of nested mappings.
+    """Return the dotted names of all parameters that a trial may have, in the file's order.
+
+    The parameters of nested mappings are included.
 
     >>> list(parameter_names({"net": {"depth": 2}}))
     ['net', 'net.depth']
@@ -97,7 +102,10 @@ def command_hint(node: Node) -> str:
 
 
 def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int, str] | None:
-    """If a command runs a Python script that does not exist, return the index of the script and a message. Otherwise, return None."""
+    """Return the index of a missing Python script that a command runs, and a message.
+
+    Return None if the command runs no such script.
+    """
     words = [str(word) for word in command]
     index = next(
         (index for index, word in enumerate(words) if index and not word.startswith("-")), 0

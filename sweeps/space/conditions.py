@@ -1,8 +1,9 @@
-"""Evaluate the condition of a dimension (`when`): the values of earlier dimensions decide whether it is active. Pure functions, no I/O.
+"""Evaluate the condition of a dimension (`when`). Pure functions, no I/O.
 
-`when_parser` parses the conditions of a space file. A `when` is a conjunction: every dimension that
-the `when` names must have one of certain values. These dimensions may have conditions too, which
-are also conjunctions. `load` can therefore find out whether a condition can ever be true.
+The values of earlier dimensions decide whether a dimension is active. `when_parser` parses the
+conditions of a space file. A `when` is a conjunction: every dimension that the `when` names must
+have one of certain values. These dimensions may have conditions too, which are also conjunctions.
+`load` can therefore find out whether a condition can ever be true.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ABSENT = Absent.ABSENT
 
 @dataclass(frozen=True)
 class Term:
-    """One key of a `when`: the name of another dimension, and the values that the other dimension must have.
+    """One key of a `when`: the name of another dimension, and the values that it must have.
 
     Attributes:
         name: Name of the other dimension.

@@ -1,4 +1,7 @@
-"""Parse the section `data`, in which `train`, `drop`, `rows`, `weight` and `class_weight` may be dimensions."""
+"""Parse the section `data`, some of whose keys may be dimensions.
+
+These keys are `train`, `drop`, `rows`, `weight` and `class_weight`.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,7 @@ class DataSection:
         templates: dict[str, Template],
         weight_columns: tuple[str, ...],
     ) -> None:
-        """Check that the keys that name the label, the weights and dropped columns do not contradict each other."""
+        """Check that the keys for the label, weights and dropped columns do not conflict."""
         dropped = set(_texts(templates.get("drop")))
         labels = label_columns(keys.label)
         for name in dropped & set(labels):
@@ -230,7 +233,7 @@ class DataSection:
         return None if node.value is None else self.reader.column(node, path)
 
     def _class_weight(self, node: Node, path: str) -> Template:
-        """Parse `class_weight`: `balanced`, or a dimension whose options are `balanced` and null."""
+        """Parse `class_weight`: `balanced`, or a dimension with options `balanced` and null."""
         if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._class_weight)
         if node.value in (None, "balanced"):
@@ -261,7 +264,10 @@ class DataSection:
         return valid, test
 
     def _source(self, node: Node, path: str, text: str) -> None:
-        """Check a source that is a scikit-learn dataset (`sklearn:NAME`) or a function (`module:function`). Files are not checked."""
+        """Check a source that is a scikit-learn dataset or a function. Files are not checked.
+
+        A dataset is written as `sklearn:NAME`, and a function as `module:function`.
+        """
         if text.startswith("sklearn:"):
             name = text.removeprefix("sklearn:")
             if name not in SKLEARN:

@@ -70,7 +70,10 @@ def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None)
 
 
 def lograndint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
-    """Return the domain of the integers from `lower` to `upper - 1`, sampled on a logarithmic scale. For `when`, see `grid`."""
+    """Return the domain of the integers from `lower` to `upper - 1` on a logarithmic scale.
+
+    For `when`, see `grid`.
+    """
     return _domain("lograndint", [lower, upper], when)
 
 
@@ -85,7 +88,10 @@ def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> dict[st
 def randn(
     mean: float | None = None, sd: float | None = None, *, when: When = None
 ) -> dict[str, Any]:
-    """Return a normal distribution with a mean, by default 0, and a standard deviation, by default 1. For `when`, see `grid`."""
+    """Return a normal distribution with a mean and a standard deviation.
+
+    The mean is 0 by default, and the standard deviation 1. For `when`, see `grid`.
+    """
     return _domain("randn", _given(0.0 if mean is None and sd is not None else mean, sd), when)
 
 

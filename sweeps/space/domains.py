@@ -1,8 +1,9 @@
-"""Domains, with the names and meanings of Ray Tune: check their arguments, and compute values from sampled keys.
+"""Domains, with the names and meanings of Ray Tune.
 
-Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable
-name of an option. The key of `randn` and `qrandn` is the cumulative probability of a value, in (0,
-1). The key of any other domain is the number itself.
+The functions check the arguments of domains, and compute values from sampled keys. Samplers suggest
+keys, and the study records keys. The key of a grid or a choice is the readable name of an option.
+The key of `randn` and `qrandn` is the cumulative probability of a value, in (0, 1). The key of any
+other domain is the number itself.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ _BRANCHES = {
     "grid": "Try all options equally often. A grid cell is one combination of the options of all "
     "grids. Every grid cell gets the same "
     "number of trials, or some grid cells get one trial more than the others.",
-    "choice": "Sample one option. The sampler learns which options are good. An option of a `choice` or "
-    "a `grid` may contain dimensions.",
+    "choice": "Sample one option. The sampler learns which options are good. An option of a "
+    "`choice` or a `grid` may contain dimensions.",
 }
 
 
@@ -251,14 +252,20 @@ class Dimension:
 
 
 def cumulative_probability(dimension: Dimension, value: float) -> float:
-    """Return the key of a value of `randn` or `qrandn`: the value's cumulative probability, clipped to `EDGES`."""
+    """Return the key of a value of `randn` or `qrandn`.
+
+    The key is the value's cumulative probability, clipped to `EDGES`.
+    """
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES
     return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
 
 
 def exact(x: Number) -> Fraction:
-    """Return the exact value of a number's decimal digits: 0.1 becomes one tenth, not the binary fraction that the float stores."""
+    """Return the exact value of a number's decimal digits.
+
+    For 0.1, this is one tenth, not the binary fraction that the float stores.
+    """
     return Fraction(Decimal(repr(x)))
 
 
@@ -343,7 +350,7 @@ def _number_rule(arg: Any, integer: bool) -> str | None:
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Return a dict that maps each name to its short form, without `params.` or `scaling.` at the start.
+    """Map each name to its short form, without `params.` or `scaling.` at the start.
 
     If two names have the same short form, both keep their full form.
 

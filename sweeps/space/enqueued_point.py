@@ -1,4 +1,7 @@
-"""Check a configuration that `sweeps enqueue` adds to a running sweep, against the dimensions of the space. Pure functions, no I/O."""
+"""Check a configuration that `sweeps enqueue` adds to a sweep. Pure functions, no I/O.
+
+The configuration is checked against the dimensions of the space of the running sweep.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Enumerate the grid cells of a space, the shapes (workers and resources) of its trials, and combinations of values. Pure functions."""
+"""Enumerate grid cells, shapes of trials and combinations of values. Pure functions.
+
+A shape is the workers and resources of a trial.
+"""
 
 from __future__ import annotations
 
@@ -134,15 +137,19 @@ def _terms(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tuple
 
 
 def any_key(dim: Dimension) -> Any:
-    """Return one valid key of a dimension: the first option, the lower bound, or the median of a normal distribution."""
+    """Return one valid key of a dimension.
+
+    The key is the first option, the lower bound, or the median of a normal distribution.
+    """
     return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
 
 
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
-    """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true once and false once.
+    """Return all keys of a dimension, or at least enough keys for the conditions of `dims`.
 
-    For a grid or a choice, all keys are returned. For any other domain with a finite number of
-    values, all keys are returned if `whole` is true.
+    Enough keys make each condition true once and false once. For a grid or a choice, all keys are
+    returned. For any other domain with a finite number of values, all keys are returned if `whole`
+    is true.
     """
     if dim.options:
         return [option.key for option in dim.options]
@@ -160,7 +167,7 @@ def _values(dim: Dimension) -> list[float]:
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
-    """Return values of a dimension that together give every possible result of comparisons with some numbers.
+    """Return values that together give every possible result of comparisons with some numbers.
 
     For a continuous domain, these are values between the numbers, because no trial samples exactly
     such a number. For other domains, they are the numbers and the values next to them.
@@ -188,7 +195,10 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 def conflicting_dimension(
     dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]
 ) -> str | None:
-    """Find out why a dimension can never be active: its conditions need two different values of another dimension at the same time.
+    """Find out why a dimension can never be active.
+
+    The reason is that its conditions need two different values of another dimension at the same
+    time.
 
     Args:
         dim: A dimension with a condition.

@@ -25,7 +25,7 @@ def stream_obstacles(
     definition: TrainerDefinition,
     scheduler: SchedulerSpec | None,
 ) -> Iterator[tuple[str, str]]:
-    """Yield each key of the space file that rules out `data.ingest: stream`, with the reason and the next step.
+    """Yield each key that rules out `data.ingest: stream`, with the reason and the next step.
 
     Args:
         data: The section `data`.
@@ -106,7 +106,9 @@ def _split_obstacles(data: DataSpec) -> Iterator[tuple[str, bool, str]]:
 def row_obstacles(
     data: DataSpec | None, sections: Mapping[str, Template], scheduler: SchedulerSpec
 ) -> Iterator[tuple[str, str]]:
-    """Yield each key of the space file that rules out a scheduler that counts rows, with the reason and the next step.
+    """Yield each key that rules out a scheduler that counts rows.
+
+    The reason and the next step are yielded with the key.
 
     Args:
         data: The section `data`; None if it has a problem.

@@ -156,7 +156,7 @@ def _is_number(value: Any) -> bool:
 
 
 def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
-    """Convert the value that an initial point gives for a dimension into the key that a sampler would suggest for it.
+    """Convert the value that an initial point gives for a dimension into a sampler's key.
 
     Args:
         dim: Dimension for which the point gives the value.

@@ -39,28 +39,33 @@ ANNOTATIONS = ("default", "description", "format")
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {
-    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this name. "
-    "The default is the file's name.",
-    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your own loop.",
+    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this "
+    "name. The default is the file's name.",
+    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your "
+    "own loop.",
     "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
-    "objective": "The metric to optimize: one mapping, or a list of mappings for several objectives.",
-    "constraints": 'Conditions that the metrics of a feasible trial satisfy, such as `{latency_ms: "<= 5"}`.',
+    "objective": "The metric to optimize: one mapping, or a list of mappings for several "
+    "objectives.",
+    "constraints": "Conditions that the metrics of a feasible trial satisfy, "
+    'such as `{latency_ms: "<= 5"}`.',
     "search": "The sampler, its seed, and configurations to start with.",
     "scheduler": "The rule that stops trials early. A step is one report of the loop.",
     "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
-    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a trial.",
+    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a "
+    "trial.",
     "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
     "bundle": "The model that the sweep exports at its end.",
-    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray sets it up.",
+    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray "
+    "sets it up.",
     "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
-    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), and "
-    "the trainer's parameters (`params`).",
+    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), "
+    "and the trainer's parameters (`params`).",
 }
 # Descriptions of the keys of the section `space`.
 IN_SPACE = {
     "preprocessor": "A step, a list of steps, or a domain of these.",
-    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of such "
-    "mappings.",
+    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of "
+    "such mappings.",
     "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
 }
 

@@ -257,7 +257,9 @@ class _Loader:
     def _finish_search(
         self, data: DataSpec | None, sections: dict[str, Template], cells: int
     ) -> str:
-        """Complete the values that depend on the dimensions: initial points, `limits.max_trials`, the population and the algorithm.
+        """Complete the values that depend on the dimensions.
+
+        These are the initial points, `limits.max_trials`, the population and the algorithm.
 
         Args:
             data: The parsed section `data`; None if it has a problem.
@@ -313,7 +315,7 @@ class _Loader:
         return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
 
     def _algorithm_notes(self) -> tuple[str, ...]:
-        """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""
+        """Return a note if the file names a sampler, but has no dimension for it to choose."""
         node = self.file.node("search")
         search = self.search.search
         if search is None or not node.is_map or "algorithm" not in node.value:
@@ -332,7 +334,10 @@ class _Loader:
         )
 
     def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
-        """Add a problem if the scheduler does not fit a cross-validation, in which each step of a trial is one fold."""
+        """Add a problem if the scheduler does not fit a cross-validation.
+
+        In a cross-validation, each step of a trial is one fold.
+        """
         folds = data.folds if data else 0
         if not folds or scheduler is None:
             return
@@ -418,7 +423,7 @@ class _Loader:
             self.file.wrong("search.initial_points", text)
 
     def _name(self, path: Path) -> str:
-        """Return the sweep's name: the key `name`, or else the name of the space file without its extension.
+        """Return the sweep's name: the key `name`, or else the file's name without its extension.
 
         The name of the sweep's folder starts with this name.
         """
@@ -460,7 +465,10 @@ class _Loader:
         )
 
     def _check_workers(self, shapes: Sequence[Shape], backend: str) -> None:
-        """Add a problem if the trainer cannot train on the workers of a shape, or Ray's backend for JAX cannot connect them."""
+        """Add a problem if the trainer cannot train on the workers of a shape.
+
+        Also add a problem if Ray's backend for JAX cannot connect the workers.
+        """
         limit = self.trainers.definition.max_workers
         most = max((shape.most or shape.workers for shape in shapes), default=1)
         if limit is not None and most > limit:
@@ -501,7 +509,7 @@ class _Loader:
         return None if value is None or value.value is None else value
 
     def _check_weights(self) -> None:
-        """Add a problem for each key that gives rows weights if the trainer does not use weights."""
+        """Add a problem for each key that weights rows if the trainer does not use weights."""
         if self.trainer is None or self.trainers.definition.weights:
             return
         for key in ("weight", "class_weight"):
@@ -527,7 +535,10 @@ class _Loader:
             self.problems.add(label.mark, "data.label", text + others)
 
     def _trainers_with(self, key: str) -> str:
-        """Return the end of a message: the trainers whose definition has a key, and how a loop of the user's own gets the key."""
+        """Return the end of a message: the trainers whose definition has a key.
+
+        The end also says how a loop of the user's own gets the key.
+        """
         definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
         names = [name for name, definition in definitions.items() if getattr(definition, key)]
         text = f": {', '.join(names)}"

@@ -127,7 +127,7 @@ class Space:
         return self.places.get("") == PLACE
 
     def to_yaml(self) -> str:
-        """Return the space as the text of a space file, with the overrides applied, and without comments.
+        """Return the space as the text of a space file, with overrides and without comments.
 
         Tables that a script passed are left out. A function that the script passed and that no
         module has appears under its generated name, such as `train_89df371f:train`, which only a
@@ -144,7 +144,10 @@ class Space:
         return any(tracker.name == "mlflow" for tracker in self.trackers)
 
     def public(self, text: str) -> str:
-        """Return a text, such as the space file or an override, with `***` for the values of environment variables in `runtime_env`."""
+        """Return a text with `***` for the values of environment variables in `runtime_env`.
+
+        The text may be the space file or an override.
+        """
         return hide_values(text, self.runtime_env.env_vars)
 
     @property
@@ -194,7 +197,7 @@ class Space:
         return self.places.get("", str(self.path))
 
     def fill(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
-        """Build one configuration: call `choose` for every active dimension, in the order of the file.
+        """Build a configuration: call `choose` for every active dimension, in the file's order.
 
         Args:
             choose: Function that returns a key for a dimension; `Dimension.value` converts this key
@@ -250,7 +253,10 @@ class Space:
 
 
 def user_references(space: Space) -> list[str]:
-    """Return every distinct reference `module:attr` in a space: in the trainer, the data and the steps."""
+    """Return every distinct reference `module:attr` in a space.
+
+    References occur in the trainer, the data and the steps.
+    """
     from sweeps.core import references
 
     sources = [

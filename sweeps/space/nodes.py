@@ -80,7 +80,10 @@ class Node:
         return isinstance(self.value, list)
 
     def plain(self) -> Any:
-        """Return the value as plain Python data, in which no part is a `Node`: a scalar, or nested lists and dicts."""
+        """Return the value as plain Python data: a scalar, or nested lists and dicts.
+
+        No part of the result is a `Node`.
+        """
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -88,15 +91,15 @@ class Node:
         return self.value
 
     def show(self, limit: int = 60) -> str:
-        """Return the value as it is written in the file, but on one line and cut to `limit` characters."""
+        """Return the value as in the file, but on one line and cut to `limit` characters."""
         text = hide_known("".join(self._pieces()))  # before a secret is cut
         text = " ".join(text.split()) if "\n" in text else text
         return text if len(text) <= limit else text[: limit - 1] + "…"
 
     def _pieces(self) -> Iterator[str]:
-        """Yield the text of the value in YAML's flow style.
+        """Yield the text of the value in YAML's flow style, piece by piece.
 
-        An example is `{a: [1, 2]}`, piece by piece.
+        An example of the text is `{a: [1, 2]}`.
         """
         if isinstance(self.value, dict):
             yield "{"
@@ -157,8 +160,10 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
         text: The value in the space file.
         boolean: True if a boolean was expected, False if a number was expected.
 
-    >>> scalar_hint("1_000"), scalar_hint("8"), scalar_hint("eight"), scalar_hint("yes", boolean=True)
-    ('; write 1000', '; write it without quotes', '', '; write true')
+    >>> scalar_hint("1_000"), scalar_hint("8"), scalar_hint("eight")
+    ('; write 1000', '; write it without quotes', '')
+    >>> scalar_hint("yes", boolean=True)
+    '; write true'
     """
     if not isinstance(text, str):
         return ""

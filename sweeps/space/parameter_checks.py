@@ -1,4 +1,4 @@
-"""Check the values and domains that a space file gives for parameters against the parameters' JSON Schemas."""
+"""Check the values and domains of parameters in a space file against their JSON Schemas."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Store the functions and classes that a Python script passes to `sweeps.run`, so that `resume` and `rerun` work without the script.
+"""Store the functions and classes that a Python script passes to `sweeps.run`.
 
-A function of a module is named as `module:attr`, as in a space file. A function of the script
-itself, of a notebook, or inside another function has no such name. cloudpickle stores it by value
-in a generated module. The workers, `resume` and a bundle import this module like any other. Its
-name contains a hash of the functions, so that two of these modules never have the same name.
+The stored functions let `resume` and `rerun` work without the script. A function of a module is
+named as `module:attr`, as in a space file. A function of the script itself, of a notebook, or
+inside another function has no such name. cloudpickle stores it by value in a generated module. The
+workers, `resume` and a bundle import this module like any other. Its name contains a hash of the
+functions, so that two of these modules never have the same name.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ from sweeps.core.errors import InputError
 # The largest size of the functions with all values that they use. Each worker reads them.
 MOST_BYTES = 10 * 2**20
 _TEMPLATE = '''\
-# Functions of a Python script that called `sweeps.run`, with the values that they use. sweeps wrote this file; do not change it.
-# The code that runs is in `_PICKLED`. Python {version} wrote it, and only Python {version} can read it. For readers, this is its source:
+# Functions of a Python script that called `sweeps.run`, with the values that they use. \
+sweeps wrote this file; do not change it.
+# The code that runs is in `_PICKLED`. Python {version} wrote it, and only Python {version} can \
+read it. For readers, this is its source:
 #
 {source}
 import sys
 
 if sys.version_info[:2] != {numbers}:
-    raise ImportError("the function `{first}` was stored by Python {version}, and only this version of Python can run it")
+    raise ImportError("the function `{first}` was stored by Python {version}, and only this \
+version of Python can run it")
 
 import base64
 import contextlib
@@ -48,7 +52,8 @@ import pickle
 
 import cloudpickle
 
-# The modules that the functions use, so that a bundle has these modules and requires their packages.
+# The modules that the functions use, so that a bundle has these modules and requires \
+their packages.
 {imports}
 
 
@@ -148,7 +153,7 @@ def _import_lines(modules: Iterable[str], indent: str) -> str:
 
 
 def free_name(function: Any, taken: Mapping[str, Any]) -> str:
-    """Return a name for a function in a generated module, which no other function in `taken` has."""
+    """Return a function's name for a generated module, different from the names in `taken`."""
     inner = function.func if isinstance(function, functools.partial) else function
     name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_")
     if not name.isidentifier() or keyword.iskeyword(name):  # such as `lambda`
@@ -234,7 +239,10 @@ def _recorder() -> Any:
 
 
 def _named_modules(pickled: bytes) -> set[str]:
-    """Return the modules of the functions and classes that a pickle refers to by name, compiled ones included. The pickle is not loaded."""
+    """Return the modules of the functions and classes that a pickle refers to by name.
+
+    Compiled modules are included. The pickle is not loaded.
+    """
     memo: list[str] = []
     texts = ["", ""]  # the last two texts on the stack
     modules = set()
@@ -256,7 +264,10 @@ def _named_modules(pickled: bytes) -> set[str]:
 
 
 def _imported(code: types.CodeType) -> Iterator[str]:
-    """Yield the names of the modules that a function imports when it runs, also inside functions that it defines."""
+    """Yield the names of the modules that a function imports when it runs.
+
+    Imports inside functions that it defines are included.
+    """
     package = ""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME" and references.is_reference(

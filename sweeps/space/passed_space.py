@@ -65,9 +65,10 @@ def read_passed(space: Mapping[str, Any]) -> SpaceSource:
 
 
 def script_path() -> Path:
-    """Return the path of the script that runs, or the path `sweep` in the working directory if there is no script of the user's.
+    """Return the path of the script that runs.
 
-    A notebook has no script, and neither has an installed program such as pytest.
+    If there is no script of the user's, return the path `sweep` in the working directory. A
+    notebook has no script, and neither has an installed program such as pytest.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     file = Path(main).resolve() if main else None
@@ -207,7 +208,7 @@ def _renamed(value: Any, module: str) -> Any:
 
 
 def _is_source(value: Any) -> bool:
-    """Return whether a value of the section `data` is a source that a space file can have, and not a table."""
+    """Return whether a value of `data` is a source that a space file can have, not a table."""
     value = _from_numpy(value)
     return (
         value is None

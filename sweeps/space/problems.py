@@ -1,4 +1,4 @@
-"""Collect all problems of a space file, and turn pydantic's errors about a section into problems."""
+"""Collect all problems of a space file, and turn pydantic's errors into problems."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Problems:
     def extend(self, problems: tuple[Problem, ...]) -> None:
         """Add problems that already have a place.
 
-        An example is the problems of a file that is not YAML.
+        The problems of a file that is not YAML are an example.
         """
         for i, problem in enumerate(problems):
             self._found[(0, i, problem.place, problem.text)] = problem
@@ -60,15 +60,19 @@ class Problems:
 
 
 def place_and_key(key_path: str, key: str) -> tuple[str, str]:
-    """Return the place of a problem in a dict of a Python script, and the key that its message must still name; "" if the place names it.
+    """Return the place of a problem in a script's dict, and the key that the message must name.
+
+    The key is "" if the place already names it.
 
     Args:
         key_path: Key path of the value with the problem. If this value is missing, the key path of
             the section.
         key: Key of the value, for messages about a space file.
 
-    >>> place_and_key("space.params.eta.uniform", "params.eta"), place_and_key("objective", "objective.metric")
-    (('space.params.eta.uniform', ''), ('objective.metric', ''))
+    >>> place_and_key("space.params.eta.uniform", "params.eta")
+    ('space.params.eta.uniform', '')
+    >>> place_and_key("objective", "objective.metric")
+    ('objective.metric', '')
     """
     if key_path.removeprefix("space.").startswith(key) or key_path.startswith(key):
         return key_path, ""
@@ -92,11 +96,11 @@ class SpaceFile:
     problems: Problems
 
     def at(self, section: str) -> Mark:
-        """Return the place of a section's key, or the beginning of the file if the section is absent."""
+        """Return the place of a section's key. For an absent section, it is the file's start."""
         return self.root.keys.get(section, self.root.mark._replace(line=1, column=1))
 
     def node(self, section: str) -> Node:
-        """Return the node of a section. For an absent section, return a node with the value None."""
+        """Return the node of a section. For an absent section, its value is None."""
         return self.root.value.get(section) or Node(None, self.at(section))
 
     def wrong(self, path: str, text: str) -> None:

@@ -27,7 +27,10 @@ from sweeps.space.section_models import Split, TrainerSpec
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
-    """Return the folders to search for the user's modules: the space file's folder, the working directory, and that of passed functions."""
+    """Return the folders to search for the user's modules.
+
+    They are the space file's folder, the working directory, and the folder of passed functions.
+    """
     return tuple(
         dict.fromkeys((space.data.base.resolve(), Path.cwd(), *filter(None, (space.functions,))))
     )
@@ -84,9 +87,10 @@ def _limits(space: Space) -> dict[str, Any]:
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
-    """Load the space file that is saved in a sweep's folder, and prepend the folders of the user's modules to `sys.path`.
+    """Load the space file that is saved in a sweep's folder, and extend `sys.path`.
 
-    Relative paths in the saved file refer to the folder of the original file.
+    The folders of the user's modules are prepended to `sys.path`. Relative paths in the saved file
+    refer to the folder of the original file.
 
     Args:
         folder: The sweep's folder.
@@ -106,7 +110,7 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 
 def runnable_space(folder: Path, trust: bool = False) -> tuple[Space, tuple[Path, ...]]:
-    """Load the space file that is saved in a sweep's folder, as `saved_space` does, with the functions that a script passed.
+    """Load a sweep's space file as `saved_space` does, with the functions that a script passed.
 
     Call this function before the user's code runs. The functions are checked, and copied to a
     folder from which they can be imported.

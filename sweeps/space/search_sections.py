@@ -237,7 +237,7 @@ class SearchSections:
     # ---- the scheduler
 
     def _read_scheduler(self) -> SchedulerSpec | None:
-        """Parse the scheduler: a built-in scheduler with its options, or a reference to a user's class."""
+        """Parse the scheduler: a built-in one with options, or a reference to a user's class."""
         node, at, names = (
             self.file.node("scheduler"),
             self.file.at("scheduler"),
@@ -278,7 +278,7 @@ class SearchSections:
     def _built_in_scheduler(
         self, node: Node, name: Node, given: Mapping[str, Node]
     ) -> SchedulerSpec | None:
-        """Return a built-in scheduler, after checking its options against the fields of its class."""
+        """Return a built-in scheduler, after checking its options against its class's fields."""
         before, at = len(self.problems), self.file.at("scheduler")
         own = option_names("scheduler", name.value)
         self._check_other_schedulers_keys(node, str(name.value), given, own)
@@ -327,7 +327,10 @@ class SearchSections:
     # ---- contradictions between sections
 
     def _check_checkpoints(self) -> None:
-        """Add a problem if the section `checkpoints` has limits, but trials may continue from checkpoints of other trials, as under PBT."""
+        """Add a problem if checkpoints are limited, but trials may continue from those of others.
+
+        Trials may do so under PBT, for example.
+        """
         if (
             self.checkpoints
             and not self.checkpoints.all_stay
@@ -420,7 +423,7 @@ def option_names(kind: str, name: str) -> tuple[str, ...]:
 
 
 def scheduler_keys() -> tuple[str, ...]:
-    """Return the keys that `scheduler` may have: the name, and the options of all built-in schedulers."""
+    """Return the keys that `scheduler` may have: the name, and all built-in options."""
     return tuple(
         dict.fromkeys(
             [

@@ -398,8 +398,8 @@ class Search:
         BeforeValidator(value_types.sweep_names),
         Field(
             alias="from",
-            description="Earlier sweeps with the same objective, from which the sweep learns: folders, "
-            "names, `latest` or addresses",
+            description="Earlier sweeps with the same objective, from which the sweep learns: "
+            "folders, names, `latest` or addresses",
         ),
     ] = ()
     portfolio: Text | None = None
@@ -429,7 +429,10 @@ class SchedulerSpec:
 
     @property
     def counts_rows(self) -> bool:
-        """True if the steps of a trial are parts of the train split, so that the loop runs again at each rung."""
+        """True if the steps of a trial are parts of the train split.
+
+        The loop then runs again at each rung.
+        """
         return self.options.get("resource") == ROWS
 
     @property
@@ -543,7 +546,7 @@ class BundleKeys:
 
 @dataclass(frozen=True)
 class RuntimeEnv:
-    """The environment that Ray sets up for the worker processes and for the process that prepares data.
+    """The environment that Ray sets up for the workers and the process that prepares data.
 
     Attributes:
         env_vars: Environment variables, by name. MLflow, reports and bundles show only the names.
@@ -721,7 +724,9 @@ class ByFolds:
 
 @dataclass(frozen=True)
 class ByRolling:
-    """Cross-validation of a time series: each fold validates on rows that are later than its train rows, such as `{rolling: day}`.
+    """Cross-validation of a time series, such as `{rolling: day}`.
+
+    Each fold validates on rows that are later than its train rows.
 
     Attributes:
         rolling: A column of times or numbers.

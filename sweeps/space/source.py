@@ -1,4 +1,4 @@
-"""Read the text of a search space, which is a file, a dict or a `Space`, and apply overrides to its tree."""
+"""Read a search space, which is a file, a dict or a `Space`, and apply overrides to its tree."""
 
 from __future__ import annotations
 

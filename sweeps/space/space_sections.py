@@ -31,19 +31,19 @@ SCALING: dict[str, Fragment] = {
         "minimum": 1,
         "maximum": 1_000_000,
         "default": 1,
-        "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number may "
-        "change while the trial runs.",
+        "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number "
+        "may change while the trial runs.",
     },
     "use_gpu": {
         "type": "boolean",
         "default": False,
-        "description": "Whether each worker has 1 GPU. The key `GPU` of `resources_per_worker` sets another "
-        "amount.",
+        "description": "Whether each worker has 1 GPU. The key `GPU` of `resources_per_worker` "
+        "sets another amount.",
     },
     "resources_per_worker": {
         "type": "object",
-        "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` (may be a "
-        "fraction), `memory` in bytes, "
+        "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` "
+        "(may be a fraction), `memory` in bytes, "
         "and Ray's custom resources.",
     },
 }
@@ -118,7 +118,7 @@ class SpaceParser(ChainParser):
         return self._mapping(node, path, "such as {eta: 0.1}", self._parameter)
 
     def scaling(self, node: Node, path: str) -> Template:
-        """Parse a mapping with the keys of `SCALING`, or a dimension whose options are such mappings."""
+        """Parse a mapping with the keys of `SCALING`, or a dimension of such mappings."""
         return self._mapping(node, path, f"with keys {', '.join(SCALING)}", self._scaling_key)
 
     def _mapping(
@@ -184,7 +184,10 @@ class SpaceParser(ChainParser):
         return self.wrong_key(node, key, path, f"unknown key; {suggest('scaling', key, SCALING)}")
 
     def _num_workers(self, node: Node, path: str) -> Template:
-        """Parse a number of workers, a dimension of such numbers, or an elastic number such as {elastic: [1, 4]}."""
+        """Parse a number of workers, a dimension of numbers, or an elastic number.
+
+        An elastic number is a mapping such as {elastic: [1, 4]}.
+        """
         if node.is_map and ELASTIC in node.value:
             return self._elastic(node, path)
         if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds

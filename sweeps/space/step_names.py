@@ -18,7 +18,7 @@ def _optional(
     default: Any = None,
     **rules: Any,
 ) -> Fragment:
-    """Return the JSON Schema of an optional parameter. With `kind` None, a value may have any type."""
+    """Return the JSON Schema of an optional parameter; `kind` None allows any type."""
     types = {} if kind is None else {"type": kind}
     return {**types, **rules, "default": default, "description": description}
 
@@ -77,15 +77,17 @@ BUILTIN_STEPS: dict[str, dict[str, Fragment]] = {
 }
 
 STEP_DESCRIPTIONS: dict[str, str] = {
-    "Categorizer": "Turn columns into categories, which xgboost, lightgbm and catboost read without an "
-    "encoder.",
+    "Categorizer": "Turn columns into categories, which xgboost, lightgbm and catboost read "
+    "without an encoder.",
     "HashingVectorizer": "Hash the tokens of a column of texts into a fixed number of columns.",
     "MaxAbsScaler": "Divide each column by its largest absolute value.",
     "MinMaxScaler": "Scale each column to the range from 0 to 1.",
     "OneHotEncoder": "Encode a column of categories as columns of 0 and 1.",
     "OrdinalEncoder": "Encode a column of categories as the integers 0, 1 and so on.",
-    "PowerTransformer": "Apply a power to each column, so that its values look more like a normal distribution.",
-    "RobustScaler": "Subtract the median of each column, and divide by the distance of two quantiles.",
+    "PowerTransformer": "Apply a power to each column, so that its values look more like a normal "
+    "distribution.",
+    "RobustScaler": "Subtract the median of each column, and divide by the distance of two "
+    "quantiles.",
     "SimpleImputer": "Replace missing values.",
     "StandardScaler": "Subtract the mean of each column, and divide by its standard deviation.",
     "UniformKBinsDiscretizer": "Put numbers into bins of equal width.",

@@ -24,6 +24,12 @@ _STOPPING = (
     "to end the sweep"
 )
 _WHEN = "write `when` beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"
+_KEEPS_SHARES = (
+    "leave this key out, because a fraction such as `valid: 0.2` keeps the share of each class"
+)
+_PBT_PERTURBS = (
+    "leave this key out, because pbt changes the sampled dimensions of `space: {params: ...}`"
+)
 _ALGORITHM = (
     "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of "
     "auto"
@@ -51,7 +57,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "file": {
         _WHEN: "when",
-        "write `objective: {metric: ..., goal: minimize}`, or a list of such mappings": "metric mode direction directions",
+        "write `objective: {metric: ..., goal: minimize}`, or a list of such mappings": (
+            "metric mode direction directions"
+        ),
         "write `limits: {max_trials: N}`": "num_samples n_trials run_cap",
         "write `limits: {max_concurrent_trials: N}`": "n_jobs",
         "write `limits: {timeout: 1h}`": "time_budget_s",
@@ -59,10 +67,14 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write `search: {seed: 0}`": "seed random_state",
         _STOPPING: "pruner early_terminate early_stopping",
         "write `scheduler: {max_t: N}`, which counts reports": "epochs",
-        "write `space: {params: ...}`": "param_space parameters hyperparameters params config train_loop_config",
+        "write `space: {params: ...}`": (
+            "param_space parameters hyperparameters params config train_loop_config"
+        ),
         "write `space: {preprocessor: [...]}`": "preprocessor preprocessing pipeline",
         "write `space: {scaling: {num_workers: 2}}`": "scaling scaling_config num_workers",
-        "write `space: {scaling: {resources_per_worker: {CPU: 1}}}`": "resources_per_trial resources",
+        "write `space: {scaling: {resources_per_worker: {CPU: 1}}}`": (
+            "resources_per_trial resources"
+        ),
         "data": "dataset datasets",
         "trainer": "model",
         'write `trainer: {loop: "my_loop:train_func"}`': "program",
@@ -85,7 +97,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "transformers": "huggingface hf",
         "take `keras`, or " + _LOOP % "tensorflow": "tensorflow",
         _LOOP % "jax": "jax flax",
-        'name the estimator, such as trainer: "sklearn.ensemble:RandomForestClassifier"': "scikit-learn random_forest",
+        'name the estimator, such as trainer: "sklearn.ensemble:RandomForestClassifier"': (
+            "scikit-learn random_forest"
+        ),
     },
     "trainer": {
         "loop": "function func fn train_func train_loop_per_worker",
@@ -110,7 +124,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "class_weight": "class_weights balance auto_class_weights",
         "write `search: {seed: 0}`": "seed",
         "leave this key out, because a fraction such as `valid: 0.2` takes random rows": "shuffle",
-        "leave this key out, because a fraction such as `valid: 0.2` keeps the share of each class": "stratify",
+        _KEEPS_SHARES: "stratify",
         "this is a parameter of the loop: write `space: {params: {batch_size: 32}}`": "batch_size",
     },
     "objective": {"goal": "mode direction", "metric": "name"},
@@ -143,8 +157,10 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "leave this key out, because a step is one report of the loop": "time_attr interval_steps",
         "write `objective: {metric: ..., goal: minimize}`": "metric mode",
         "write `limits: {patience: 10}`": "patience",
-        "write `name: asha` to stop poor trials, or `limits: {patience: 10}` to end the sweep": "early_stopping",
-        "leave this key out, because pbt changes the sampled dimensions of `space: {params: ...}`": "hyperparam_mutations",
+        "write `name: asha` to stop poor trials, or `limits: {patience: 10}` to end the sweep": (
+            "early_stopping"
+        ),
+        _PBT_PERTURBS: "hyperparam_mutations",
     },
     "scheduler.name": {
         "asha": "ASHAScheduler AsyncHyperBandScheduler async_hyperband successive_halving "
@@ -203,7 +219,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "UniformKBinsDiscretizer": "KBinsDiscretizer",
         "HashingVectorizer": "CountVectorizer TfidfVectorizer",
         "leave this step out, because sweeps encodes the label": "LabelEncoder",
-        "write a function of your own, and name it `module:function`": "LogTransformer TorchVisionPreprocessor",
+        "write a function of your own, and name it `module:function`": (
+            "LogTransformer TorchVisionPreprocessor"
+        ),
         "write the function itself, as `module:function`": "FunctionTransformer BatchMapper",
         "leave this step out, because each worker gets an equal part of the rows": "Repartitioner",
         "leave this step out, because a split by a fraction takes random rows": "RandomShuffler",
@@ -223,10 +241,14 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "max_categories": "min_frequency",
     },
     "StandardScaler": {
-        "scikit-learn's scaler has this parameter: `sklearn.preprocessing:StandardScaler`": "with_mean with_std"
+        "scikit-learn's scaler has this parameter: `sklearn.preprocessing:StandardScaler`": (
+            "with_mean with_std"
+        )
     },
     "MinMaxScaler": {
-        "scikit-learn's scaler has this parameter: `sklearn.preprocessing:MinMaxScaler`": "feature_range"
+        "scikit-learn's scaler has this parameter: `sklearn.preprocessing:MinMaxScaler`": (
+            "feature_range"
+        )
     },
     "SimpleImputer.strategy": {
         'for median, use scikit-learn: {"sklearn.impute:SimpleImputer": {strategy: median, '
@@ -244,39 +266,40 @@ SUGGESTIONS = {
 # What a file of another tool is, and where its keys go, by keys that only this tool has together at
 # the top of its files.
 FOREIGN_FILES = {
-    "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters goes to "
-    "`space.params`, spec.objective to `objective`, spec.algorithm to `search`, "
+    "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters "
+    "goes to `space.params`, spec.objective to `objective`, spec.algorithm to `search`, "
     "spec.maxTrialCount to `limits`, the command of spec.trialTemplate to `trainer`",
-    "hyperparameters searcher": "a file of Determined: hyperparameters goes to `space.params`, searcher to `objective`, "
-    "`scheduler` and `limits`, entrypoint to `trainer`",
+    "hyperparameters searcher": "a file of Determined: hyperparameters goes to `space.params`, "
+    "searcher to `objective`, `scheduler` and `limits`, entrypoint to `trainer`",
     "hydra": "a file of Hydra: hydra.sweeper.params goes to `space.params`, its direction to "
     "`objective`, its n_trials to `limits`",
-    "defaults": "a file of Hydra: the keys that the script needs go to `space.params`, and the script "
-    "goes to `trainer`",
-    "samplingalgorithm searchspace": "a sweep job of Azure ML: search_space goes to `space.params`, sampling_algorithm to "
+    "defaults": "a file of Hydra: the keys that the script needs go to `space.params`, and the "
+    "script goes to `trainer`",
+    "samplingalgorithm searchspace": "a sweep job of Azure ML: search_space goes to "
+    "`space.params`, sampling_algorithm to "
     "`search`, early_termination to `scheduler`, trial.command to `trainer`",
-    "searchspace trialcommand": "an experiment of NNI: searchSpace goes to `space.params`, tuner to `search`, assessor to "
-    "`scheduler`, trialCommand to `trainer`",
-    "searchspacefile trialcommand": "an experiment of NNI: the search space goes to `space.params`, tuner to `search`, "
-    "assessor to `scheduler`, trialCommand to `trainer`",
-    "parameterranges": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to "
-    "`objective`, ResourceLimits to `limits`",
-    "hyperparametertuningjobconfig": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to "
-    "`objective`, ResourceLimits to `limits`",
+    "searchspace trialcommand": "an experiment of NNI: searchSpace goes to `space.params`, tuner "
+    "to `search`, assessor to `scheduler`, trialCommand to `trainer`",
+    "searchspacefile trialcommand": "an experiment of NNI: the search space goes to "
+    "`space.params`, tuner to `search`, assessor to `scheduler`, trialCommand to `trainer`",
+    "parameterranges": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the "
+    "objective to `objective`, ResourceLimits to `limits`",
+    "hyperparametertuningjobconfig": "a tuning job of SageMaker: ParameterRanges goes to "
+    "`space.params`, the objective to `objective`, ResourceLimits to `limits`",
     "studyspec": "a tuning job of Vertex AI: studySpec.parameters goes to `space.params`, "
     "studySpec.metrics to `objective`, maxTrialCount to `limits`, trialJobSpec to `trainer`",
     "method parameters": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
     "parameters program": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
-    "component matrix": "a file of Polyaxon: matrix.params goes to `space.params`, matrix.metric to `objective`, "
-    "the container's command to `trainer`",
-    "algorithm parameters spec": "a configuration of Comet's optimizer: parameters goes to `space.params`, algorithm to "
-    "`search`, spec.metric and spec.objective to `objective`",
-    "inputfeatures outputfeatures": "a file of Ludwig: hyperopt.parameters goes to `space.params`, hyperopt.metric to "
-    "`objective`, hyperopt.executor to `limits`",
-    "tuneconfig": "a file of Ray Tune: param_space goes to `space.params`, tune_config to `objective`, "
-    "`search`, `scheduler` and `limits`",
-    "config run stop": "a file of Ray Tune: config goes to `space.params`, stop to `scheduler`, num_samples to "
-    "`limits`, run to `trainer`",
+    "component matrix": "a file of Polyaxon: matrix.params goes to `space.params`, matrix.metric "
+    "to `objective`, the container's command to `trainer`",
+    "algorithm parameters spec": "a configuration of Comet's optimizer: parameters goes to "
+    "`space.params`, algorithm to `search`, spec.metric and spec.objective to `objective`",
+    "inputfeatures outputfeatures": "a file of Ludwig: hyperopt.parameters goes to `space.params`, "
+    "hyperopt.metric to `objective`, hyperopt.executor to `limits`",
+    "tuneconfig": "a file of Ray Tune: param_space goes to `space.params`, tune_config to "
+    "`objective`, `search`, `scheduler` and `limits`",
+    "config run stop": "a file of Ray Tune: config goes to `space.params`, stop to `scheduler`, "
+    "num_samples to `limits`, run to `trainer`",
 }
 
 
@@ -300,9 +323,10 @@ def normalized(name: str) -> str:
 
 
 def our_name(place: str, name: object) -> str | None:
-    """Return the space file's word for a name of another tool, or a hint such as "write `limits: {max_trials: N}`".
+    """Return the space file's word for a name of another tool, or a hint.
 
-    Return None if the table does not have the name.
+    A hint is a text such as "write `limits: {max_trials: N}`". Return None if the table does not
+    have the name.
 
     Args:
         place: Place of the name in the space file: a key of `SUGGESTIONS`, such as

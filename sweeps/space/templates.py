@@ -1,4 +1,7 @@
-"""Templates, which are values that may contain dimensions, and functions that fill them with sampled values."""
+"""Templates, which are values that may contain dimensions, and functions to fill them.
+
+The functions fill them with sampled values.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def portfolio_files() -> dict[str, Path]:
 
 
 def trainer_modules() -> list[str]:
-    """Return the dotted names of all modules of `sweeps.trainers`, with those that the trainers share."""
+    """Return the dotted names of all modules of `sweeps.trainers`, shared ones included."""
     package = references.source_of(PACKAGE)
     return (
         sorted(
@@ -72,7 +72,10 @@ def trainer_modules() -> list[str]:
 
 
 def selecting_options() -> dict[str, str]:
-    """Return the options that select a built-in trainer in a section `trainer` without `name`, and the trainer that each selects."""
+    """Return the options that select a built-in trainer, and the trainer that each selects.
+
+    Such an option selects the trainer in a section `trainer` without `name`.
+    """
     definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
     return {
         definition.selected_by: name
@@ -302,7 +305,10 @@ class TrainerSection:
         return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
 
     def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
-        """Return the built-in trainer with a name, or the trainer in the user's module with this name. Return None after a problem."""
+        """Return the trainer with a name: a built-in one, or one in the user's module.
+
+        Return None after a problem.
+        """
         dotted = all(part.isidentifier() for part in name.split("."))
         if ":" in name:
             mapping = (
@@ -416,7 +422,7 @@ class TrainerSection:
     def _is_estimator(self, ref: str) -> bool:
         """Return True if a reference names something in an installed library of estimators.
 
-        An example is scikit-learn, not a training loop.
+        An example of such a library is scikit-learn.
         """
         if ":" not in ref:
             return False

@@ -84,9 +84,10 @@ def auto(value: Any) -> Any:
 
 
 def backend(value: Any) -> Any:
-    """Return a value unchanged if it is the name of a backend, or has the form `module:attr` of a reference to a user's backend.
+    """Return a value unchanged if it is the name of a backend, or a reference to one.
 
-    `TrainerSection` checks later that the reference leads to existing code.
+    A reference to a user's backend has the form `module:attr`. `TrainerSection` checks later that
+    the reference leads to existing code.
 
     Raises:
         ValueError: The value is neither a name of a backend nor a reference.
@@ -191,7 +192,10 @@ def _example_of(text: str) -> datetime.datetime | None:
 
 
 def described(rule: str) -> WrapValidator:
-    """Return a validator that lets pydantic check the type of a value, and reports `rule` if the value does not fit."""
+    """Return a validator that lets pydantic check the type of a value.
+
+    The validator reports `rule` if the value does not fit.
+    """
 
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
         try:

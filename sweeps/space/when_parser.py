@@ -252,7 +252,9 @@ class WhenParser:
         return None
 
     def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
-        """Add the problems that can be found only after all dimensions are parsed: unknown names, and conditions that can never be true.
+        """Add the problems that can be found only after all dimensions are parsed.
+
+        These are unknown names, and conditions that can never be true.
 
         Args:
             outer: Maps each dimension's name to the option that contains the dimension, or to None;

@@ -33,7 +33,8 @@ _MISTAKES = {
     "<stream end>": "a `[` or `{` is not closed",
     "end of stream": "a quote is not closed",
     "<block end>": "the indentation is wrong, or a `- ` or a `key:` is missing",
-    "mapping values are not allowed": "a `key:` is not allowed here; the indentation is wrong, or a text with `: ` needs quotes",
+    "mapping values are not allowed": "a `key:` is not allowed here; the indentation is wrong, or "
+    "a text with `: ` needs quotes",
 }
 
 
@@ -74,7 +75,10 @@ def read_text(path: Path, source: str) -> str:
 
 
 def _mark_after(before: str, source: str) -> Mark:
-    """Return the place of the character that comes after the text `before`, which starts at the beginning of the file."""
+    """Return the place of the character that follows the text `before`.
+
+    The text starts at the beginning of the file.
+    """
     lines = re.split("\r\n|\r|\n", before)
     return Mark(source, len(lines), len(lines[-1]) + 1)
 

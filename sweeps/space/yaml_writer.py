@@ -19,7 +19,8 @@ WIDTH = 100
 def block(value: Any) -> str:
     """Return a value as a YAML document. A mapping that contains domains has one line for each key.
 
-    >>> print(block({"data": {"label": "y"}, "space": {"params": {"eta": {"loguniform": [0.0001, 1]}}}}), end="")
+    >>> space = {"params": {"eta": {"loguniform": [0.0001, 1]}}}
+    >>> print(block({"data": {"label": "y"}, "space": space}), end="")
     data: {label: y}
     space:
       params:

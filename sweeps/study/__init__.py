@@ -1,1 +1,1 @@
-"""The study of a sweep: where the study is stored, the records in it, and the state of each trial."""
+"""The study of a sweep: where it is stored, its records, and the state of each trial."""

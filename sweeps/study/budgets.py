@@ -1,4 +1,4 @@
-"""Compare the resources that a sweep has spent, and the results of its trials, with the sweep's limits. Pure functions, no I/O.
+"""Compare what a sweep has spent, and its results, with its limits. Pure functions, no I/O.
 
 All trials in the study are counted, including trials from before a resume. A resumed sweep
 therefore continues with the budget that is left.
@@ -52,10 +52,10 @@ class BudgetState:
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
     def forgive_failures(self, limits: Limits) -> None:
-        """Reset the count of consecutive failures to 0 if the count has reached `limits.max_failures_in_a_row`.
+        """Reset the count of consecutive failures if it has reached its limit.
 
-        Without this reset, a resumed sweep would stop at once, although the user may have fixed the
-        cause of the failures.
+        The limit is `limits.max_failures_in_a_row`. Without this reset, a resumed sweep would stop
+        at once, although the user may have fixed the cause of the failures.
         """
         if (
             limits.max_failures_in_a_row is not None

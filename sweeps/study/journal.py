@@ -205,7 +205,7 @@ def torn_tail_start(data: bytes) -> int:
 
 
 def cut_torn_tail(journal: Path) -> int:
-    """Remove an incomplete last record from a journal file, and return the number of bytes that were removed.
+    """Remove an incomplete last record from a journal file, and return the number of its bytes.
 
     Optuna can load a journal with an incomplete last record. But Optuna then appends the next
     record to the incomplete one, and cannot load the combined line.

@@ -133,7 +133,7 @@ class RecordedCheckpoint(_Model, extra="forbid"):
 
 
 class NoPerturbation(_Model):
-    """The decision of PBT that a trial continues from a perturbation step with unchanged parameters."""
+    """PBT's decision that a trial continues from a perturbation step with unchanged parameters."""
 
     step: int
     donor: None = None

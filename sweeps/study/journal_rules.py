@@ -256,6 +256,9 @@ class Rules:
 
 
 def _printable(text: str) -> str:
-    """Replace unprintable characters in a message about a damaged line, and cut the message to 160 characters."""
+    """Replace unprintable characters in a message about a damaged line, and cut the message.
+
+    The result has at most 160 characters.
+    """
     text = " ".join("".join(c if c.isprintable() else "?" for c in text).split())
     return text if len(text) <= 160 else f"{text[:157]}..."

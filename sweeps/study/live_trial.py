@@ -140,10 +140,7 @@ class LiveTrial:
                 self.other_curves.setdefault(name, []).append((report.step, report.metrics[name]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries of a progress record that describe the trial's progress.
-
-        An example is `steps`, without the reports.
-        """
+        """Return the entries of a progress record, such as `steps`, without the reports."""
         return {
             "steps": self.steps,
             "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,

@@ -60,7 +60,9 @@ PERTURBED = "pbt"
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One perturbation of PBT: a trial received a copy of a donor's checkpoint, and a perturbation of the donor's parameters.
+    """One perturbation of PBT.
+
+    The trial received a copy of a donor's checkpoint, and a perturbation of the donor's parameters.
 
     Attributes:
         step: Step at which the trial was perturbed.
@@ -343,7 +345,10 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
 
 
 def progress_records(t: FrozenTrial) -> list[dict[str, Any]]:
-    """Return the progress records of a trial (its attributes `told.0`, `told.1`, ...), in the order of their numbers."""
+    """Return the progress records of a trial, in the order of their numbers.
+
+    They are the trial's attributes `told.0`, `told.1`, and so on.
+    """
     records = [
         (int(key.removeprefix(PROGRESS_PREFIX)), value)
         for key, value in t.user_attrs.items()
@@ -638,7 +643,9 @@ def read(folder: Path) -> Record | None:
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
-    """Return the started trials of a sweep as Optuna's frozen trials, without initial points that have known results.
+    """Return the started trials of a sweep as Optuna's frozen trials.
+
+    Initial points that have known results are left out.
 
     Args:
         folder: The sweep's folder.
@@ -680,7 +687,7 @@ def copy_study(folder: Path) -> Any:
 
 
 def _study(folder: Path) -> Any:
-    """Open the Optuna study of a sweep's folder for reading. Return None if there is no study yet."""
+    """Open the Optuna study of a sweep's folder for reading; None if there is no study yet."""
     journal, place = storage.journal_in(folder), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
         storage.check_trial_count(folder)

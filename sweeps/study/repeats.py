@@ -75,7 +75,7 @@ def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None
 
 
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
-    """Return True if all trials of a configuration have ended, so that the result of the configuration is final.
+    """Return True if all trials of a configuration have ended, so that its result is final.
 
     If the first trial was pruned or failed, the configuration has no repeats.
 

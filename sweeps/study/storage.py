@@ -48,7 +48,9 @@ _whole: dict[str, str] = {}
 
 
 def check(url: str) -> None:
-    """Check that a URL names a PostgreSQL database, and that Python's driver for PostgreSQL is installed. Do not connect.
+    """Check that a URL names a PostgreSQL database, and that its driver is installed.
+
+    The driver is Python's driver for PostgreSQL. The function does not connect.
 
     Args:
         url: Value of the option `--storage`.
@@ -188,7 +190,9 @@ def journal_in(folder: Path) -> Path:
 
 
 def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
-    """Check that a study has all ended trials that the sweep's result (`result.json`) counts or names. Without a result, do nothing.
+    """Check that a study has all ended trials that the sweep's result counts or names.
+
+    The result is `result.json`. Nothing is done without a result.
 
     Args:
         folder: The sweep's folder.
@@ -278,7 +282,9 @@ def _safe_authentication() -> dict[str, str]:
 
 
 def outage(error: BaseException) -> str | None:
-    """Return the reason why the study cannot be written, as one line of text, if the disk or the database caused an exception.
+    """Return the reason why the study cannot be written, as one line of text.
+
+    There is a reason if the disk or the database caused the exception.
 
     Args:
         error: An exception. The exceptions that caused it are examined too.

@@ -60,7 +60,9 @@ class StudyStore:
 
     def __init__(self, folder: Path, space: Space, rungs: Container[int] = ()):
         self.folder, self.space = folder, space
-        self._rungs = rungs if isinstance(rungs, range) else frozenset(rungs)  # type: ignore[call-overload]
+        self._rungs = (
+            rungs if isinstance(rungs, range) else frozenset(rungs)  # type: ignore[call-overload]
+        )
         self.objectives = Objectives.from_space(space)
         self.minimize = self.objectives.minimize
         # Optuna accepts intermediate values only for a study with a single objective.
@@ -106,7 +108,7 @@ class StudyStore:
         self.study.set_user_attr("stops", compares)
 
     def record_sweep_pause(self, paused: bool) -> None:
-        """Record that the sweep is paused, so that no trials start, or that it is not paused any more."""
+        """Record whether the sweep is paused, in which case no trials start."""
         if paused != self.study.user_attrs.get(record.SWEEP_PAUSED, False):
             self.study.set_user_attr(record.SWEEP_PAUSED, paused)
             self.sync()
@@ -211,7 +213,7 @@ class StudyStore:
         return new
 
     def _record_progress(self, number: int, new: tuple[Report, ...], **more: Any) -> None:
-        """Write a progress record of a trial, with its new reports `new` and the additional keys `more`."""
+        """Write a progress record of a trial: its new reports `new` and the keys `more`."""
         live = self._live[number]
         rows = record.report_rows(new, self.objectives.metric)
         chunk = {"reports": rows, **live.to_json(), "at": round(self.clock(), 2), **more}
@@ -339,7 +341,10 @@ class StudyStore:
         return record.result_of(self.frozen(number), self.objectives)
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
-        """Return the error message for a trial that ended without a valid value of a required metric."""
+        """Return the error message for an ended trial without a valid value of a metric.
+
+        The metric is a required one.
+        """
         kind = (
             "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
         )
@@ -406,7 +411,10 @@ class StudyStore:
         }
 
     def _latest_names(self, t: FrozenTrial) -> set[str]:
-        """Return the folder names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
+        """Return the folder names of a trial's newest checkpoints.
+
+        The set is empty unless `checkpoints.per_trial` is above 2.
+        """
         count, latest = (
             self.space.checkpoints.per_trial - 1,
             record.latest_progress(t).get("checkpoint"),
@@ -478,10 +486,10 @@ class StudyStore:
         return self.configurations().winner(self.objectives.goals)
 
     def ranked(self) -> list[int]:
-        """Return the numbers of the trials with the same tier as the best trial (see `ranking.tier`), the best trial first.
+        """Return the numbers of the trials with the best trial's tier, the best trial first.
 
-        With several objectives, the trials of the Pareto front come first. The other trials of this
-        tier follow, ordered by the first objective's value.
+        For tiers, see `ranking.tier`. With several objectives, the trials of the Pareto front come
+        first. The other trials of this tier follow, ordered by the first objective's value.
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])

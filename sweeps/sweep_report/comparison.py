@@ -153,7 +153,10 @@ class Comparison:
 
     @property
     def winners(self) -> dict[tuple[int, ...], tuple[int, ...]]:
-        """For each group of several sweeps, the positions of the sweeps whose best trial is the best of the group."""
+        """For each group of several sweeps, the positions of the winners.
+
+        Winners are the sweeps whose best trial is the best of the group.
+        """
         regret = dict(self.results).get("regret", [None] * len(self.sweeps))
         return {
             group: tuple(at for at in group if regret[at] == 0)
@@ -162,7 +165,10 @@ class Comparison:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `sweeps compare --json` prints. NaN and infinity become None."""
+        """Return the JSON object that `sweeps compare --json` prints.
+
+        NaN and infinity become None.
+        """
         labels = self.labels
         shown = {
             "sweeps": [

@@ -32,7 +32,8 @@ def configuration_rows(
 ) -> Iterator[tuple[str, str]]:
     """Yield a row (name, text) for each value of a configuration. A nested value has a dotted name.
 
-    >>> list(configuration_rows({"eta": 0.1, "optimizer": {"name": "sgd", "momentum": 0.9}, "layers": [{"size": 8}, {"size": 4}]}))
+    >>> optimizer, layers = {"name": "sgd", "momentum": 0.9}, [{"size": 8}, {"size": 4}]
+    >>> list(configuration_rows({"eta": 0.1, "optimizer": optimizer, "layers": layers}))
     [('eta', '0.1'), ('optimizer.name', 'sgd'), ('optimizer.momentum', '0.9'), ('layers.0.size',
     '8'), ('layers.1.size', '4')]
     """

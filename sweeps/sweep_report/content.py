@@ -167,10 +167,10 @@ def format_results(
 
 
 def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None = None) -> str:
-    """Return the last part of the report as Markdown: the data, how to use the bundle, and the space file.
+    """Return the last part of the report as Markdown.
 
-    MLflow gets the report without the space file: the MLflow tracker removes the heading `Space
-    file` and everything after it.
+    The part has the data, the use of the bundle, and the space file. MLflow gets the report without
+    the space file: the MLflow tracker removes the heading `Space file` and everything after it.
     """
     data = "" if summary is None else f"{_data(summary, space)}\n\n"
     return f"{data}{_use(result)}\n\n{_space(space)}"
@@ -200,7 +200,7 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
-    """Return a sentence about the Pareto front, and below it a table of the front's trials and their values."""
+    """Return a sentence about the Pareto front, and a table of its trials and their values."""
     names = list(front[0]["values"])
     rows = [
         [cell(best["trial"]), *(number(best["values"][name]) for name in names)] for best in front
@@ -244,7 +244,10 @@ def _best(record: Record, result: SweepResult) -> str:
 
 
 def _spent(result: SweepResult) -> str:
-    """Return a sentence with the duration of the sweep, the number of trials in each state, and the number of fitted preprocessors."""
+    """Return a sentence with the duration of the sweep and some counts.
+
+    The counts are the number of trials in each state, and the number of fitted preprocessors.
+    """
     counts = ", ".join(
         f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
     )
@@ -385,7 +388,7 @@ def _use(result: SweepResult) -> str:
 
 
 def _space(space: Space) -> str:
-    """Return a section with the text of the space file, and a list of the changes that were made with the option `--set`."""
+    """Return a section with the space file, and a list of the changes made with `--set`."""
     text = space.public(space.text).strip()
     changed = "".join(
         f"\n\nChanged: {code(space.public(override))}" for override in space.overrides

@@ -318,7 +318,10 @@ def thin(items: Sequence[T], most: int) -> list[T]:
 
 
 def whole_axis(values: Iterable[Any]) -> dict[str, Any]:
-    """Return settings of an axis for a few whole numbers, between which Plotly would also label fractions. Other axes need no settings."""
+    """Return settings of an axis for a few whole numbers. Other axes need no settings.
+
+    Without these settings, Plotly would also label fractions between the numbers.
+    """
     known = set(values)
     is_whole = bool(known) and all(isinstance(v, int) and not isinstance(v, bool) for v in known)
     return {"dtick": 1} if is_whole and max(known) - min(known) <= MAX_WHOLE_TICKS else {}
@@ -345,10 +348,11 @@ def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecor
 
 
 def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int, float]]:
-    """Return the best value so far after each trial that improved it, as (number, value), with a last point at the last trial.
+    """Return the best value so far after each trial that improved it, as (number, value).
 
-    As for the winner of a sweep, only trials of the best tier count; see `ranking.tier`. A running
-    trial has no tier, because its value is not final. The list is empty if no trial has a tier.
+    The last point is at the last trial. As for the winner of a sweep, only trials of the best tier
+    count; see `ranking.tier`. A running trial has no tier, because its value is not final. The list
+    is empty if no trial has a tier.
     """
     ranked = [
         (tier, t)

@@ -1,4 +1,7 @@
-"""The report as one HTML file that needs no other file and no network: the text, the figures and Plotly, compressed."""
+"""The report as one HTML file that needs no other file and no network.
+
+It contains the text, the figures and Plotly, compressed.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ class Importance:
 
 
 def importance_of(record: Record | None, space: Space) -> Importance:
-    """Return the importances of a sweep's dimensions for its first objective, with full names such as `params.eta`.
+    """Return the importances of a sweep's dimensions for its first objective.
+
+    The dimensions have their full names, such as `params.eta`.
 
     Args:
         record: The content of the study; None if there is no study yet.

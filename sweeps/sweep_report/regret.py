@@ -1,4 +1,7 @@
-"""Compute the regret: the distance between the best value so far and the best known value, after some trials, seconds or core seconds."""
+"""Compute the regret: the distance between the best value so far and the best known value.
+
+Regret is computed after some trials, seconds or core seconds.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ def _best_so_far(ended: Iterable[TrialRecord], record: Record) -> Iterator[Resul
 
 
 def _end_of(trial: TrialRecord) -> tuple[float, int]:
-    """Return the sort key by which trials are ordered: their end in seconds since the epoch, and their number."""
+    """Return the sort key of trials: their end in seconds since the epoch, and their number."""
     at = trial.ended or trial.began
     return (0.0 if at is None else _seconds(at)), trial.number
 
@@ -147,7 +150,7 @@ def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> 
 
 
 def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, float]]:
-    """Return (start, end) of the times in which nobody ran the sweep, as far as the record shows them.
+    """Return (start, end) of the times in which nobody ran the sweep, as the record shows them.
 
     A pause lasts from the last end of a trial before a resume to the first start or end of a trial
     after the resume.
@@ -166,9 +169,10 @@ def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, flo
 
 
 def steps_of(largest: float) -> list[int]:
-    """Return the amounts of a budget at which regret is shown: 1, 2, 5, 10, 20, 50, ... and the largest amount, rounded down.
+    """Return the amounts of a budget at which regret is shown.
 
-    Return [] for an amount that no sweep can have spent, which only a damaged study has.
+    These are 1, 2, 5, 10, 20, 50, ... and the largest amount, rounded down. Return [] for an amount
+    that no sweep can have spent, which only a damaged study has.
 
     >>> steps_of(64.5)
     [1, 2, 5, 10, 20, 50, 64]

@@ -1,4 +1,4 @@
-"""Show the number of processed rows on one line of the terminal. Each update overwrites the line."""
+"""Show the number of processed rows on one line of the terminal, which updates overwrite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Format the texts that commands print: the result of a sweep, the list of sweeps, one sweep, and one trial."""
+"""Format the texts that commands print: a result, the list of sweeps, a sweep, and a trial."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MAX_VALUE = 200
 
 
 def width_of(stream: TextIO) -> int:
-    """Return the width of the terminal that a stream writes to, or `UNBOUNDED` for a pipe or a file."""
+    """Return the width of a stream's terminal, or `UNBOUNDED` for a pipe or a file."""
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
@@ -252,7 +252,10 @@ def _model_text(best: Mapping[str, Any] | None) -> str:
 
 
 def _places(result: SweepResult) -> list[str]:
-    """Return lines with the sweep's folder, its address in the storage if it has one, and its report if it was written."""
+    """Return lines with the sweep's folder, its address in the storage, and its report.
+
+    The address and the report are left out if they do not exist.
+    """
     report = SweepFolder(result.dir).report("html")
     lines = [
         f"folder  {relative_path(result.dir)}",
@@ -448,7 +451,10 @@ def _study_facts(study: Record) -> list[tuple[str, str]]:
 
 
 def format_ensemble(ensemble: EnsembleSummary) -> str:
-    """Format the scores of an exported ensemble, those of the best single model, and the folder, in one line."""
+    """Format an exported ensemble in one line.
+
+    The line has the ensemble's scores, those of the best single model, and the folder.
+    """
 
     def scores(value: float, test: float | None) -> str:
         return f"{value:.6g}" + ("" if test is None else f", test {test:.6g}")

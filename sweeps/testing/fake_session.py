@@ -73,7 +73,10 @@ class LoopRun:
 
 
 class _FakeSession(LocalTrainFnUtils):
-    """Fake of the object to which `ray.train.report` and the other functions of Ray Train pass their calls."""
+    """Fake of the object to which the functions of Ray Train pass their calls.
+
+    One of these functions is `ray.train.report`.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,8 @@ class _FakeSession(LocalTrainFnUtils):
         rank: int,
         world: int,
     ):
-        super().__init__("fake", dict(shards), world_size=world, world_rank=rank)  # type: ignore[arg-type]
+        data = dict(shards)
+        super().__init__("fake", data, world_size=world, world_rank=rank)  # type: ignore[arg-type]
         self.keep, self.resume, self.stop_at, self.run = keep, resume, stop_at, LoopRun()
 
     def get_checkpoint(self) -> Checkpoint | None:

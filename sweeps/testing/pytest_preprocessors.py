@@ -49,7 +49,7 @@ class PreprocessorTests:
         return pd.DataFrame(x, columns=["a", "b", "c"]).assign(y=(x[:, 0] > 0).astype(np.int64))
 
     def other_rows(self) -> pd.DataFrame:
-        """Return rows on which the step is not fitted. Override this method together with `frame`."""
+        """Return rows on which the step is not fitted. Override this together with `frame`."""
         return self.frame().sample(frac=0.5, random_state=1).reset_index(drop=True)
 
     @pytest.fixture
@@ -77,7 +77,10 @@ class PreprocessorTests:
         assert len(fitted.transform(self.frame())) == len(self.frame())
 
     def test_it_works_row_by_row(self, fitted: FittedChain) -> None:
-        """A row's result does not depend on the other rows, so a bundle predicts a single row in the same way as many rows."""
+        """A row's result does not depend on the other rows.
+
+        So a bundle predicts a single row in the same way as many rows.
+        """
         rows = self.other_rows()
         whole = fitted.transform(rows)
         parts = [

@@ -69,7 +69,10 @@ class SchedulerTests:
             )
 
     def test_decisions_use_declared_capabilities_only(self) -> None:
-        """Check that `decide` returns STOP, PAUSE or EXPLOIT only if `stops`, `pauses` or `perturbs` is True."""
+        """Check that STOP, PAUSE and EXPLOIT are returned only if they are declared.
+
+        `decide` may return them only if `stops`, `pauses` or `perturbs` is True.
+        """
         scheduler = self.scheduler()
         allowed = {
             Action.CONTINUE: True,

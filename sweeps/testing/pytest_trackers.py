@@ -106,7 +106,7 @@ class SampleHistory:
 
 
 def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
-    """Return the events of a sweep with trials of each kind: complete, pruned, failed and interrupted.
+    """Return the events of a sweep with complete, pruned, failed and interrupted trials.
 
     Args:
         folder: An existing folder. The sweep's folder is created inside this folder.
@@ -182,7 +182,7 @@ class TrackerTests:
         )
 
     def test_ignores_event_types_of_later_versions(self, tmp_path: Path) -> None:
-        """A tracker ignores an event type that it does not know, at any position among the events."""
+        """A tracker ignores an unknown event type at any position among the events."""
         events = sample_events(tmp_path)
         self.play(tmp_path, [events[0], LaterEvent(START, "new"), *events[1:]])
 

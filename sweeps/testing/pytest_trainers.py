@@ -143,7 +143,10 @@ class TrainerTests:
         assert all(isinstance(metrics[self.objective()], (int, float)) for metrics in run.metrics)
 
     def test_the_promised_metrics_are_reported(self, tmp_path: Path) -> None:
-        """The loop reports each metric that `TRAINER["metrics"]` lists for the task, if the space file asks for this metric."""
+        """The loop reports the metrics that `TRAINER["metrics"]` lists for the task.
+
+        Each of these metrics is reported if the space file asks for it.
+        """
         for number, name in enumerate(self.promised()):
             folder = tmp_path / str(number)
             folder.mkdir()
@@ -198,7 +201,10 @@ class TrainerTests:
         assert self.run(tmp_path / "first").metrics == self.run(tmp_path / "second").metrics
 
     def test_a_resumed_run_equals_an_uninterrupted_one(self, tmp_path: Path) -> None:
-        """After a resume from any checkpoint, the loop makes the same reports as an uninterrupted run makes after that checkpoint."""
+        """A resumed loop makes the same reports as an uninterrupted run.
+
+        The loop resumes from each checkpoint. The reports after that checkpoint are compared.
+        """
         (tmp_path / "whole").mkdir()
         whole = self.run(tmp_path / "whole")
         assert whole.checkpoints, (

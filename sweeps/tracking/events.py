@@ -102,7 +102,7 @@ class TrialReported(TrialEvent):
 
 @dataclass(frozen=True)
 class TrialChanged(TrialEvent):
-    """A running trial changed: PBT replaced its parameters, or its gang has another number of workers.
+    """A running trial changed: PBT replaced its parameters, or its gang has another size.
 
     Attributes:
         trial: The trial after the change.

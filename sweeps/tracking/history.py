@@ -29,7 +29,9 @@ class TrialHistory:
     url: str | None = field(default=None, repr=False)
 
     def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
-        """Yield TrialStarted, TrialReported and TrialEnded of each trial, except the trials whose numbers are in `skip`.
+        """Yield TrialStarted, TrialReported and TrialEnded of each trial.
+
+        The trials whose numbers are in `skip` are left out.
 
         A paused trial has TrialPaused in place of TrialEnded.
 

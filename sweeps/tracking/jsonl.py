@@ -1,4 +1,4 @@
-"""The JSON lines tracker writes one JSON object for each event to `events.jsonl` in the sweep's folder."""
+"""Write one JSON object for each event to `events.jsonl` in the sweep's folder."""
 
 from __future__ import annotations
 

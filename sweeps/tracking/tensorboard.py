@@ -1,4 +1,7 @@
-"""The TensorBoard tracker writes curves and hyperparameters: one run for each trial, under `tensorboard/` in the sweep's folder."""
+"""Write curves and hyperparameters for TensorBoard.
+
+Each trial has a run under `tensorboard/` in the sweep's folder.
+"""
 
 from __future__ import annotations
 

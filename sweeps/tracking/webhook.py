@@ -78,7 +78,9 @@ class WebhookTracker:
         parts = urllib.parse.urlsplit(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "sweeps"}
         if parts.username is not None:  # urllib accepts no user and password in a URL.
-            pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+            user = urllib.parse.unquote(parts.username)
+            password = urllib.parse.unquote(parts.password or "")
+            pair = f"{user}:{password}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         request = urllib.request.Request(

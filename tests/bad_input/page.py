@@ -36,21 +36,25 @@ METRIC_TEST = "test_a_metric_that_is_never_reported_is_named_with_those_that_are
 HEAD = f"""\
 # Answers to bad input
 
-<!-- Written by `{COMMAND}` from the table in tests/bad_input, which tests/test_bad_input.py checks. -->
+<!-- Written by `{COMMAND}` from the table in tests/bad_input, \
+which tests/test_bad_input.py checks. -->
 
 This page shows {{count}} mistakes and what sweeps prints for each. The rules:
 
 - sweeps prints one line for each problem, and all problems of a file at once.
 - A line has the place, the value, the rule, and the nearest valid name or what to write instead.
-- The exit code is 2. The answer comes within a second, without a traceback. No folder and no process is left behind.
+- The exit code is 2. The answer comes within a second, without a traceback. \
+No folder and no process is left behind.
 
 Each case changes or adds one line of this file, unless another file is shown:
 
 ```yaml
 {{base}}```
 
-`rows.csv` contains `{{rows}}` and so on; ⏎ stands for the end of a line. `sweeps validate` and `sweeps run` give the same answers about a
-space file. `validate` opens no data, so only `sweeps run` gives the answers under *Data*, before it starts Ray.
+`rows.csv` contains `{{rows}}` and so on; ⏎ stands for the end of a line. \
+`sweeps validate` and `sweeps run` give the same answers about a
+space file. `validate` opens no data, so only `sweeps run` gives the answers under *Data*, \
+before it starts Ray.
 """
 
 

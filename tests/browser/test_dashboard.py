@@ -90,9 +90,12 @@ def test_a_figure_is_zoomed_and_a_click_on_a_point_opens_its_trial(served, page)
     )
     at = page.eval_on_selector(
         history,
-        """plot => { const trace = plot.data[0], {xaxis, yaxis, _size} = plot._fullLayout, box = plot.getBoundingClientRect();
-            const i = trace.x.findIndex((x, i) => x > 120 && x < 150 && trace.y[i] > yaxis.range[0] && trace.y[i] < yaxis.range[1]);
-            return [box.left + _size.l + xaxis.d2p(trace.x[i]), box.top + _size.t + yaxis.d2p(trace.y[i])]; }""",
+        """plot => { const trace = plot.data[0], {xaxis, yaxis, _size} = plot._fullLayout, \
+box = plot.getBoundingClientRect();
+            const i = trace.x.findIndex((x, i) => x > 120 && x < 150 \
+&& trace.y[i] > yaxis.range[0] && trace.y[i] < yaxis.range[1]);
+            return [box.left + _size.l + xaxis.d2p(trace.x[i]), \
+box.top + _size.t + yaxis.d2p(trace.y[i])]; }""",
     )
     page.mouse.move(*at)
     page.wait_for_selector(".hoverlayer .hovertext")

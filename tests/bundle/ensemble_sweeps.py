@@ -52,7 +52,8 @@ MODULE = """
         def predict(self, features):
             assert list(features.columns) == self.columns, list(features.columns)
             x = np.nan_to_num(features.to_numpy("float64"))
-            z = np.stack([(x * w).sum(axis=1) for w in self.weights.reshape(-1, x.shape[1])], axis=1)
+            z = np.stack([(x * w).sum(axis=1) for w in \
+self.weights.reshape(-1, x.shape[1])], axis=1)
             if self.kind == "number":
                 return z[:, 0]
             if self.kind == "several":
@@ -96,7 +97,8 @@ def space_text(module: str, source: str, label: str, metric: str, goal: str, mor
         f"""\
         name: models
         trainer: {{loop: "{module}:train", load: "{module}:load", backend: none}}
-        data: {{train: {source if source.startswith("{") else f'"{source}"'}, label: {label}, valid: 0.3, test: 0.2{more}}}
+        data: {{train: {source if source.startswith("{") else f'"{source}"'}, \
+label: {label}, valid: 0.3, test: 0.2{more}}}
         objective: {{metric: "{metric}", goal: {goal}}}
         search: {{algorithm: random}}
         limits: {{max_trials: 8}}

@@ -53,7 +53,8 @@ PREPROCESSOR = """
         def transform(self, df):
             assert str(df["rooms"].dtype) in ("int64", "float64"), df["rooms"].dtype
             out = df[["rooms", "area"]].astype("float64").fillna(self.mean)
-            return out.assign(city=df["city"].map(self.cities).fillna(-1).astype("float64"), garden=df["garden"].astype("float64"))
+            return out.assign(city=df["city"].map(self.cities).fillna(-1).astype("float64"), \
+garden=df["garden"].astype("float64"))
 """
 
 

@@ -183,9 +183,12 @@ def page(answers: dict[str, tuple[str, str]]) -> str:
 
 <!-- Written by `{COMMAND}`. tests/bundle/test_tampered_bundles.py checks it. -->
 
-This page shows {len(answers)} changes of a valid bundle with an XGBoost model and a preprocessing chain that contains one
-pickle. Each changed bundle is loaded in two ways: by `sweeps.load_bundle`, which `sweeps predict` and `sweeps serve` use (exit code 1),
-and by `mlflow.pyfunc.load_model` in a process without sweeps. Each answer begins with the bundle's path. No pickle of the bundle is
+This page shows {len(answers)} changes of a valid bundle with an XGBoost model \
+and a preprocessing chain that contains one
+pickle. Each changed bundle is loaded in two ways: by `sweeps.load_bundle`, \
+which `sweeps predict` and `sweeps serve` use (exit code 1),
+and by `mlflow.pyfunc.load_model` in a process without sweeps. \
+Each answer begins with the bundle's path. No pickle of the bundle is
 read. Only one file of its code is imported: `code/sweeps_bundle.py`, which makes the checks.
 
 | change | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, if its answer differs |

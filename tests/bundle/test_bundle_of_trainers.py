@@ -150,9 +150,12 @@ import sys, mlflow.pyfunc, pandas as pd, numpy as np
 for bundle in sys.argv[1:]:
     model = mlflow.pyfunc.load_model(bundle)
     out = model.predict(pd.read_parquet(bundle + "/data/sweep/check.parquet"))
-    np.testing.assert_array_equal(out["probability_yes"], np.load(bundle + "/data/sweep/check.npy").reshape(len(out), -1)[:, -1])
-assert sys.modules["sweeps"].__file__.startswith(sys.argv[1]) and "sweeps.trainers.torch_tabular" in sys.modules
-assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), "a chain of Ray's preprocessors starts no Ray"
+    np.testing.assert_array_equal(out["probability_yes"], \
+np.load(bundle + "/data/sweep/check.npy").reshape(len(out), -1)[:, -1])
+assert sys.modules["sweeps"].__file__.startswith(sys.argv[1]) \
+and "sweeps.trainers.torch_tabular" in sys.modules
+assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), \
+"a chain of Ray's preprocessors starts no Ray"
 """
 
 

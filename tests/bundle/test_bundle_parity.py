@@ -58,7 +58,8 @@ OWN = """
 
     def features(df, scale):
         town = df["town"].map(lambda v: len(v) if isinstance(v, str) else -1).astype("float64")
-        return df[["rooms", "area", "garden"]].assign(town=town, log=np.log1p(df["area"].clip(lower=0)) * scale)
+        return df[["rooms", "area", "garden"]].assign(town=town, \
+log=np.log1p(df["area"].clip(lower=0)) * scale)
 
     class Center:
         def fit(self, X):

@@ -245,12 +245,24 @@ def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatc
     [
         (("load: ", "resume_files: "), "needs the key `load` of the trainer"),
         (("label: target, ", ""), "needs the labelled rows of valid"),
-        (("valid: 0.3", "valid: {folds: 3}"), "does not work with a cross-validation, whose checkpoints hold no model"),
-        (("{metric: \"logloss\", goal: minimize}", TWO), "needs a single objective, but this sweep has 2: a, b"),
-        (('metric: "logloss"', "metric: cpu_seconds"), "because it is a cost and not a score of predictions"),
-        (('metric: "logloss"', "metric: my_loss"), "because only the loop knows it; use --trial ID"),
+        (
+            ("valid: 0.3", "valid: {folds: 3}"),
+            "does not work with a cross-validation, whose checkpoints hold no model",
+        ),
+        (
+            ('{metric: "logloss", goal: minimize}', TWO),
+            "needs a single objective, but this sweep has 2: a, b",
+        ),
+        (
+            ('metric: "logloss"', "metric: cpu_seconds"),
+            "because it is a cost and not a score of predictions",
+        ),
+        (
+            ('metric: "logloss"', "metric: my_loss"),
+            "because only the loop knows it; use --trial ID",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
     changed, said, tmp_path, monkeypatch
 ):

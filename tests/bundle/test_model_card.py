@@ -56,7 +56,8 @@ def test_a_model_says_what_it_is_and_how_to_use_it():
     expected = """
         # churn-20261120-164626: trial 0007
 
-        This folder is one model with its fitted preprocessor. It takes raw rows and returns predictions.
+        This folder is one model with its fitted preprocessor. It takes raw rows \
+and returns predictions.
 
         |  |  |
         | --- | --- |

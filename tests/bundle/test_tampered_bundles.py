@@ -30,9 +30,11 @@ for folder in sys.argv[1:]:
         mlflow.pyfunc.load_model(folder)
         answer = "loaded"
     except Exception as e:
-        answer = (type(e).__name__ + ": " if type(e).__name__ != "IntegrityError" else "") + str(e).splitlines()[0]
+        answer = (type(e).__name__ + ": " if type(e).__name__ != "IntegrityError" else "") \
++ str(e).splitlines()[0]
     ran = [m for m in sys.modules if m.split(".")[0] in ("sweeps", "xgboost")]
-    ran += ["what looked"] * ("sweeps_bundle" in sys.modules) + ["nothing, but may"] * (sys.path != before)
+    ran += ["what looked"] * ("sweeps_bundle" in sys.modules) \
++ ["nothing, but may"] * (sys.path != before)
     print(json.dumps([answer, ran]))
 """
 

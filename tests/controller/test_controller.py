@@ -740,7 +740,8 @@ def test_the_number_of_running_trials_follows_the_cluster(make_space, tmp_path):
     first = going.start_trial()
     assert first is not None and going.start_trial() is None
     for cpus in (1.0, 2.0, 2.0):
-        going._monitor.usage, going._status_time = Usage({"CPU": cpus}), 0.0  # type: ignore[assignment]
+        going._monitor.usage = Usage({"CPU": cpus})  # type: ignore[assignment]
+        going._status_time = 0.0
         going.poll()
     assert going.start_trial() is not None and going.start_trial() is None
     going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))

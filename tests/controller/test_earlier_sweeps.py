@@ -202,7 +202,8 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
         (
             "[first]",
             {
-                "{eta: {loguniform: [0.001, 1.0]}, max_depth: {randint: [1, 9]}, subsample: 0.5}": "{gamma: {uniform: [0, 1]}}"
+                "{eta: {loguniform: [0.001, 1.0]}, max_depth: {randint: [1, 9]}, "
+                "subsample: 0.5}": "{gamma: {uniform: [0, 1]}}"
             },
             "search.from.0: no trial of first-20260102-120000 fits this space",
         ),

@@ -131,7 +131,8 @@ def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     with pytest.raises(
         InputError,
-        match="--pareto: needs several objectives, but this sweep has only one, `loss`; use --top K",
+        match="--pareto: needs several objectives, but this sweep has only one, `loss`; "
+        "use --top K",
     ):
         exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
@@ -434,7 +435,7 @@ def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
 
 
 def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) -> Path:
-    """A sweep of trials that reported one step each, without a checkpoint, except `checkpoint_of`."""
+    """A sweep of trials that reported one step each. Only `checkpoint_of` has a checkpoint."""
     space = space_file.load(space_of(tmp_path, "plain", limits="max_trials: 5"), ())
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The live view in a notebook: what it shows, and how often; and the tables of sweeps and results."""
+"""The live view in a notebook: what it shows, and how often. Tables of sweeps and results."""
 
 from __future__ import annotations
 

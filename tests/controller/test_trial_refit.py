@@ -36,7 +36,8 @@ from sweeps import trial
 
 def train(config):
     cur = trial.current()
-    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() \
+for name in ("train", "valid"))
     with open(config["log"], "a") as log:
         log.write(json.dumps([len(train), cur.keep_last, cur.max_t]) + "\\n")
     with open(config["log"] + ".threads", "a") as log:

@@ -42,7 +42,7 @@ def start():
 
 @pytest.fixture
 def session(tmp_path, monkeypatch):
-    """A session's folder in a temporary folder of Ray's, of a driver that does not live any more."""
+    """The folder of a session in a temporary folder of Ray's. The session's driver is dead."""
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "tmp"))
     driver = subprocess.Popen([sys.executable, "-c", ""])
     driver.wait()

@@ -22,7 +22,8 @@ data: {train: rows.csv, label: y, valid: 0.2}
 objective: {metric: loss, goal: minimize}
 limits: {max_trials: 4}
 space:
-  preprocessor: {grid: [none, StandardScaler, [SimpleImputer: {strategy: {choice: [mean, most_frequent]}}]]}
+  preprocessor: {grid: [none, StandardScaler, \
+[SimpleImputer: {strategy: {choice: [mean, most_frequent]}}]]}
   params: {a: {uniform: [0, 1]}, b: {randn: [0, 1]}, c: {choice: [x, y]}}
 """
 

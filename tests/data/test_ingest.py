@@ -1,4 +1,4 @@
-"""The choice between data in memory and streamed data, from the space and the sizes of the files."""
+"""The choice between data in memory and streamed data, by the space and the sizes of files."""
 
 from __future__ import annotations
 

@@ -179,7 +179,8 @@ def test_the_first_wrong_value_is_named():
 
 SPACE = """\
 trainer: xgboost
-data: {{train: rows.parquet, label: {label}, valid: {valid}, parse: {{price: number, day: "%d/%m/%Y"}}}}
+data: {{train: rows.parquet, label: {label}, valid: {valid}, \
+parse: {{price: number, day: "%d/%m/%Y"}}}}
 objective: {{metric: {metric}, goal: minimize}}
 limits: {{max_trials: 2}}
 space: {{params: {{eta: {{loguniform: [0.01, 1]}}}}}}

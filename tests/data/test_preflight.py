@@ -1,4 +1,4 @@
-"""Preflight checks: they refuse only what the sweep would refuse, and read no more than they need."""
+"""Preflight checks refuse only what the sweep would refuse, and read no more than they need."""
 
 from __future__ import annotations
 

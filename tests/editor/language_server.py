@@ -74,7 +74,10 @@ class LanguageServer:
         return found
 
     def complete(self, file: Path, line: int, character: int) -> list[dict[str, Any]]:
-        """Return the completions at a place in an open document. Lines and characters count from 0."""
+        """Return the completions at a place in an open document.
+
+        Lines and characters count from 0.
+        """
         answer = self.request("textDocument/completion", _place(file, line, character))
         items: list[dict[str, Any]] = answer["items"] if isinstance(answer, dict) else answer or []
         return items

@@ -33,7 +33,7 @@ SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
 
 
 class Editor:
-    """An editor with documents in one folder, in which `sweeps schema` has written the JSON Schema."""
+    """An editor with documents in one folder, in which `sweeps schema` has written its schema."""
 
     def __init__(self, server: LanguageServer, folder: Path):
         self._server, self._folder, self._opened = server, folder, 0

@@ -120,7 +120,7 @@ class Driving:
         timeout: float = 120,
         asked: list[int] | None = None,
     ) -> tuple[Progress, list[Report]]:
-        """Answer at rungs until the trial ends, and return its last `Progress` and all its reports."""
+        """Answer at rungs until the trial ends. Return its last `Progress` and all its reports."""
         reports: list[Report] = []
         deadline = time.monotonic() + timeout
         while True:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def named(config):
-    """Run the loop of this file that `config["loop"]` names. One gang can therefore run many loops."""
+    """Run the loop of this file that `config["loop"]` names. One gang can run many loops."""
     config = dict(config)
     return globals()[config.pop("loop")](config)
 

@@ -27,7 +27,8 @@ from ray.train.backend import Backend, BackendConfig
 class _Ring(Backend):
     def on_start(self, workers, config):
         pids = workers.execute(os.getpid)
-        ray.get([workers.execute_single_async(rank, _join, f"{rank} of {pids}") for rank in range(len(workers))])
+        ray.get([workers.execute_single_async(rank, _join, f"{rank} of {pids}") \
+for rank in range(len(workers))])
 
 
 def _join(ring):

@@ -36,7 +36,8 @@ def session(**objectives: str) -> TrialSession:
     assignment = SimpleNamespace(
         trial=SimpleNamespace(id="0000"), ranks=Ranks(), folder="", checkpoint=None, asks=False
     )
-    return TrialSession(None, job, assignment, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
+    data = SimpleNamespace(shards={}, opened={})
+    return TrialSession(None, job, assignment, data)  # type: ignore[arg-type]
 
 
 def report(session: TrialSession, metrics: object) -> None:

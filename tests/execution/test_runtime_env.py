@@ -39,7 +39,8 @@ def train(config):
             "loss": float(os.environ.get("TOKEN") == "secret-of-mine"),
             "shift": helper.SHIFT,
             "file": float(Path("settings.txt").read_text()),
-            "mean": float(ray.train.get_dataset_shard("valid").materialize().to_pandas()["a"].mean()),
+            "mean": float(ray.train.get_dataset_shard("valid")\
+.materialize().to_pandas()["a"].mean()),
             "pid": os.getpid(),
         }
     )

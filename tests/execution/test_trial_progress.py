@@ -1,4 +1,4 @@
-"""However news are doubled, delayed and shuffled, the driver hears each report once and in order."""
+"""Although news are doubled, delayed and shuffled, the driver hears each report once, in order."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ def test_tune_asks_the_pool_directly():
     handle = actor.remote(config={"trial": "0003"}, storage=None)
     handle.train.remote()
     assert calls == [("0003", {"max_task_retries": -1})]
-    assert callable(handle.stop.remote) and callable(getattr(handle, "__ray_ready__").remote)  # noqa: B009 - The name is no attribute here.
+    assert callable(handle.stop.remote)
+    # This name is no attribute here.
+    assert callable(getattr(handle, "__ray_ready__").remote)  # noqa: B009
 
 
 @pytest.mark.integration

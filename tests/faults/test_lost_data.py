@@ -80,7 +80,7 @@ def recorded(folder: str) -> list[dict[str, Any]]:
     return trials
 
 
-def test_a_sweep_outlives_the_process_that_holds_its_data_while_a_trial_trains_and_while_a_chain_is_fitted(
+def test_a_sweep_outlives_its_data_process_while_a_trial_trains_and_a_chain_is_fitted(
     tmp_path,
 ):
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')

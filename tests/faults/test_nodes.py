@@ -42,11 +42,13 @@ def train_func(config):
     (here / f"from-{start}-{who}").touch()
     for step in range(start + 1, 5):
         (here / f"at-{who}").touch()
-        while step == 3 and (here / "hold").exists() and not (here / f"pass-{who.split('-')[0]}").exists():
+        while step == 3 and (here / "hold").exists() \
+and not (here / f"pass-{who.split('-')[0]}").exists():
             time.sleep(0.02)
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "state.json").write_text(json.dumps(step))
-            ray.train.report({"loss": config["x"] / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
+            ray.train.report({"loss": config["x"] / step}, \
+checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
     (here / f"at-{who}").unlink()
 """
 SPACE = """\
@@ -243,10 +245,12 @@ def train_func(config):
         while step == 3 and (here / "hold").exists():
             (here / f"held-{rank}").touch()
             time.sleep(0.02)
-        ray.train.collective.barrier()  # as a collective of real training: no rank runs ahead of a lost one
+        ray.train.collective.barrier()  # as a collective of real training: \
+no rank runs ahead of a lost one
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "state.json").write_text(json.dumps(step))
-            ray.train.report({"loss": config["x"] / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
+            ray.train.report({"loss": config["x"] / step}, \
+checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
 """
 
 

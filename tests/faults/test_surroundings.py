@@ -90,7 +90,7 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
 @pytest.mark.long  # each waits the minute that MLflow's server may be away
 @pytest.mark.parametrize("how", ["locked", "read-only", "deleted"])
 def test_mlflows_database(tmp_path, how):
-    """The sweep continues. A resume sends what MLflow missed, once its database is writable again."""
+    """The sweep continues. Once the database is writable, a resume sends what MLflow missed."""
     file, database = space_of(tmp_path, "held", limits=THREE, x=GRID), tmp_path / "mlflow.db"
     process = command(
         "run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{database}", "--json"

@@ -21,7 +21,10 @@ RANKS = "trainers/test_two_ranks.py::test_ranks_agree_and_repeat"
 TORCH_RANKS = "trainers/test_torch_ranks.py"
 BOOSTING = "frameworks/test_boosting_trainers.py"
 LIGHTGBM_RANKS = "frameworks/test_lightgbm_ranks.py::test_ranks_agree_repeat_and_resume"
-TWO = "frameworks/test_two_ranks.py::test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run"
+TWO = (
+    "frameworks/test_two_ranks.py::"
+    "test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run"
+)
 EVERY = "test_a_resume_from_every_step_equals_an_uninterrupted_run"
 
 

@@ -1,4 +1,4 @@
-"""Damaged manifests and metadata of bundles: each is refused in a line, and nothing of it is run."""
+"""Damaged manifests and metadata of bundles are refused in a line, and nothing of them is run."""
 
 from __future__ import annotations
 

@@ -43,9 +43,10 @@ SCALINGS = {
     "    - {num_workers: 4, resources_per_worker: {CPU: 2}}",
     "a grid in a choice": "scaling:\n  choice:\n    - {num_workers: {grid: [1, 2]}}\n"
     "    - {num_workers: 4}",
-    "a condition on a grid": "params: {a: {grid: [1, 2]}}\nscaling: {num_workers: {grid: [2, 3], when: {params.a: 2}}}",
-    "a condition on a choice": "params: {a: {choice: [1, 2]}}\nscaling: {num_workers: {choice: [2, 3], when: {params.a: "
-    "2}}}",
+    "a condition on a grid": "params: {a: {grid: [1, 2]}}\n"
+    "scaling: {num_workers: {grid: [2, 3], when: {params.a: 2}}}",
+    "a condition on a choice": "params: {a: {choice: [1, 2]}}\n"
+    "scaling: {num_workers: {choice: [2, 3], when: {params.a: 2}}}",
     "one condition on another": (
         "params: {a: {choice: [1, 2]}}\n"
         "scaling:\n  num_workers: {choice: [2, 3], when: {params.a: 2}}\n"

@@ -27,9 +27,11 @@ scaling:
   num_workers: {randint: [1, 40]}
   use_gpu: {grid: [true, false]}
 params:
-  objective: {grid: ["binary:logistic", "binary:hinge", "an objective of a very long name, which no line can hold to its end"]}
+  objective: {grid: ["binary:logistic", "binary:hinge", \
+"an objective of a very long name, which no line can hold to its end"]}
   many: {grid: [1, 2, 3, 4, 5]}
-  words: {choice: [alpha, beta, gamma, delta, epsilon, zeta, eta, theta, iota, kappa, lambda, mu, nu, xi, omicron, pi, rho, sigma, tau]}
+  words: {choice: [alpha, beta, gamma, delta, epsilon, zeta, eta, theta, \
+iota, kappa, lambda, mu, nu, xi, omicron, pi, rho, sigma, tau]}
   normal: {qrandn: [0, 1, 0.5]}
   nothing: {choice: [null, true, false]}
 """
@@ -189,11 +191,13 @@ from sweeps.space import load
 for file in {[str(f) for f in shipped_spaces.loadable()]!r}:
     made = plan(load(file), {{**detect(), 'CPU': 8.0}})
     assert render(made) and made.to_json()
-heavy = {{'ray', 'torch', 'mlflow', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'optuna', 'xgboost'}} & set(sys.modules)
+heavy = {{'ray', 'torch', 'mlflow', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'optuna', 'xgboost'}} \
+& set(sys.modules)
 assert not heavy, heavy
 assert not [name for name in sys.modules if name.startswith('sweeps.trainers')]
 tasks = Path('/proc/self/task')
-assert not any((task / 'children').read_text().strip() for task in tasks.iterdir()) if tasks.exists() else True
+assert not any((task / 'children').read_text().strip() for task in tasks.iterdir()) \
+if tasks.exists() else True
 assert sum(os.times()[:2]) < 2, os.times()
 """
     done = subprocess.run(

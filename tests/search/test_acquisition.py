@@ -63,8 +63,10 @@ def test_an_improbable_candidate_scores_less():
     places = np.array([[0.3], [0.7]])
     good, bad = surrogate.feasibility(places)
     assert good > 0.9 and bad < 0.1
-    free, bounded = (acquisition.acquisition(s, acquisition.improvement_region(np.zeros((1, 1))), places) for s in (
-        acquisition.Surrogate([objective], [], lambda places: places), surrogate))  # fmt: skip
+    free, bounded = (
+        acquisition.acquisition(s, acquisition.improvement_region(np.zeros((1, 1))), places)
+        for s in (acquisition.Surrogate([objective], [], lambda places: places), surrogate)
+    )
     assert free[0] == pytest.approx(free[1]) and bounded == pytest.approx(free * [good, bad])
     nothing_feasible = acquisition.improvement_region(np.zeros((0, 1)))
     assert acquisition.acquisition(surrogate, nothing_feasible, places) == pytest.approx(

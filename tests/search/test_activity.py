@@ -13,15 +13,18 @@ from sweeps.study.distributions import distribution_of
 BODY = """
 preprocessor:
   - {grid: [none, StandardScaler]}
-  - {choice: [none, {UniformKBinsDiscretizer: {bins: {randint: [4, 17]}}}], when: {preprocessor.0: none}}
+  - {choice: [none, {UniformKBinsDiscretizer: {bins: {randint: [4, 17]}}}], \
+when: {preprocessor.0: none}}
 params:
   one: {choice: [only]}
-  kind: {choice: [a, {k: {uniform: [0, 1]}, sub: {choice: [c, {m: {randint: [1, 9]}}]}}], when: {params.one: only}}
+  kind: {choice: [a, {k: {uniform: [0, 1]}, \
+sub: {choice: [c, {m: {randint: [1, 9]}}]}}], when: {params.one: only}}
   depth: {randint: [1, 9]}
   deep: {uniform: [0, 1], when: {params.depth: [1, "> 6"]}}
   rate: {quniform: [0, 1, 0.25]}
   normal: {randn: [5, 2]}
-  both: {loguniform: [0.1, 10], when: {params.rate: ">= 0.5", params.normal: "< 5", params.depth: "<= 4"}}
+  both: {loguniform: [0.1, 10], when: {params.rate: ">= 0.5", \
+params.normal: "< 5", params.depth: "<= 4"}}
   last: {uniform: [0, 1], when: {params.both: "> 1"}}
 """
 

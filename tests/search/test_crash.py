@@ -31,10 +31,12 @@ from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
-params: {eta: {loguniform: [1e-3, 1.0]}, kind: {choice: [a, b]}, drop: {uniform: [0, 1], when: {params.kind: b}}}
+params: {eta: {loguniform: [1e-3, 1.0]}, kind: {choice: [a, b]}, \
+drop: {uniform: [0, 1], when: {params.kind: b}}}
 """
 # In part, as a whole, and with a known result
-POINTS = """[{params.eta: 0.5}, {preprocessor: MinMaxScaler, params.kind: b, params.eta: 0.1, params.drop: 0.25},
+POINTS = """[{params.eta: 0.5}, {preprocessor: MinMaxScaler, params.kind: b, \
+params.eta: 0.1, params.drop: 0.25},
   {preprocessor: StandardScaler, params.kind: a, params.eta: 0.25, value: 0.125}]"""
 MAX_T = 9
 
@@ -368,7 +370,7 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
 def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
     make_space, tmp_path, saved, better
 ):
-    """Three trials wait at the first rung, and the driver died before it decided about the fourth."""
+    """Three trials wait at the first rung. The driver died before it decided about the fourth."""
     space = make_space(BODY, max_trials=9, scheduler=PROMOTION["scheduler"])
     loop = SearchLoop.open(tmp_path, space)
     for value in (0.2, 0.3, 0.4, 0.1 if better else 0.5):

@@ -33,14 +33,15 @@ from tests.search.deaths import Deaf, records_of, with_deaths
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
-params: {eta: {loguniform: [1e-3, 1.0]}, n: {randint: [1, 20]}, kind: {choice: [a, b]}, drop: {uniform: [0, 1], when: {params.kind: b}}}
+params: {eta: {loguniform: [1e-3, 1.0]}, n: {randint: [1, 20]}, kind: {choice: [a, b]}, \
+drop: {uniform: [0, 1], when: {params.kind: b}}}
 """
 MEMBERS, MAX_T, EVERY = 6, 12, 3
 PBT = f"{{name: pbt, max_t: {MAX_T}, perturbation_interval: {EVERY}, quantile_fraction: 0.34}}"
 
 
 class Pool(Deaf):
-    """One slot, which its trials have in turns: whoever was answered goes to the end of the line."""
+    """One slot, which its trials have in turns: an answered trial goes to the end of the line."""
 
     def __init__(self) -> None:
         self.line: deque[tuple[Trial, ResumeState]] = deque()

@@ -127,12 +127,21 @@ BAD = {
         "`random_stop:RandomStop` does not take these options: ValueError: `probability` must be "
         "between 0 and 1, got 3"
     ),
-    'scheduler: {name: "random_stop:RandomStop", max_t: 20, often: 3}': "unexpected keyword argument 'often'",
-    'scheduler: {name: "near_best:NearBest"}': "`near_best:NearBest` must be a class that inherits from "
-    "sweeps.search.schedulers.Scheduler",
-    'search: {algorithm: "near_best:NearBest", options: {widht: 1}}': "unexpected keyword argument 'widht'",
-    'search: {algorithm: "optuna.samplers:TPESampler", options: {seed: 1}}': "`seed` is not an option",
-    'search: {algorithm: "json:dumps", options: {obj: 1}}': "must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`",
+    'scheduler: {name: "random_stop:RandomStop", max_t: 20, often: 3}': (
+        "unexpected keyword argument 'often'"
+    ),
+    'scheduler: {name: "near_best:NearBest"}': (
+        "`near_best:NearBest` must be a class that inherits from sweeps.search.schedulers.Scheduler"
+    ),
+    'search: {algorithm: "near_best:NearBest", options: {widht: 1}}': (
+        "unexpected keyword argument 'widht'"
+    ),
+    'search: {algorithm: "optuna.samplers:TPESampler", options: {seed: 1}}': (
+        "`seed` is not an option"
+    ),
+    'search: {algorithm: "json:dumps", options: {obj: 1}}': (
+        "must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`"
+    ),
 }
 
 

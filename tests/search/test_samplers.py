@@ -148,7 +148,10 @@ def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
 
 def test_options_reach_the_sampler():
     context = SamplerContext(1, {"x": optuna.distributions.FloatDistribution(0, 1)}, frozenset())
-    built = lambda name, **options: registry.built_in("sampler", name)(**options).build(context)  # noqa: E731
+
+    def built(name, **options):
+        return registry.built_in("sampler", name)(**options).build(context)
+
     assert built("tpe", n_startup_trials=3, n_ei_candidates=5).candidates == 5
     assert [built("qmc", qmc_type=kind).sampler._qmc_type for kind in ("halton", "sobol")] == [
         "halton",

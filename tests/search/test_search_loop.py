@@ -42,7 +42,8 @@ def end(
 # ---- initial points
 
 POINTS = """[{params.eta: 0.5}, {preprocessor: MinMaxScaler, params.kind: b, params.noise: 1},
-  {preprocessor: StandardScaler, params.kind: a, params.eta: 0.25, params.noise: 0, value: 0.125}]"""
+  {preprocessor: StandardScaler, params.kind: a, params.eta: 0.25, \
+params.noise: 0, value: 0.125}]"""
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "random"])
@@ -282,7 +283,7 @@ def thread_counts() -> list[int]:
 
 
 class ThreadCounting:
-    """Sampler that notes the threads of BLAS and OpenMP: when it is built, and at each suggestion."""
+    """Sampler that notes the threads of BLAS and OpenMP when it is built and at each suggestion."""
 
     def __init__(self):
         self.seen = [thread_counts()]

@@ -67,7 +67,8 @@ SPACES = {
     "params: {max_depth: {randint: [1, 4]}, eta: {quniform: [0.1, 0.5, 0.1]}}": 15,
     "params: {eta: {qloguniform: [0.1, 0.8, 0.1]}}": 8,
     "params: {max_depth: {qlograndint: [2, 8, 2]}, seed: {qrandint: [0, 4, 2]}}": 12,
-    "params: {max_depth: {choice: [3, 5]}, eta: {choice: [0.1, 0.2], when: {params.max_depth: 3}}}": 3,
+    "params: {max_depth: {choice: [3, 5]}, eta: {choice: [0.1, 0.2], "
+    "when: {params.max_depth: 3}}}": 3,
     "params: {opts: {choice: [none, {depth: {grid: [1, 2]}}]}}": 3,
     "preprocessor: {choice: [StandardScaler, MinMaxScaler, [StandardScaler, MinMaxScaler]]}": 3,
     "params: {flag: {choice: [true, 1, 1.5, null]}}": 4,

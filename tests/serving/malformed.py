@@ -144,7 +144,8 @@ def page(answers: dict[str, tuple[int, Any]]) -> str:
 
 <!-- Written by `{COMMAND}`. tests/serving/test_malformed_requests.py checks it. -->
 
-This page shows {len(answers)} malformed requests to `/predict` of a served bundle, and the answer to each. No answer has status
+This page shows {len(answers)} malformed requests to `/predict` of a served bundle, \
+and the answer to each. No answer has status
 500. The server accepts requests of at most {MAX_BYTES} bytes and {MAX_ROWS} rows. This request is
 correct: `{json.dumps({"records": [GOOD]})}`.
 

@@ -64,16 +64,34 @@ def test_a_command_selects_the_trainer(tmp_path, command):
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ('[python, train.py, "{args}", "{params.rl}"]', ["1:49: trainer.command.3: unknown placeholder `{params.rl}`; did you"]),
-        ('[python, train.py, "{params.net}"]', ["6:5: params.lr: `trainer.command` does not use this parameter"]),
-        ('[python, train.py, "{params.lr}", "{params.net.kind}"]', ["7:5: params.net.depth: `trainer.command` does not use"]),
+        (
+            '[python, train.py, "{args}", "{params.rl}"]',
+            ["1:49: trainer.command.3: unknown placeholder `{params.rl}`; did you"],
+        ),
+        (
+            '[python, train.py, "{params.net}"]',
+            ["6:5: params.lr: `trainer.command` does not use this parameter"],
+        ),
+        (
+            '[python, train.py, "{params.lr}", "{params.net.kind}"]',
+            ["7:5: params.net.depth: `trainer.command` does not use"],
+        ),
         ('[python, trian.py, "{args}"]', ["1:29: trainer.command.1: no file `trian.py` in "]),
         ("'python fit.py {args}'", ['; write [python, fit.py, "{args}"]']),
-        ("python train.py", ["1:20: trainer.command: must be a list of texts and numbers", "; write [python, train.py]"]),
-        ("[python, train.py, {params.lr}]", ['put quotes around a placeholder, such as "{params.lr}"']),
+        (
+            "python train.py",
+            [
+                "1:20: trainer.command: must be a list of texts and numbers",
+                "; write [python, train.py]",
+            ],
+        ),
+        (
+            "[python, train.py, {params.lr}]",
+            ['put quotes around a placeholder, such as "{params.lr}"'],
+        ),
         ("[]", ["trainer.command: must be a list of texts and numbers"]),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_the_command_is_a_problem_with_its_place(tmp_path, command, expected):
     found = problems(written(tmp_path, command))
     assert len(found) == 1 and all(text in found[0] for text in expected), found

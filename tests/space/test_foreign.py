@@ -46,7 +46,9 @@ WRITTEN = {
     "{distribution: q_log_uniform, min: 1, max: 4, q: 5}": "{qlograndint: [5, 50, 5]}",
     "{type: float, low: 0.1, high: 1, step: 0.4}": "{quniform: [0.1, 0.9, 0.4]}",
     "{type: int, low: 1, high: 12, step: 5}": "{qrandint: [1, 11, 5]}",
-    "{parameterType: double, feasibleSpace: {min: '0.0001', max: '0.1', distribution: logUniform}}": "{loguniform: [0.0001, 0.1]}",
+    "{parameterType: double, "
+    "feasibleSpace: {min: '0.0001', max: '0.1', distribution: logUniform}}": "{loguniform: "
+    "[0.0001, 0.1]}",
     "{type: loguniform, min_value: 1, max_value: 2}": "{loguniform: [2.71828, 7.38906]}",
     "{type: qloguniform, min_value: 1, max_value: 5, q: 2}": "{qlograndint: [4, 148, 2]}",
     "{type: double, minval: 0.1, maxval: 8, count: 3}": "{uniform: [0.1, 8]}",
@@ -55,7 +57,8 @@ WRITTEN = {
     "{_type: normal, _value: [5, 2]}": "{randn: [5, 2]}",
     "{space: loguniform, lower: 0.001, upper: 0.1}": "{loguniform: [0.001, 0.1]}",
     "{space: choice, categories: [1, 2]}": "{choice: [1, 2]}",
-    "{name: FloatDistribution, attributes: {low: 0.1, high: 1.0, log: true, step: null}}": "{loguniform: [0.1, 1.0]}",
+    "{name: FloatDistribution, "
+    "attributes: {low: 0.1, high: 1.0, log: true, step: null}}": "{loguniform: [0.1, 1.0]}",
     "{parameter_id: lr, double_value_spec: {min_value: 0.1, max_value: 1}, scale_type: "
     "UNIT_LOG_SCALE}": "{loguniform: [0.1, 1]}",
     "{distribution: q_uniform, min: 1, max: 10, q: 3}": "{qrandint: [3, 9, 3]}",

@@ -1,4 +1,4 @@
-"""Functions and classes that Python scripts pass: what is stored, and what a module of them can do."""
+"""What is stored of functions and classes that scripts pass, and what a module of them can do."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ HEAD = {
     "data": "{train: d.csv, valid: 0.2, label: y}",
     "objective": "{metric: m, goal: minimize}",
     "limits": "{max_trials: 20}",
-    "space": "{params: {eta: {uniform: [0, 1]}, booster: {choice: [gbtree, dart]}, drop: {uniform: [0, "
-    "1], when: {params.booster: dart}}}}",
+    "space": "{params: {eta: {uniform: [0, 1]}, booster: {choice: [gbtree, dart]}, "
+    "drop: {uniform: [0, 1], when: {params.booster: dart}}}}",
 }
 TWO = "[{metric: error, goal: minimize}, {metric: seconds, goal: minimize}]"
 
@@ -392,7 +392,8 @@ def test_a_population_is_all_trials_that_there_are(write) -> None:
 RICH = """
 preprocessor:
   - {grid: [none, [SimpleImputer, StandardScaler], MinMaxScaler]}
-  - {choice: [MaxAbsScaler, UniformKBinsDiscretizer: {bins: {randint: [2, 9]}}], when: {preprocessor.0: [none, 1]}}
+  - {choice: [MaxAbsScaler, UniformKBinsDiscretizer: {bins: {randint: [2, 9]}}], \
+when: {preprocessor.0: [none, 1]}}
 params:
   kind: {choice: [a, true, 1.5, null, [1, 2], {deep: {quniform: [0, 1, 0.1]}}]}
   eta: {loguniform: [1e-4, 1], when: {params.kind: [a, 5]}}

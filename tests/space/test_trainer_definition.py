@@ -27,7 +27,8 @@ TRAINER = {
     "backend": "torch",
     "load": "load",
     "resume_files": ["optimizer.pt"],
-    "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "depth": {"type": "integer", "minimum": 1}},
+    "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "maximum": 1}, \
+"depth": {"type": "integer", "minimum": 1}},
     "needs_label": True,
 }
 def train_func(config): ...

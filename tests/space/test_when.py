@@ -25,7 +25,8 @@ preprocessor:
   - SimpleImputer
   - {grid: [StandardScaler, [MinMaxScaler, RobustScaler], none]}
   - {choice: [MaxAbsScaler], when: {preprocessor.1: none}}
-  - PowerTransformer: {power: 1, method: {choice: [box-cox], when: {preprocessor.1: [StandardScaler, 1]}}}
+  - PowerTransformer: {power: 1, method: {choice: [box-cox], \
+when: {preprocessor.1: [StandardScaler, 1]}}}
 scaling:
   num_workers: {grid: [1, 2], when: {preprocessor.1: StandardScaler}}
 params:
@@ -139,7 +140,8 @@ def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space) -> No
 
 def test_whole_sections_and_columns(space) -> None:
     body = """
-preprocessor: {choice: [[StandardScaler: {columns: [a, {choice: [b], when: {preprocessor: 0}}]}], none]}
+preprocessor: {choice: [[StandardScaler: {columns: [a, \
+{choice: [b], when: {preprocessor: 0}}]}], none]}
 """
     with pytest.raises(InputError, match="which contains this dimension"):
         space(body)
@@ -159,7 +161,8 @@ def test_a_branch_carries_its_own_dimensions(space) -> None:
         """
 preprocessor:
   choice:
-    - [SimpleImputer, UniformKBinsDiscretizer: {columns: {choice: [all, numeric]}, bins: {randint: [2, 6]}}]
+    - [SimpleImputer, UniformKBinsDiscretizer: {columns: {choice: [all, numeric]}, \
+bins: {randint: [2, 6]}}]
     - StandardScaler
 params:
   fine: {choice: [1], when: {preprocessor.choice.0.1.UniformKBinsDiscretizer.bins: ">= 4"}}

@@ -1,4 +1,4 @@
-"""An artificial space with every kind of dimension, and artificial trials, for tests of the report."""
+"""An artificial space with every kind of dimension, and artificial trials, to test the report."""
 
 from __future__ import annotations
 

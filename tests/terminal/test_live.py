@@ -1,4 +1,4 @@
-"""The view of a running sweep: frames on a terminal, lines without one, and nothing with `--quiet`."""
+"""The view of a running sweep: frames on a terminal, otherwise lines; nothing with `--quiet`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trackers are imported and constructed before a sweep starts, and every problem is one clear line."""
+"""Trackers are imported and constructed before a sweep starts. Every problem is one clear line."""
 
 from __future__ import annotations
 

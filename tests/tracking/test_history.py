@@ -1,4 +1,4 @@
-"""The controller's events and the history of a resumed sweep say what the study says, without Ray."""
+"""The controller's events and a resumed sweep's history say what the study says, without Ray."""
 
 from __future__ import annotations
 

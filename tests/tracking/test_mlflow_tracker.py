@@ -1,4 +1,4 @@
-"""The MLflow tracker writes every event once, in batches, even if the server is away for a while."""
+"""The MLflow tracker writes every event once, in batches, although the server is away a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An MLflow server that goes away in the middle of a sweep and comes back gets every metric, once."""
+"""An MLflow server that goes away in mid-sweep and comes back gets every metric, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorBoard reads what its tracker writes: a run for each trial, with curves and hyperparameters."""
+"""TensorBoard reads what its tracker writes: a run for each trial, curves and hyperparameters."""
 
 from __future__ import annotations
 

@@ -148,7 +148,9 @@ class TestCommand(TrainerTests):
     task = "regression"
     metric = "loss"
 
-    test_weights_count = None  # type: ignore[assignment]  # The weights are a column of the script's data; see `test_prepared_data_is_offered_as_parquet`.
+    # The weights are a column of the script's data; see
+    # `test_prepared_data_is_offered_as_parquet`.
+    test_weights_count = None  # type: ignore[assignment]
 
     def run(
         self,

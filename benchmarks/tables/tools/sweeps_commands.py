@@ -47,7 +47,7 @@ def predict(job: Job) -> None:
 
 
 def columns(predicted: pd.DataFrame, task: str) -> pd.DataFrame:
-    """Return the probabilities, with a column for each class, or the predictions of a regression."""
+    """Return the probabilities, one column for each class, or the predictions of a regression."""
     if task == "regression":
         return predicted[["prediction"]]
     prefix = "probability_"

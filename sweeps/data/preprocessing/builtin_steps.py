@@ -108,7 +108,7 @@ def _scale(center: pd.Series, width: pd.Series) -> Scale:
 
 
 def _moments(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Return the count, the mean, the sum of squared deviations, and the ends of columns of numbers."""
+    """Return the count, mean, sum of squared deviations and ends of columns of numbers."""
     numbers = frame[columns].astype("float64")
     mean = numbers.mean()
     return pd.DataFrame(

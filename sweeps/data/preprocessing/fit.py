@@ -165,7 +165,10 @@ class Stream(Protocol):
     def after(
         self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]
     ) -> Stream:
-        """Return the stream of the rows after these steps. The raw rows have the columns `inputs`."""
+        """Return the stream of the rows after these steps.
+
+        The raw rows have the columns `inputs`.
+        """
 
     def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
         """Pass over the rows, and yield what a function returns for each block."""
@@ -223,7 +226,10 @@ def _fit_step(
 
 
 def _default_columns(step: StepConfig) -> str:
-    """Return the keyword for the columns of a step without `columns`: "numeric", "categorical" or "all"."""
+    """Return the keyword for the columns of a step without `columns`.
+
+    It is "numeric", "categorical" or "all".
+    """
     if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
     short = step.name.rpartition(":")[2]
@@ -268,7 +274,10 @@ def _suitable_columns(
 
 
 def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
-    """Return the name of prepared data: 16 hex digits, which depend only on the fingerprint of the data and on the steps."""
+    """Return the name of prepared data: 16 hex digits.
+
+    The digits depend only on the fingerprint of the data and on the steps.
+    """
     plain = [
         {"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)}
         for s in steps

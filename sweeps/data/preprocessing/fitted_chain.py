@@ -67,7 +67,10 @@ class FittedChain:
 
     @property
     def known_values(self) -> dict[str, Iterable[Any]]:
-        """Values of each raw column of categories that an encoder, or a model that reads categories, saw in training."""
+        """Values of each raw column of categories that an encoder or a model saw in training.
+
+        The model is one that reads categories.
+        """
         kinds = self.empty.dtypes.items()
         known = {str(name): kind.categories for name, kind in kinds if kind == "category"}
         for step in self.fitted_steps:
@@ -117,7 +120,10 @@ class FittedChain:
         return self.with_label(out, df)
 
     def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
-        """Return the prepared rows `out` with the index of the raw rows `df`, and with the label column of `df` if there is one."""
+        """Return the prepared rows `out` with the index of the raw rows `df`.
+
+        If `df` has a label column, the result also has it.
+        """
         out = out.set_axis(df.index, axis=0)
         for name in label_columns(self.label):
             if name in df.columns:
@@ -153,7 +159,9 @@ class FittedChain:
 def convert_inputs(
     inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool, copy: bool = True
 ) -> pd.DataFrame:
-    """Return the rows that the first step gets: the columns in the order and with the dtypes of `inputs`, and a range index.
+    """Return the rows that the first step gets.
+
+    They have the columns in the order and with the dtypes of `inputs`, and a range index.
 
     Args:
         inputs: names and types of the columns.

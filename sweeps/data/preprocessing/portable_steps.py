@@ -72,7 +72,10 @@ def is_missing(value: Any) -> bool:
 
 
 def column_array(series: pd.Series) -> Any:
-    """Return the values of a frame's column: a NumPy array for numbers and booleans, otherwise the pandas array."""
+    """Return the values of a frame's column.
+
+    Numbers and booleans are a NumPy array, and other values are the pandas array.
+    """
     return (
         series.to_numpy()
         if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf"

@@ -1,4 +1,6 @@
-"""Write and read a fitted chain: `preprocessor.json`, and a pickle for each step that cannot be written as plain data.
+"""Write and read a fitted chain: `preprocessor.json`, and a pickle for each step that needs one.
+
+A step needs a pickle if it cannot be written as plain data.
 
     {"steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale",
     ...}, ...]}

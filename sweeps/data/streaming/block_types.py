@@ -93,7 +93,7 @@ class Convert:
         return pa.table(columns, schema=self.schema)
 
     def _column(self, column: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
-        """Take the missing values out of a column, and convert it to the type of the whole source."""
+        """Take missing values out of a column, and convert it to the type of the whole source."""
         markers = self.missing.get(wanted.name, WORDS)
         column = without_markers(column, markers)
         if is_text(column.type) and not is_text(wanted.type):

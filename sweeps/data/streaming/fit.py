@@ -1,4 +1,4 @@
-"""Fit a preprocessing chain on a stream: one pass over the rows for each step that learns from them."""
+"""Fit a preprocessing chain on a stream: one pass over the rows for each step that learns."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _result(
 
 @dataclass(frozen=True)
 class InTask:
-    """Function that runs in Ray's tasks, although it may contain functions and objects of the user's modules.
+    """Function for Ray's tasks that may contain functions and objects of the user's modules.
 
     Attributes:
         pickled: the function, pickled. It is unpickled only after the folders can be imported from.

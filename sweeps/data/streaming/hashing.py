@@ -48,7 +48,7 @@ def row_hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
 
 
 def _hashable(column: pa.ChunkedArray) -> Any:
-    """Return values that pandas hashes in the same way, whatever the other values of the block are."""
+    """Return values that pandas hashes alike, whatever the other values of the block are."""
     kind = column.type
     if is_text(kind):
         return column.dictionary_encode().to_pandas()

@@ -72,7 +72,10 @@ def prepare_streams(
 def describe_streams(
     splits: StreamSplits, fingerprint: str, check_rows: int
 ) -> tuple[DatasetInfo, pa.Table]:
-    """Return the information about a data variant, and the first raw rows of valid without the label."""
+    """Return information about a data variant, and the first rows of valid.
+
+    These rows are raw, and do not have the label.
+    """
     check = first_rows(splits.valid, check_rows, splits.schema).select(list(splits.features))
     info = DatasetInfo(
         label=splits.label,

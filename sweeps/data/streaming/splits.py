@@ -93,7 +93,9 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CountRows:
-    """Function that returns one row for each block: the number of rows in the split, and the distinct values of the label.
+    """Function that returns one row for each block.
+
+    The row has the number of rows in the split, and the distinct values of the label.
 
     Attributes:
         select: function that returns the rows of the split.
@@ -261,7 +263,7 @@ class SplitSource:
 
 
 def split_source(spec: DataSpec, seed: int) -> SplitSource:
-    """Open the sources of a `data` section, and read them once to count rows and to find the classes.
+    """Open the sources of a `data` section, and read them once to count rows and find classes.
 
     Raises:
         InputError: a source cannot be read, columns are missing, the label cannot be used, or a
@@ -465,7 +467,10 @@ class StreamVariants:
 
 
 def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
-    """Return notes about splits without rows of a class, and about texts that do not fit their rule of `data.parse`."""
+    """Return notes about splits without rows of a class, and about texts that do not fit.
+
+    The texts do not fit their rule of `data.parse`.
+    """
     present = {}
     if label and source.classes:
         kind = source.schema.field(label).type

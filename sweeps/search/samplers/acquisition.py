@@ -23,7 +23,7 @@ MANY_OBJECTIVES = 6
 
 @dataclass(frozen=True)
 class Bound:
-    """Model of a quantity that must be at most a threshold: a constraint, or the failure of a trial.
+    """Model of a quantity that must be at most a threshold: a constraint or a trial's failure.
 
     Attributes:
         process: Process over places.
@@ -34,7 +34,10 @@ class Bound:
     threshold: float
 
     def probability(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the probability that the quantity without its noise is at most the threshold, an array of shape (n,)."""
+        """Return the probability that the quantity without its noise is at most the threshold.
+
+        The result is an array of shape (n,).
+        """
         mean, deviation = self.process.predict(inputs)
         probability: np.ndarray = ndtr((self.threshold - mean) / deviation)
         return probability
@@ -57,7 +60,10 @@ class Surrogate:
     at_full: Callable[[np.ndarray], np.ndarray]
 
     def predict(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the posterior means and standard deviations of n places at full fidelity, two arrays of shape (n, objectives)."""
+        """Return the posterior means and standard deviations of n places at full fidelity.
+
+        The result is two arrays of shape (n, objectives).
+        """
         inputs = self.at_full(places)
         means, deviations = zip(
             *(process.predict(inputs) for process in self.objectives), strict=True
@@ -65,7 +71,10 @@ class Surrogate:
         return np.column_stack(means), np.column_stack(deviations)
 
     def feasibility(self, places: np.ndarray) -> np.ndarray:
-        """Return the probability that a trial does not fail and satisfies all constraints, an array of shape (n,)."""
+        """Return the probability that a trial does not fail and satisfies all constraints.
+
+        The result is an array of shape (n,).
+        """
         inputs = self.at_full(places)
         probability = np.ones(len(places))
         for bound in self.bounds:
@@ -73,7 +82,10 @@ class Surrogate:
         return probability
 
     def imagine(self, places: np.ndarray) -> None:
-        """Add running trials as observations with their predicted means as values, so that the model does not suggest them again."""
+        """Add running trials as observations with their predicted means as values.
+
+        The model then does not suggest them again.
+        """
         for process in (*self.objectives, *(bound.process for bound in self.bounds)):
             process.imagine(self.at_full(places))
 
@@ -204,7 +216,10 @@ def expected_improvement(mean: np.ndarray, deviation: np.ndarray, boxes: np.ndar
 
 
 def _below(mean: np.ndarray, deviation: np.ndarray, edge: np.ndarray) -> np.ndarray:
-    """Return the expected distance of normally distributed values below an edge, where a value above the edge has the distance 0."""
+    """Return the expected distance of normally distributed values below an edge.
+
+    A value above the edge has the distance 0.
+    """
     z = (edge - mean) / deviation
     finite = np.isfinite(z)
     z = np.where(finite, z, 0)

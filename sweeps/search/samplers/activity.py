@@ -1,8 +1,9 @@
-"""Find out which dimensions are active in many configurations at once, and which choices are ordered. Pure functions, no I/O.
+"""Find dimensions that are active in many configurations at once, and ordered choices.
 
-A dimension is active if all its terms are true. The terms are those of its `when`, and for a
-dimension inside an option, that the option is chosen. A term on an inactive dimension is false.
-`sweeps.space.templates.fill` applies the same rules to one configuration.
+The functions are pure and do no I/O. A dimension is active if all its terms are true. The terms are
+those of its `when`, and for a dimension inside an option, that the option is chosen. A term on an
+inactive dimension is false. `sweeps.space.templates.fill` applies the same rules to one
+configuration.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def conditions_of(
 
 
 def is_ordered(dimension: Dimension) -> bool:
-    """Return True for a grid or a choice of at least three numbers in ascending or descending order, such as `choice: [16, 32, 64]`."""
+    """Return True for a grid or a choice of at least three ordered numbers.
+
+    They are in ascending or descending order, such as `choice: [16, 32, 64]`.
+    """
     numbers = [option.value for option in dimension.options]
     if len(numbers) < 3 or not all(
         isinstance(n, int | float) and not isinstance(n, bool) for n in numbers
@@ -66,7 +70,9 @@ class Activity:
         self._column = {name: i for i, name in enumerate(names)}
 
     def of(self, values: np.ndarray) -> np.ndarray:
-        """Return the active dimensions of n configurations, a boolean array of shape (n, dimensions).
+        """Return the active dimensions of n configurations.
+
+        The result is a boolean array of shape (n, dimensions).
 
         Args:
             values: Values in Optuna's internal representation, an array of shape (n, dimensions).
@@ -88,7 +94,7 @@ class Activity:
         return result
 
     def _holds(self, term: Term, values: np.ndarray) -> np.ndarray:
-        """Return an array of shape (n,): True where the value of the term's dimension is accepted."""
+        """Return an array of shape (n,), True where the term's dimension has an accepted value."""
         dimension = self._dimensions[term.name]
         column = (
             values[:, self._column[term.name]]

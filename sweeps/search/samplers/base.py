@@ -117,7 +117,10 @@ class SamplerContext:
 
     @property
     def free(self) -> dict[str, BaseDistribution]:
-        """Distributions of the dimensions that every trial has, except grid dimensions and dimensions with a single value."""
+        """Distributions of the dimensions that every trial has.
+
+        Grid dimensions and dimensions with a single value are left out.
+        """
         return {
             name: d for name, d in self.always.items() if name not in self.grids and not d.single()
         }

@@ -122,7 +122,7 @@ class Candidates:
             )
 
     def in_cell(self, places: np.ndarray) -> np.ndarray:
-        """Return a copy of places in which the grid dimensions have the values of the cell, and the inactive dimensions are NaN."""
+        """Return a copy of places with the cell's grid values, and NaN for inactive dimensions."""
         places = places.copy()
         places[:, self._cell] = self._cell_places
         if self.activity:

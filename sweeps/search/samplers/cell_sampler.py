@@ -32,7 +32,7 @@ ASKED = 4
 
 
 class CellSampler(BaseSampler):
-    """Optuna sampler that fixes the values of the grid cell, and lets an algorithm suggest the other values.
+    """Optuna sampler that fixes the values of the grid cell, while an algorithm suggests the rest.
 
     Args:
         space: The search space.

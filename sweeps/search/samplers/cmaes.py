@@ -1,4 +1,7 @@
-"""CMA-ES, an evolution strategy for numbers (Hansen and Ostermeier, 2001), as implemented by Optuna and the package `cmaes`."""
+"""CMA-ES, an evolution strategy for numbers (Hansen and Ostermeier, 2001).
+
+Optuna and the package `cmaes` implement it.
+"""
 
 from __future__ import annotations
 

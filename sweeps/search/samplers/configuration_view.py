@@ -1,8 +1,8 @@
-"""Show each configuration to a sampler as one trial, even if several trials repeat the configuration with different seeds.
+"""Show each configuration to a sampler as one trial, even if several trials repeat it.
 
-The values of this trial are aggregated over all trials of the configuration, for example their
-mean. The sweep also ranks configurations by these aggregated values. The trial is shown as running
-until the last repeat has ended.
+The repeats have different seeds. The values of this trial are aggregated over all trials of the
+configuration, for example their mean. The sweep also ranks configurations by these aggregated
+values. The trial is shown as running until the last repeat has ended.
 """
 
 from __future__ import annotations

@@ -99,7 +99,9 @@ def history_of(
 
 
 class EarlierProcess:
-    """Gaussian process of one objective of an earlier sweep, over the dimensions in which its trials differ.
+    """Gaussian process of one objective of an earlier sweep, over the dimensions that vary.
+
+    These are the dimensions in which its trials differ.
 
     Args:
         places: (n, dimensions) places of the observations. The place of a dimension that a trial
@@ -131,7 +133,10 @@ class EarlierProcess:
         self._process.condition(np.round(self._process.fit(self._process.start), 4))
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Predict the values at inputs of the new sweep's process: (m, dimensions + 1) places and fidelities. Return (m,) means."""
+        """Predict the values at inputs of the new sweep's process.
+
+        The inputs are (m, dimensions + 1) places and fidelities. The result is (m,) means.
+        """
         return self._process.predict(x[:, [*self.columns, x.shape[1] - 1]])[0]
 
 
@@ -208,7 +213,9 @@ class ProcessWithPrior(Process):
 def predicts_better(
     informed: ProcessWithPrior, process: Process, trials: Sequence[FrozenTrial]
 ) -> bool:
-    """Return True if a process with a prior predicts the trials of the new sweep better than a process without one.
+    """Return True if a prior improves a process's predictions of the trials of the new sweep.
+
+    The process is compared with one without a prior.
 
     Args:
         informed: The process with the prior, conditioned on all observations.
@@ -220,7 +227,9 @@ def predicts_better(
 
 
 def log_density(process: Process, groups: np.ndarray) -> float:
-    """Return how well a process predicts each trial from the other trials: the sum of the logarithms of the densities of its values.
+    """Return how well a process predicts each trial from the other trials.
+
+    The result is the sum of the logarithms of the densities of the values.
 
     Args:
         process: The process, conditioned on all observations.
@@ -237,7 +246,7 @@ def log_density(process: Process, groups: np.ndarray) -> float:
 
 
 def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the weights of earlier sweeps: the least-squares weights that are not negative, pulled towards `ASSUMED`.
+    """Return the weights of earlier sweeps: non-negative least squares, pulled towards `ASSUMED`.
 
     Args:
         predicted: (n, sweeps) predictions of the earlier sweeps for the observations of the new

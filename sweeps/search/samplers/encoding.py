@@ -113,7 +113,10 @@ class Axes:
         return self.on_steps(places)
 
     def middle(self, rng: np.random.RandomState) -> np.ndarray:
-        """Return the middle of each numeric dimension and a random option of each other dimension, an array of shape (1, dimensions)."""
+        """Return the middle of each numeric dimension and a random option of each other dimension.
+
+        The result is an array of shape (1, dimensions).
+        """
         place = self.anywhere(rng, 1)
         place[:, self.numbers] = 0.5
         return self.on_steps(place)

@@ -1,4 +1,7 @@
-"""User-defined samplers, named as `module:attr`: any Optuna sampler, or a class with a method `suggest`."""
+"""User-defined samplers, named as `module:attr`.
+
+A sampler is any Optuna sampler, or a class with a method `suggest`.
+"""
 
 from __future__ import annotations
 

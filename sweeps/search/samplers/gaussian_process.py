@@ -31,7 +31,10 @@ class Noise:
     width: float
 
     def with_estimate(self, variance: float, freedom: int) -> Noise:
-        """Return the prior combined with an estimate of the variance that has a number of degrees of freedom."""
+        """Return the prior combined with an estimate of the variance.
+
+        The estimate has a number of degrees of freedom, which is `freedom`.
+        """
         if not (freedom and self.width and math.isfinite(variance)):
             return self
         log = math.log(max(variance, LEAST_NOISE))
@@ -71,7 +74,7 @@ class Process:
 
     @cached_property
     def _squared(self) -> np.ndarray:
-        """Squared differences between each two inputs in each column, an array of shape (n, n, d)."""
+        """Squared differences between each two inputs in each column, an (n, n, d) array."""
         delta = self.x[:, None, :] - self.x[None, :, :]
         squared: np.ndarray = np.where(self.categorical, delta != 0, delta * delta)
         return squared
@@ -167,7 +170,9 @@ class Process:
         self._alpha = cho_solve((self._low, True), self.y)
 
     def imagine(self, x: np.ndarray) -> None:
-        """Add running trials as observations with their predicted means as values, so that the model does not suggest them again.
+        """Add running trials as observations, so that the model does not suggest them again.
+
+        The values of these observations are the predicted means.
 
         Args:
             x: (m, d) inputs of the running trials.

@@ -25,15 +25,15 @@ class Gp(Algorithm):
         AtLeast1,
         Field(
             examples=[20],
-            description="number of trials that must have a value before the model is used; until then, "
-            "suggestions are random",
+            description="number of trials that must have a value before the model is used; until "
+            "then, suggestions are random",
         ),
     ] = 10
     deterministic_objective: Annotated[
         StrictBool,
         Field(
-            description="whether two trials with equal parameters always have equal values, so that "
-            "values have no noise"
+            description="whether two trials with equal parameters always have equal values, so "
+            "that values have no noise"
         ),
     ] = False
 

@@ -56,7 +56,7 @@ class FittedKernels:
         return process
 
     def record(self, study: Study, number: int) -> None:
-        """Record the fits since the last call as a system attribute of a trial, given its number."""
+        """Record the fits since the last call as a system attribute of trial `number`."""
         if self._new:
             trial_id = study.get_trials(deepcopy=False)[number]._trial_id
             study._storage.set_trial_system_attr(trial_id, FITTED, json.dumps(self._new))

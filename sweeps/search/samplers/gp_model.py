@@ -145,7 +145,7 @@ class GpModel:
     def _surrogate(
         self, history: History, observed: Observations, rng: np.random.RandomState
     ) -> Surrogate:
-        """Condition a process for each objective, for each violated constraint, and for failures."""
+        """Condition a process for each objective, each violated constraint, and failures."""
         from sweeps.search.samplers.acquisition import Bound, Surrogate
         from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
 
@@ -209,15 +209,16 @@ class GpModel:
         return self.axes.places(np.array(rows).reshape(-1, len(self.names)))
 
     def _inputs(self, places: np.ndarray, fidelities: np.ndarray) -> np.ndarray:
-        """Convert places of shape (n, dimensions) and fidelities of shape (n,) to inputs of a `Process`, of shape (n, dimensions + 1).
+        """Convert places and fidelities to inputs of a `Process`.
 
-        In place of an inactive dimension, the input is the middle of its range, or an option of its
-        own if it is a choice. The dimensions on which the condition depends tell the process
-        whether the dimension is active.
+        The places have the shape (n, dimensions), the fidelities (n,), and the inputs (n,
+        dimensions + 1). In place of an inactive dimension, the input is the middle of its range, or
+        an option of its own if it is a choice. The dimensions on which the condition depends tell
+        the process whether the dimension is active.
         """
         inactive = np.where(self._categorical[:-1], -1.0, 0.5)
         return np.column_stack([np.where(np.isnan(places), inactive, places), fidelities])
 
     def _at_full(self, places: np.ndarray) -> np.ndarray:
-        """Return the inputs of a `Process` for places of shape (n, dimensions), at full fidelity."""
+        """Return the inputs of a `Process` for (n, dimensions) places at full fidelity."""
         return self._inputs(places, np.ones(len(places)))

@@ -58,7 +58,9 @@ class Observations:
 
 
 def fidelity(levels: np.ndarray, lowest: Level, full: float) -> np.ndarray:
-    """Return the (n,) fidelities of levels: the logarithm of the step, scaled to 0 for the lowest step and to 1 for full fidelity.
+    """Return the (n,) fidelities of levels: the logarithm of the step, scaled to [0, 1].
+
+    The lowest step has the fidelity 0, and full fidelity is 1.
 
     Args:
         levels: (n,) levels.
@@ -152,7 +154,10 @@ class _Rung:
         )
 
     def _at(self, indices: Iterable[int], skip: Sequence[int]) -> list[Ranked]:
-        """Return trials by their indices among those that are left if the first `skip[i]` trials of each cell i are left out."""
+        """Return trials by their indices, without the first `skip[i]` trials of each cell i.
+
+        The indices count only the trials that are left.
+        """
         ends = list(
             itertools.accumulate(len(cell) - n for cell, n in zip(self._cells, skip, strict=True))
         )
@@ -191,14 +196,14 @@ def _median_change(history: History, level: Level, above: Level) -> float:
 
 
 def share_of_noise(repeats: Repeats) -> float:
-    """Return the variance of the value of a repeated configuration, as a fraction of the variance of a trial's value."""
+    """Return the variance of a repeated configuration's value, relative to that of a trial's."""
     if repeats.aggregate == "mean":
         return 1 / repeats.count
     return min(1.0, math.pi / 2 / repeats.count) if repeats.aggregate == "median" else 1.0
 
 
 def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
-    """Scale values to mean 0 and standard deviation 1, and clip values that are much worse than the others.
+    """Scale values to mean 0 and standard deviation 1, and clip those much worse than the others.
 
     Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are
     clipped to the whisker. Without clipping, a single diverged trial would make all other trials
@@ -227,7 +232,7 @@ def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True)
 class Limit:
-    """Observations of a quantity that must not exceed a threshold: a constraint, or the failure of a trial.
+    """Observations of a quantity that must not exceed a threshold: a constraint, or a failure.
 
     Attributes:
         name: Name of the process that models the quantity.
@@ -258,7 +263,7 @@ def limits(
     names: Collection[str],
     rng: np.random.RandomState,
 ) -> Iterator[Limit]:
-    """Yield a limit for failures if a trial failed, and one for each constraint that a trial violates.
+    """Yield a limit for failures if a trial failed, and one for each violated constraint.
 
     A failure has the value 1, and any other end of a trial has the value −1.
 

@@ -107,7 +107,7 @@ class History:
         return self._study
 
     def trials(self) -> list[FrozenTrial]:
-        """Return the trials that are running or have reached a level, in the order of their numbers.
+        """Return the trials that are running or have reached a level, ordered by their numbers.
 
         The trial that is being sampled is left out.
 
@@ -244,7 +244,7 @@ class History:
         return sum(map(len, self.levels[level].values())) if level in self.levels else 0
 
     def noise(self) -> tuple[int, list[float]]:
-        """Estimate the variance of the values of one configuration, from the repeats of all configurations.
+        """Estimate the variance of one configuration's values, given all configurations' repeats.
 
         Returns:
             (degrees of freedom, variances). There is one variance for each objective. The degrees
@@ -279,7 +279,10 @@ class History:
 
 
 def _deviations(values: Sequence[Sequence[float]]) -> tuple[int, list[float]]:
-    """Return (degrees of freedom, sum of the squared deviations from the mean of each objective), given the values of several repeats."""
+    """Return (degrees of freedom, sums of squares), given the values of several repeats.
+
+    There is one sum for each objective: the sum of the squared deviations from the mean.
+    """
     if len(values) < 2 or not all(math.isfinite(v) for row in values for v in row):
         return 0, []
     means = [math.fsum(column) / len(column) for column in zip(*values, strict=True)]

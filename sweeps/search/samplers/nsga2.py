@@ -1,4 +1,4 @@
-"""NSGA-II, a genetic algorithm for several objectives (Deb et al., 2002), as implemented by Optuna."""
+"""NSGA-II as in Optuna, a genetic algorithm for several objectives (Deb et al., 2002)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Nsga2(Algorithm):
             examples=[0.8],
             ge=0,
             le=1,
-            description="probability that a trial combines the values of two earlier trials, its parents",
+            description="probability that a trial combines the values of two earlier trials, its "
+            "parents",
         ),
     ] = 0.9
     swapping_prob: Annotated[
@@ -46,7 +47,8 @@ class Nsga2(Algorithm):
             examples=[0.4],
             ge=0,
             le=1,
-            description="if there are two parents, probability that a value comes from the second one",
+            description="if there are two parents, probability that a value comes from the second "
+            "one",
         ),
     ] = 0.5
 

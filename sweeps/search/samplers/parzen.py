@@ -1,4 +1,4 @@
-"""Parzen mixtures: probability densities over the dimensions of a space, which are estimated from trials.
+"""Parzen mixtures: probability densities over the dimensions, estimated from trials.
 
 A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is
 a product of truncated normal distributions and categorical distributions (Bergstra et al., 2011:
@@ -115,10 +115,10 @@ class Mixture:
 
 
 def neighbors(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel in each dimension: the distance from its place to the more distant of its two neighbors.
+    """Compute the width of each kernel in each dimension from its two neighbors.
 
-    This is the rule of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the
-    range.
+    The width is the distance from the kernel's place to the more distant neighbor. This is the rule
+    of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the range.
 
     Args:
         places: (n, d) places on [0, 1].
@@ -140,7 +140,7 @@ def neighbors(places: np.ndarray) -> np.ndarray:
 
 
 def third_nearest(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel: the root-mean-square distance from the kernel's place to the third nearest place.
+    """Compute the width of each kernel: the root-mean-square distance to the third nearest place.
 
     The width is at least 1/100 of the range. Kernels are narrow where many places are close
     together, so the search narrows around clusters of good trials. A kernel has the same width in

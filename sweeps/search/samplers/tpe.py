@@ -1,4 +1,7 @@
-"""The tree-structured Parzen estimator (Bergstra et al., 2011), one model for each rung and grid cell."""
+"""The tree-structured Parzen estimator (Bergstra et al., 2011).
+
+There is one model for each rung and grid cell.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,16 @@ class Tpe(Algorithm):
         AtLeast0,
         Field(
             examples=[20],
-            description="number of trials that must reach the same rung before the values at this rung "
-            "guide the search",
+            description="number of trials that must reach the same rung before the values at this "
+            "rung guide the search",
         ),
     ] = 10
     n_ei_candidates: Annotated[
         AtLeast1,
         Field(
             examples=[32],
-            description="number of candidates that are drawn for a suggestion; the best one is suggested",
+            description="number of candidates that are drawn for a suggestion; the best one is "
+            "suggested",
         ),
     ] = 16
 

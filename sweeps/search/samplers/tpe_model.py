@@ -1,7 +1,8 @@
-"""TPE with one model for each rung and grid cell (Bergstra et al., 2011; one model for each rung as in BOHB, Falkner et al., 2018).
+"""TPE (Bergstra et al., 2011) with one model for each rung and grid cell.
 
-Values at different steps cannot be compared. So the model ranks trials only at the highest rung
-that enough trials reached. A model that mixes values of several rungs is worse than random search.
+BOHB (Falkner et al., 2018) has one model for each rung too. Values at different steps cannot be
+compared. So the model ranks trials only at the highest rung that enough trials reached. A model
+that mixes values of several rungs is worse than random search.
 
 The grid dimensions have the values of the trial's cell, and the model is conditioned on these
 values. The weight of each kernel is multiplied by the kernel's probability of these values.
@@ -168,11 +169,12 @@ class TpeModel:
 
 
 def random_fraction(history: History, max_t: int | None) -> float:
-    """Return the fraction of suggestions that are random: 1 minus the mean length of the ended trials, but at least `RANDOM`.
+    """Return the fraction of suggestions that are random, at least `RANDOM`.
 
-    The length of a complete trial is 1. If a scheduler stops most trials early, a random trial
-    costs little, but a trial near good trials passes the rungs and costs up to `max_t`. With few
-    random trials, nearly all time is then spent near the best of the first trials.
+    The fraction is 1 minus the mean length of the ended trials. The length of a complete trial is
+    1. If a scheduler stops most trials early, a random trial costs little, but a trial near good
+    trials passes the rungs and costs up to `max_t`. With few random trials, nearly all time is then
+    spent near the best of the first trials.
 
     Args:
         history: History of the sweep. A trial that a scheduler stopped or paused has the length of
@@ -235,15 +237,18 @@ def by_age(n: int) -> np.ndarray:
 
 
 def good_count(count: int) -> int:
-    """Return how many of the `count` trials in a cell are good trials: about `GOOD` times the square root of `count`."""
+    """Return the number of good trials in a cell: about `GOOD` times the square root of `count`.
+
+    `count` is the number of trials in the cell.
+    """
     return min(math.ceil(GOOD * math.sqrt(count)), MOST_GOOD)
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """Return the trial numbers in `own` and `others`, or a random sample of `most` of them if there are more than `most`.
+    """Return the trial numbers in `own` and `others`, or a random sample of `most` of them.
 
-    At least half of the sample comes from `own`. If `own` has fewer trials than that, all trials of
-    `own` are in the sample.
+    There is a sample only if there are more than `most` numbers. At least half of the sample comes
+    from `own`. If `own` has fewer trials than that, all trials of `own` are in the sample.
     """
     if len(own) + len(others) <= most:
         return own + others
@@ -262,7 +267,7 @@ def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most
 def _best(
     study: Study, history: History, ranked: Sequence[Ranked], n: int
 ) -> tuple[list[int], list[int]]:
-    """Return the numbers of the n best trials in `ranked`, and the numbers of the other trials in `ranked`.
+    """Return the numbers of the n best trials in `ranked`, and those of the other trials.
 
     With several objectives, feasible trials are ranked by Pareto front first and by hypervolume
     second, as in Optuna.

@@ -22,7 +22,7 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Resource
 
 @dataclass(frozen=True)
 class Asha(Scheduler):
-    """Compare trials at rungs that grow geometrically, and stop or pause the trials that are not among the best at a rung."""
+    """Compare trials at rungs that grow geometrically, and stop or pause all but the best."""
 
     stops: ClassVar[bool] = True
 
@@ -38,8 +38,8 @@ class Asha(Scheduler):
         AtLeast2,
         Field(
             examples=[4],
-            description="with 3, each rung is at 3 times the step of the previous one, and the best third "
-            "of the trials passes it",
+            description="with 3, each rung is at 3 times the step of the previous one, and the "
+            "best third of the trials passes it",
         ),
     ] = 3
 
@@ -57,8 +57,8 @@ class Asha(Scheduler):
         Literal["stopping", "promotion"],
         Field(
             examples=["promotion"],
-            description="what happens to a trial that is not among the best at a rung: it stops for good, "
-            "or it pauses and may continue"
+            description="what happens to a trial that is not among the best at a rung: it stops "
+            "for good, or it pauses and may continue"
             " from its checkpoint after other trials have reached the rung",
         ),
     ] = field(default="stopping", kw_only=True)
@@ -123,10 +123,10 @@ class Asha(Scheduler):
         return self.pauses
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the trial is among the best 1/reduction_factor of all trials that have reached this rung so far.
+        """Continue if the trial is among the best 1/reduction_factor of the trials at this rung.
 
-        Otherwise stop or pause the trial. The trial itself is one of these trials. A trial whose
-        value is NaN or missing is stopped.
+        These are all trials that have reached the rung so far, this trial included. If it is not
+        among the best, stop or pause it. A trial whose value is NaN or missing is stopped.
         """
         if self.pauses:
             return self.promote(view, trial, rung)

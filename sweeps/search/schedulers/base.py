@@ -151,9 +151,10 @@ class Scheduler(ABC):
 
 
 def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
-    """Return the steps at which a trial trains, if the scheduler counts rows: its rungs and `max_t`. Otherwise return ().
+    """Return the steps at which a trial trains: the rungs and `max_t`.
 
-    A trial that repeats another one trains only on all rows, because it is never stopped.
+    Return () if the scheduler does not count rows. A trial that repeats another one trains only on
+    all rows, because it is never stopped.
 
     Args:
         scheduler: The scheduler.

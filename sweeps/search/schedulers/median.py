@@ -17,7 +17,7 @@ from sweeps.space.section_models import AtLeast1
 
 @dataclass(frozen=True)
 class Median(Scheduler):
-    """Stop a trial at a step if its best value so far is worse than the median of the other trials' means.
+    """Stop a trial if its best value so far is worse than the median of the other trials' means.
 
     The mean of a trial is the mean of all values that it reported up to this step.
     """
@@ -31,16 +31,16 @@ class Median(Scheduler):
         AtLeast1,
         Field(
             examples=[10],
-            description="first step at which trials are compared; after it, they are compared at every "
-            "step",
+            description="first step at which trials are compared; after it, they are compared at "
+            "every step",
         ),
     ] = 1
     min_trials: Annotated[
         AtLeast1,
         Field(
             examples=[3],
-            description="number of other trials that must reach a step before a trial can be stopped at "
-            "this step",
+            description="number of other trials that must reach a step before a trial can be "
+            "stopped at this step",
         ),
     ] = 5
 
@@ -49,12 +49,13 @@ class Median(Scheduler):
         return range(self.grace_period, self.max_t or sys.maxsize)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Stop the trial if its best value so far is worse than the median of the other trials' means. Otherwise continue.
+        """Stop the trial if its best value so far is worse than the median of some means.
 
-        If fewer than `min_trials` other trials have a value at this step, the trial continues in
-        any case. Otherwise, a trial is also stopped if it has no value at this step, or if all its
-        values so far are NaN. If the mean of another trial is NaN, it counts as the worst possible
-        value.
+        The means are those of the other trials. If the best value is not worse, the trial
+        continues. If fewer than `min_trials` other trials have a value at this step, the trial
+        continues in any case. Otherwise, a trial is also stopped if it has no value at this step,
+        or if all its values so far are NaN. If the mean of another trial is NaN, it counts as the
+        worst possible value.
         """
         own = view.trials[trial]
         others = [t for t in view.at_rung(rung) if t is not own]

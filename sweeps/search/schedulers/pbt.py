@@ -1,10 +1,11 @@
-"""Population Based Training (Jaderberg et al., 2017): the worst trials continue from checkpoints of the best trials.
+"""Population Based Training (Jaderberg et al., 2017).
 
-A trial that continues from the checkpoint of another trial, the donor, gets a perturbed copy of the
-donor's parameters. The scheduler is asynchronous, as in Ray Tune: a trial that reaches a
-perturbation step is compared only with the trials that have already reached this step. A checkpoint
-can be used only by trials with the same preprocessor, the same data and the same grid values
-(except grids of `scaling`). Such trials form a population.
+The worst trials continue from checkpoints of the best trials. A trial that continues from the
+checkpoint of another trial, the donor, gets a perturbed copy of the donor's parameters. The
+scheduler is asynchronous, as in Ray Tune: a trial that reaches a perturbation step is compared only
+with the trials that have already reached this step. A checkpoint can be used only by trials with
+the same preprocessor, the same data and the same grid values (except grids of `scaling`). Such
+trials form a population.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 @dataclass(frozen=True)
 class Pbt(Scheduler):
-    """At every perturbation step, let the worst trials continue from the checkpoints of the best trials, with perturbed parameters."""
+    """At each perturbation step, let the worst trials continue from the best trials' checkpoints.
+
+    The parameters of a trial that continues in this way are perturbed.
+    """
 
     perturbs: ClassVar[bool] = True
     needs_checkpoint: ClassVar[bool] = True
@@ -43,8 +47,8 @@ class Pbt(Scheduler):
             examples=[0.2],
             gt=0,
             le=0.5,
-            description="with 0.25, the worst quarter of the trials continues from checkpoints of the "
-            "best quarter",
+            description="with 0.25, the worst quarter of the trials continues from checkpoints of "
+            "the best quarter",
         ),
     ] = 0.25
     resample_probability: Annotated[
@@ -53,7 +57,8 @@ class Pbt(Scheduler):
             examples=[0.1],
             ge=0,
             le=1,
-            description="probability that a copied parameter is drawn at random instead of perturbed",
+            description="probability that a copied parameter is drawn at random instead of "
+            "perturbed",
         ),
     ] = 0.25
     population: Annotated[
@@ -71,10 +76,11 @@ class Pbt(Scheduler):
         )
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Return EXPLOIT with a donor if the trial is among the worst of its population at this step. Otherwise, return CONTINUE.
+        """Return EXPLOIT with a donor if the trial is among the worst of its population.
 
-        The donor is drawn at random from the best trials of the population that are running and
-        have a checkpoint to continue from. If no trial is such a donor, CONTINUE is returned too.
+        Otherwise, return CONTINUE. The members of the population are compared at this step. The
+        donor is drawn at random from the best trials of the population that are running and have a
+        checkpoint to continue from. If no trial is such a donor, CONTINUE is returned too.
         """
         donor, _ = self._choose(view, trial, rung)
         return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
@@ -101,7 +107,10 @@ class Pbt(Scheduler):
         ), rng
 
     def _can_donate(self, trial: TrialView, rung: int) -> bool:
-        """Return True if a trial is running and its latest checkpoint is from step `rung` or later, but from before `max_t`."""
+        """Return True if a trial is running and has a checkpoint to continue from.
+
+        Its latest checkpoint must be from step `rung` or later, but from before `max_t`.
+        """
         step = trial.checkpoint_step
         return (
             trial.running

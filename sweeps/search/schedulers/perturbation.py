@@ -1,8 +1,8 @@
-"""Decisions of Population Based Training: choose the donor of a trial, and perturb the donor's parameters. Pure functions, no I/O.
+"""Decide which donor a trial of Population Based Training gets, and perturb its parameters.
 
-The members of a population are its trials. A donor is the member from whose checkpoint another
-member continues. All random numbers depend only on the sweep's seed, the member's number and the
-perturbation step.
+The functions are pure and do no I/O. The members of a population are its trials. A donor is the
+member from whose checkpoint another member continues. All random numbers depend only on the sweep's
+seed, the member's number and the perturbation step.
 """
 
 from __future__ import annotations

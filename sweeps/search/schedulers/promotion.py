@@ -21,10 +21,11 @@ def next_promoted(
     rungs: Iterable[Rung],
     passing: Callable[[int], int],
 ) -> int | None:
-    """Return the number of the trial to promote now, which is the trial that continues beyond its rung; None if there is none.
+    """Return the number of the trial to promote now, or None if there is none.
 
-    A trial can be promoted if it is among the best trials that have reached its rung and have not
-    failed. Higher rungs come first. Within a rung, the best trial comes first.
+    A promoted trial continues beyond its rung. A trial can be promoted if it is among the best
+    trials that have reached its rung and have not failed. Higher rungs come first. Within a rung,
+    the best trial comes first.
 
     Args:
         view: The trials so far.

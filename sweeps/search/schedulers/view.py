@@ -1,4 +1,4 @@
-"""Facts about the trials that schedulers use for their decisions: values, brackets, pauses, wall times and checkpoints."""
+"""Facts about trials for the schedulers: values, brackets, pauses, wall times and checkpoints."""
 
 from __future__ import annotations
 

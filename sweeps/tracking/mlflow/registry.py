@@ -1,4 +1,7 @@
-"""Register bundles in MLflow's Model Registry, link them to the runs of their trials, and move an alias to a better version."""
+"""Register bundles in MLflow's Model Registry, and move an alias to a better version.
+
+Versions are linked to the runs of their trials.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +226,7 @@ def _move_alias(
 
 
 def _run_of(client: MlflowClient, parent: str, trial: str | None) -> Run:
-    """Return the run of a trial, or the run of the sweep if there is no trial, as for an ensemble."""
+    """Return the run of a trial, or of the sweep if there is no trial, as for an ensemble."""
     sweep = client.get_run(parent)
     if trial is None:
         return sweep

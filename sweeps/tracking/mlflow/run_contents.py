@@ -1,4 +1,8 @@
-"""Build the contents of MLflow runs: parameters of a trial, and parameters, tags, metrics and description of a sweep. No I/O."""
+"""Build the contents of MLflow runs, without I/O.
+
+The run of a trial has parameters. The run of a sweep has parameters, tags, metrics and a
+description.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,9 @@ NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 
 
 def trial_params(trial: Trial) -> dict[str, str]:
-    """Return the parameters of a trial's run: every dimension by its path, and the constants in `params` and `scaling`.
+    """Return the parameters of a trial's run.
+
+    They are every dimension by its path, and the constants in `params` and `scaling`.
 
     The parameter `preprocessor` is the chain without its tuned values, so that trials can be
     grouped by chain. Each tuned value is a separate parameter. A dimension inside an option of a
@@ -55,7 +61,7 @@ def trial_params(trial: Trial) -> dict[str, str]:
 
 
 def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
-    """Return MLflow's inputs for the data of a sweep: the sources of the splits, without duplicates.
+    """Return MLflow's inputs for a sweep's data: the sources of the splits, without duplicates.
 
     Args:
         space: The sweep's space.

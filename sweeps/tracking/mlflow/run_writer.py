@@ -1,4 +1,4 @@
-"""Writes the events of a sweep into MLflow: a parent run for the sweep and a child run for each trial.
+"""Write the events of a sweep into MLflow: a run for the sweep with a child run for each trial.
 
 Every request can be sent twice without harm: runs are found again by their tags, and metrics carry
 the times of their reports.
@@ -54,7 +54,9 @@ ENDED = [state.value for state in State if state is not State.RUNNING]
 
 
 def is_kept(step: int) -> bool:
-    """Return whether MLflow gets the report of a step: every step below 1,000, then every tenth, from 10,000 on every hundredth, ...
+    """Return whether MLflow gets the report of a step.
+
+    MLflow gets every step below 1,000, then every tenth, from 10,000 on every hundredth, and so on.
 
     >>> [step for step in range(998, 1031) if is_kept(step)]
     [998, 999, 1000, 1010, 1020, 1030]
@@ -63,7 +65,9 @@ def is_kept(step: int) -> bool:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether MLflow would refuse the same request again, for example because a text in the request cannot be encoded.
+    """Return whether MLflow would refuse the same request again.
+
+    For example, MLflow always refuses a text that cannot be encoded.
 
     MLflow's own store reports an encoding error as an internal error of the server. All other
     errors may be temporary.

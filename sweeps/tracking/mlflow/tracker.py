@@ -1,4 +1,4 @@
-"""The MLflow tracker receives events from the driver, and writes them to MLflow in batches from a background thread.
+"""Receive events from the driver, and write them to MLflow in batches from a thread.
 
 The driver never waits for MLflow while a sweep runs. If the server does not answer, events wait in
 a queue and are written later. `sweeps.tracking.mlflow.run_writer` decides what is written.

@@ -1,4 +1,6 @@
-"""Run the MLflow tracker in a separate process with low priority, so that tracker and search do not share an interpreter lock.
+"""Run the MLflow tracker in a separate process with low priority.
+
+Tracker and search therefore do not share an interpreter lock.
 
 The driver sends events as pickles, and keeps each event until the process reports that the event is
 written. If the process is lost, the driver starts a new process and sends the kept events again.
@@ -182,11 +184,16 @@ class _Worker(MlflowTracker):
 
 
 def _monitored(run: str, uri: str) -> SystemMetricsMonitor | None:
-    """Log the use of this machine's CPUs, memory, disk and network to a run, and of its GPUs if `nvidia-ml-py` is installed."""
+    """Log the use of this machine's CPUs, memory, disk and network to a run.
+
+    The use of its GPUs is logged if `nvidia-ml-py` is installed.
+    """
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
     try:
-        monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=uri)  # type: ignore[no-untyped-call]
+        monitor = SystemMetricsMonitor(  # type: ignore[no-untyped-call]
+            run, resume_logging=True, tracking_uri=uri
+        )
         monitor.start()  # type: ignore[no-untyped-call]
     except Exception:  # The sweep does not need these metrics.
         log.warning("MLflow gets no system metrics", exc_info=True)
@@ -209,7 +216,8 @@ def main() -> None:
     sys.stderr = handler.stream
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.captureWarnings(True)
-    import mlflow.tracking  # noqa: F401 - The import runs at normal priority, because a short sweep would wait for it.
+    # Import at normal priority, because a short sweep would wait for it.
+    import mlflow.tracking  # noqa: F401
 
     os.nice(NICE)
     pipe = sys.stdin.buffer
