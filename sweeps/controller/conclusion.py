@@ -46,13 +46,7 @@ class Conclusion:
 
 
 def conclude(
-    controller: SweepController,
-    session: SweepSession,
-    trust: bool,
-    *,
-    mlflow: dict[str, Any],
-    fits: int,
-    notes: tuple[str, ...],
+    controller: SweepController, session: SweepSession, trust: bool, notes: tuple[str, ...]
 ) -> Conclusion:
     """Export the best trial of a search that has ended, and build the result.
 
@@ -60,31 +54,28 @@ def conclude(
         controller: The controller of the search.
         session: The session of the search. Its workers are closed.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
-        mlflow: Value of `SweepResult.mlflow`, which says where in MLflow the sweep is.
-        fits: Number of preprocessors that were fitted.
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """
     from sweeps.bundle import export as trial_export
+    from sweeps.controller import mlflow_summary
 
-    store, space, folder = controller.study_store, controller.space, controller.folder
-    failures = controller.progress.failures
-    results, number, front = store.results(), store.winner(), store.front()
+    store, folder = controller.study_store, controller.folder
+    tracker = controller.trackers.mlflow
+    mlflow = {} if tracker is None else mlflow_summary.place(tracker)
+    fits = session.count_fits()
+    number, front = store.winner(), store.front()
     if number is None:
         session.close_workers()
-    counts = count_trials(results.values())
-    shown = next(iter(front), number)
+    counts = count_trials(store.results().values())
     controller.publish_stage("writing the report" if number is None else "exporting the winner")
-    notes += (*controller.commands.notes, *controller.trials.notes.values())
-    notes += result_notes(
-        counts, failures, space.constraints, None if shown is None else results[shown], bool(front)
-    )
+    notes += _search_notes(controller, counts, number, front=front)
     exported, error = None, None
     reason = controller.reason or controller.search.queue.exhausted
     if number is not None:
         exported = _export(controller, session, number, trust)
         notes, error = (*notes, *exported.notes), exported.error
     elif not front:
-        error = failure_of(counts, failures, reason, folder)
+        error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
     result = SweepResult(
         sweep=folder.name,
         dir=folder,
@@ -104,6 +95,28 @@ def conclude(
     ended = time.time()
     controller.publish_stage("writing the report")
     return Conclusion(result, error, None if number is None else store.trial(number), ended)
+
+
+def _search_notes(
+    controller: SweepController, counts: Mapping[str, int], number: int | None, front: list[int]
+) -> tuple[str, ...]:
+    """Return the notes of a search: those of its commands, its trials and its outcome.
+
+    Args:
+        controller: The controller of the search.
+        counts: Number of trials by state; see `count_trials`.
+        number: Number of the best trial; None if there is none.
+        front: Numbers of the trials on the Pareto front; [] for a single objective.
+    """
+    shown = next(iter(front), number)
+    outcome = result_notes(
+        counts,
+        controller.progress.failures,
+        controller.space.constraints,
+        best=None if shown is None else controller.study_store.results()[shown],
+        front=bool(front),
+    )
+    return (*controller.commands.notes, *controller.trials.notes.values(), *outcome)
 
 
 def _export(

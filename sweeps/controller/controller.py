@@ -28,7 +28,7 @@ from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.stores import check_store
 from sweeps.core.trial import TIME_LIMITS, Action, State
 from sweeps.execution.messages import Progress
-from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.base import rung_set
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
 from sweeps.study.live_trial import LiveTrial
@@ -116,51 +116,54 @@ class SweepController:
         slots_of: Callable[[Mapping[str, float]], int] | None = None,
         deadline: Deadline | None = None,
     ):
-        self.search, self.pool, self.trackers, self.began = search, pool, trackers, began
-        self.study_store, self.space, self.scheduler = search.store, search.space, search.scheduler
+        self.search = search
+        self.pool = pool
+        self.trackers = trackers
+        self.began = began
+        self.study_store = search.store
+        self.space = search.space
+        self.scheduler = search.scheduler
         self.folder = search.store.folder
-        rungs = all_rungs(self.scheduler)
-        self.rungs = rungs if isinstance(rungs, range) else frozenset(rungs)
+        self.rungs = rung_set(self.scheduler)
         self.trials = TrialLifecycle(search, pool, trackers, began)
         self.progress = self.trials.progress
         self.running = self.progress.running
         self.reason: str | None = None
         self.refused: InputError | None = None
         self.error: Exception | None = None
-        self.population: deque[str] | None = (
-            # members of PBT's population that are started, but that Ray Tune has not asked for yet
-            None
-        )
-        self._interrupted, self._publish_status, self._configure_pool = (
-            interrupted,
-            publish_status,
-            configure_pool,
-        )
+        # Members of PBT's population that are started, but that Ray Tune has not asked for yet.
+        self.population: deque[str] | None = None
+        self._interrupted = interrupted
+        self._publish_status = publish_status
+        self._configure_pool = configure_pool
         self._elastic = any(shape.most is not None for shape in self.space.shapes)
         self._monitor = PoolMonitor(pool, self.folder, prefit)
         self._slots_of = slots_of
-        self._slots = (
-            slots  # Largest number of running trials; None for no limit other than Ray Tune's.
-        )
+        self._slots = slots
         self._deadline = deadline
-        # The best trial so far, and whether it could be trained again in time when it became the
-        # best.
+        # The best trial, and whether it could be trained again in time when it became the best.
         self._leader: tuple[str, bool] | None = None
         self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
-        self._stop_requested: set[str] = (
-            set()
-        )  # ids of running trials that end because of a command
+        # Ids of running trials that end because of a command.
+        self._stop_requested: set[str] = set()
         self._status_time = -math.inf
-        self._unfinished_state = (
-            State.RUNNING
-        )  # state to record for the trials that are running when the sweep stops
+        # State to record for the trials that are running when the sweep stops.
+        self._unfinished_state = State.RUNNING
         search.store.clock = lambda: time.monotonic() - began
-        ended = search.budget.ended
+        self._earlier_ended = self._forgive_failures()
+
+    def _forgive_failures(self) -> int:
+        """Forgive the failures that ended an earlier driver's search.
+
+        Return the number of its ended trials that `should_abort` leaves out.
+        """
+        budget = self.search.budget
         # If an earlier driver stopped because its first trials all failed, this driver counts
         # failures from zero.
-        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0
-        search.budget.forgive_failures(self.space.limits)
+        left_out = len(budget.ended) if ranking.should_abort(budget.ended) else 0
+        budget.forgive_failures(self.space.limits)
+        return left_out
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the controller as None.

@@ -24,8 +24,8 @@ from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
 from sweeps.core.trial import Report, Result, State
 from sweeps.data.preflight import locate_problems
-from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import row_steps
+from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space
 from sweeps.study.objectives import Objectives
 
@@ -144,63 +144,94 @@ def rerun(
         trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it
             stopped.
         address: Address of a Ray cluster. The default is the address with which the sweep started.
-        cpus: Largest number of CPUs that the trial uses. The default is the number with which the
-            sweep started.
-        gpus: Largest number of GPUs that the trial uses. The default is the number with which the
-            sweep started.
-        trust: True to run functions that a script passed, even if this user's key has not signed
-            them.
+        cpus: Largest number of CPUs that the trial uses. The default is that of the sweep.
+        gpus: Largest number of GPUs that the trial uses. The default is that of the sweep.
+        trust: True to run functions of a script even if this user's key has not signed them.
 
     Raises:
         InputError: There is no such sweep or trial, the data has changed, or the trial needs more
             resources than Ray has.
         SweepsError: The process of the data actor was lost.
     """
-    from sweeps.controller import sweep_lookup
-    from sweeps.study import record
-    from sweeps.study.trial_building import build_trial
-
     folder = stored_sweeps.fetch(sweep)
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
     space, roots = runnable_space(folder, trust)
+    original = _read_original(folder, space, trial)
+    origin = read_origin(folder)
+    address = address or origin.get("address")
+    prepare_ray(address)
+    with (
+        reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
+        scratch_folder(folder) as scratch,
+        SweepSession(
+            dataclasses.replace(space, shapes=(original.trial.shape,)),
+            scratch,
+            roots,
+            address,
+            job={"rungs": original.stops_at},
+            share=share,
+            fingerprint=original.fingerprint,
+        ) as session,
+    ):
+        return _compare(session, original)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Original:
+    """A trial as it ran in the sweep.
+
+    Attributes:
+        trial: The trial, with the number of workers with which it started.
+        result: Result of the trial.
+        reports: Reports of the trial.
+        metrics: Names of the metrics to compare; () compares all metrics.
+        fingerprint: Fingerprint of the sweep's data.
+    """
+
+    trial: Trial
+    result: Result
+    reports: tuple[Report, ...]
+    metrics: tuple[str, ...]
+    fingerprint: str | None
+
+    @property
+    def stops_at(self) -> frozenset[int]:
+        """The step at which a trial that was stopped early stops again; empty for other trials."""
+        stopped = self.result.state in (State.PRUNED, State.RUNNING) and self.result.steps
+        return frozenset({self.result.steps} if stopped else ())
+
+
+def _read_original(folder: Path, space: Space, trial: str) -> _Original:
+    """Read a trial from the study in a sweep's folder.
+
+    Raises:
+        InputError: There is no such trial, or it cannot be repeated.
+    """
+    from sweeps.controller import sweep_lookup
+    from sweeps.study import record
+    from sweeps.study.trial_building import build_trial
+
     study = record.read(folder)
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None
     _refuse_unrepeatable(recorded)
     built = build_trial(space, recorded.number, lambda d: recorded.keys[d.name], recorded.repeat_of)
-    original = dataclasses.replace(built, seed=recorded.seed)
-    result, metrics = recorded.result, study.objectives.reported_metrics
+    shape = built.shape
+    if recorded.sizes:
+        shape = shape.of_size(recorded.sizes[0].workers)
     reports = next(
         record.reports_of(t, study.objectives.metric)
         for t in record.trials_of(folder)
         if t.number == recorded.number
     )
-    # A trial that was stopped early stops again at the same step.
-    stop = frozenset(
-        {result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ()
+    return _Original(
+        trial=dataclasses.replace(built, seed=recorded.seed, shape=shape),
+        result=recorded.result,
+        reports=reports,
+        metrics=study.objectives.reported_metrics,
+        fingerprint=study.data,
     )
-    origin = read_origin(folder)
-    address = address or origin.get("address")
-    prepare_ray(address)
-    if recorded.sizes:
-        shape = original.shape.of_size(recorded.sizes[0].workers)
-        original = dataclasses.replace(original, shape=shape)
-    space = dataclasses.replace(space, shapes=(original.shape,))
-    with (
-        reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
-        scratch_folder(folder) as scratch,
-        SweepSession(
-            space,
-            scratch,
-            roots,
-            address,
-            job={"rungs": stop},
-            share=share,
-            fingerprint=study.data,
-        ) as session,
-    ):
-        return _compare(session, original, result, reports, metrics, study.data)
 
 
 def _refuse_unrepeatable(trial: TrialRecord) -> None:
@@ -282,26 +313,16 @@ def _delete_stored(store: str) -> None:
         open_store(store).delete("")
 
 
-def _compare(
-    session: SweepSession,
-    trial: Trial,
-    result: Result,
-    reports: tuple[Report, ...],
-    metrics: tuple[str, ...],
-    fingerprint: str | None,
-) -> Comparison:
+def _compare(session: SweepSession, original: _Original) -> Comparison:
     """Run a trial again, and compare the new reports with the reports of the first run.
 
     Args:
         session: The session (Ray, worker pool and data actor) in which the trial runs.
-        trial: The trial.
-        result: Result of the trial in the sweep.
-        reports: Reports of the first run of the trial.
-        metrics: Names of the metrics to compare; () compares all metrics.
-        fingerprint: Fingerprint of the sweep's data.
+        original: The trial as it ran in the sweep.
     """
-    steps = row_steps(scheduler_of(session.space.scheduler), session.space.search.seed, trial)
-    session.load_data(fingerprint)
+    trial, metrics = original.trial, original.metrics
+    steps = row_steps(session.scheduler, session.space.search.seed, trial)
+    session.load_data(original.fingerprint)
     folder = session.folder / "trial"
     new_reports, end = train_once(session, trial, folder, trains_at=steps)
     error = end.error or _missing_value(
@@ -309,9 +330,10 @@ def _compare(
     )
     before, now = (
         tuple((r.step, _selected(r.metrics, metrics)) for r in source)
-        for source in (reports, new_reports)
+        for source in (original.reports, new_reports)
     )
-    return Comparison(trial.id, before, now, error, result.state is State.FAIL)
+    failed = original.result.state is State.FAIL
+    return Comparison(trial.id, before, now, error=error, failed=failed)
 
 
 def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str, float]:
@@ -374,8 +396,6 @@ def train_once(
         InputError: The data has changed.
         SweepFailed: `why_stop` returned a text.
     """
-    import ray
-
     pool = session.pool
     folder.mkdir()
     if trial.shape.most is not None:
@@ -384,19 +404,37 @@ def train_once(
     reports: list[Report] = []
     life = pool.life.remote()
     while True:
-        pending = pool.advance.remote(trial.id)
-        while not (ready := ray.wait([pending, life], timeout=LOOK_EVERY)[0]):
-            if (reason := why_stop()) is not None:
-                pool.cancel.remote(trial.id)
-                raise SweepFailed(reason)
-        try:
-            progress: Progress = ray.get(ready[0])
-        except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError):
-                raise locate_problems(session.space, e.cause.problems) from None
-            raise
+        progress = _await_progress(session, trial.id, life, why_stop)
         reports += progress.reports
         if progress.state is not None:
             return reports, progress
         if progress.rung is not None:
             pool.answer.remote(trial.id, progress.rung, False)
+
+
+def _await_progress(
+    session: SweepSession, trial: str, life: Any, why_stop: Callable[[], str | None]
+) -> Progress:
+    """Wait for the next progress of a trial that trains outside of any sweep.
+
+    Args:
+        session: The session in which the trial runs.
+        trial: The trial's id.
+        life: Ray reference that resolves only when the pool dies.
+        why_stop: See `train_once`, which also lists the errors.
+    """
+    import ray
+
+    pool = session.pool
+    pending = pool.advance.remote(trial)
+    while not (ready := ray.wait([pending, life], timeout=LOOK_EVERY)[0]):
+        if (reason := why_stop()) is not None:
+            pool.cancel.remote(trial)
+            raise SweepFailed(reason)
+    try:
+        progress: Progress = ray.get(ready[0])
+    except ray.exceptions.RayTaskError as e:
+        if isinstance(e.cause, InputError):
+            raise locate_problems(session.space, e.cause.problems) from None
+        raise
+    return progress

@@ -32,7 +32,7 @@ from sweeps.execution import child_processes, cluster, ray_authentication
 from sweeps.execution.trial_logs import hide_secrets_in
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import all_row_steps, all_rungs
+from sweeps.search.schedulers.base import Scheduler, all_row_steps, rung_set
 from sweeps.space import Space, known_fits
 from sweeps.space.model import command_files
 from sweeps.space.templates import dimensions
@@ -137,8 +137,10 @@ class SweepSession:
             failed attempt.
         share: The CPUs and GPUs that the session may use; see `reserve`.
         fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
+        scheduler: The scheduler of the space; None to build it.
 
     Attributes:
+        scheduler: The scheduler of the space.
         cluster: The Ray cluster that the session runs on.
         pool: Handle of the pool.
         dataset: Information about the data; set by `load_data`.
@@ -163,8 +165,10 @@ class SweepSession:
         max_failures: int = 0,
         share: Share = EVERYTHING,
         fingerprint: str | None = None,
+        scheduler: Scheduler | None = None,
     ):
         self.space, self.folder = ingest.resolved(space, fingerprint), folder
+        self.scheduler = scheduler_of(space.scheduler) if scheduler is None else scheduler
         self._roots, self._address, self._job = roots, address, dict(job or {})
         self._max_failures, self._share = max_failures, share
         self._resources = contextlib.ExitStack()
@@ -275,7 +279,7 @@ class SweepSession:
         stored: dict[str, Any] = {"store": store_of(self.folder), "secrets": self._secrets}
         stored["secret_names"] = self._secret_names
         job = dataclasses.replace(
-            job_of(self.space, self.cluster.roots),
+            job_of(self.space, self.scheduler, self.cluster.roots),
             **stored,
             **self._job,
             stream=self._stream_settings(),
@@ -322,7 +326,7 @@ class SweepSession:
                 list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")
             ),
             stream=self._stream_settings(),
-            row_steps=all_row_steps(scheduler_of(self.space.scheduler)),
+            row_steps=all_row_steps(self.scheduler),
             secrets=self._secrets
             | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
             secret_names=self._secret_names,
@@ -476,18 +480,19 @@ class SweepSession:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
-def job_of(space: Space, roots: tuple[str, ...]) -> Job:
+def job_of(space: Space, scheduler: Scheduler, roots: tuple[str, ...]) -> Job:
     """Return the settings that all trials of a sweep share.
 
     Args:
         space: The search space of the sweep.
+        scheduler: The scheduler of the space.
         roots: Folders from which the user's modules are imported.
     """
     from sweeps.execution.messages import Job
     from sweeps.study.objectives import Objectives
 
-    scheduler, objectives = scheduler_of(space.scheduler), Objectives.from_space(space)
-    rungs = steps if isinstance(steps := all_rungs(scheduler), range) else frozenset(steps)
+    objectives = Objectives.from_space(space)
+    rungs = rung_set(scheduler)
     at_every_report = isinstance(rungs, range) and rungs.step == 1
     return Job(
         sweep=space.name,

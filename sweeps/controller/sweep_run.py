@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import logging
@@ -42,6 +43,7 @@ from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
 from sweeps.search.configurations import most_trials
 from sweeps.search.plugins import scheduler_of
+from sweeps.search.schedulers.base import Scheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.space.trainer_definition import definition_of
@@ -111,6 +113,16 @@ class SweepRun:
         # When the sweep would have started if it had run without breaks, by the monotonic clock.
         self._began = time.monotonic()
 
+    @functools.cached_property
+    def _scheduler(self) -> Scheduler:
+        """The scheduler of the space."""
+        return scheduler_of(self.space.scheduler)
+
+    @functools.cached_property
+    def _max_trials(self) -> int:
+        """Largest number of configurations that the sweep starts."""
+        return most_trials(self.space)
+
     # Resume
 
     def resume(self, changed: bool) -> SweepResult | None:
@@ -133,7 +145,7 @@ class SweepRun:
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(
                 str(self.folder)
             )
-            search = self._search_loop = _open_search(self.folder, self.space)
+            search = self._search_loop = self._open_search()
         earlier = read_result(self.folder)
         if earlier is not None:
             limit = self._spent_limit(search, earlier)
@@ -338,6 +350,7 @@ class SweepRun:
             max_failures=failures,
             share=self.share,
             fingerprint=self._fingerprint,
+            scheduler=self._scheduler,
         )
 
     @property
@@ -350,21 +363,13 @@ class SweepRun:
 
         `start` is how long the start of the session took, in seconds.
         """
-        from sweeps.controller import tune_search
         from sweeps.controller.controller import SweepController
         from sweeps.search.cells import first_shapes
 
-        space, max_trials = self.space, most_trials(self.space)
-        # If trials differ in size, one more than fits waits for workers, because a small trial may
-        # start before a large one that waits.
-        waiting = int(len({frozenset(shape.total.items()) for shape in space.shapes}) > 1)
-
-        def slots_of(total: Mapping[str, float]) -> int:
-            return auto_concurrency(space.shapes, total, max_trials) + waiting
-
+        space, max_trials = self.space, self._max_trials
         # A population takes turns on the slots.
         fixed = space.limits.max_concurrent_trials or space.scheduler.population
-        concurrency = fixed or slots_of(session.cluster.total)
+        concurrency = fixed or self._slots_of(session.cluster.total)
         follows = fixed is None and not session.cluster.ours  # Nodes may join.
         shapes = first_shapes(space, min(concurrency, max_trials))
         session.warm_workers(shapes)
@@ -381,29 +386,40 @@ class SweepRun:
             configure_pool=session.configure_pool,
             prefit=session.prefit(shapes),
             slots=concurrency if follows else None,
-            slots_of=slots_of if follows else None,
+            slots_of=self._slots_of if follows else None,
             deadline=self._deadline(session, start),
         )
+        self._run_trials(controller, max_trials if follows else concurrency)
+        notes = (*self._learned_from, *session.dataset.notes)
+        return conclusion.conclude(controller, session, self.trust, notes=notes)
+
+    def _slots_of(self, total: Mapping[str, float]) -> int:
+        """Return how many trials run at the same time.
+
+        Args:
+            total: Resources of the cluster, by name.
+        """
+        shapes = self.space.shapes
+        # If trials differ in size, one more than fits waits for workers, because a small trial may
+        # start before a large one that waits.
+        waiting = int(len({frozenset(shape.total.items()) for shape in shapes}) > 1)
+        return auto_concurrency(shapes, total, self._max_trials) + waiting
+
+    def _run_trials(self, controller: SweepController, concurrency: int) -> None:
+        """Run the trials of a search; see `tune_search.run`. Raise the error that ended it."""
+        from sweeps.controller import tune_search
+
         self._publish_end_stage = controller.publish_stage
         controller.commands.queue = self._commands  # It knows the commands to earlier processes.
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study
         try:
-            tune_search.run(controller, max_trials if follows else concurrency)
+            tune_search.run(controller, concurrency)
         finally:
             controller.close()
             if self._mirror is not None:
                 self._mirror.detach()
         self._raise_refusal(controller)
-        mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
-        return conclusion.conclude(
-            controller,
-            session,
-            self.trust,
-            mlflow=mlflow,
-            fits=session.count_fits(),
-            notes=(*self._learned_from, *session.dataset.notes),
-        )
 
     def _raise_refusal(self, controller: SweepController) -> None:
         """Raise the error that ended the search, if any: a wrong space file, or changed data."""
@@ -443,6 +459,19 @@ class SweepRun:
             f"learns from {text}" for text in valid_origin_keys(self.folder).get("learned_from", ())
         )
 
+    def _open_search(self) -> SearchLoop:
+        from sweeps.search.search_loop import SearchLoop
+
+        # With 10,000 trials, garbage collection takes a quarter of the time, because each
+        # collection scans all loaded trials.
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return SearchLoop.open(self.folder, self.space, self._scheduler)
+        finally:
+            if was_enabled:
+                gc.enable()
+
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and tell the trackers that the sweep has started."""
         resumed = self._search_loop is not None
@@ -451,7 +480,7 @@ class SweepRun:
         info = session.load_data(self._fingerprint)
         if not resumed and info.summary is not None:
             self._tell_about_data(info.summary)
-        search = self._search_loop = self._search_loop or _open_search(self.folder, self.space)
+        search = self._search_loop = self._search_loop or self._open_search()
         search.store.record_data(info.fingerprint)
         now, git = time.time(), provenance.git(self.space.data.base)
         files = provenance.record(
@@ -486,8 +515,8 @@ class SweepRun:
         if self._search_loop is not None:
             total = self._search_loop.queue.known_total
         else:
-            stops = bool(scheduler_of(self.space.scheduler).rungs())
-            total = repeats.known_total(most_trials(self.space), 0, 0, self.space.repeats, stops)
+            stops = bool(self._scheduler.rungs())
+            total = repeats.known_total(self._max_trials, 0, 0, self.space.repeats, stops)
         self._publish_status(
             starting_status(self.space, total, self.folder.name, self._began, stage, messages)
         )
@@ -582,17 +611,3 @@ def _with_stdout(callback: StatusCallback) -> StatusCallback:
             callback(status)
 
     return call
-
-
-def _open_search(folder: Path, space: Space) -> SearchLoop:
-    from sweeps.search.search_loop import SearchLoop
-
-    # With 10,000 trials, garbage collection takes a quarter of the time, because each collection
-    # scans all loaded trials.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return SearchLoop.open(folder, space)
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -153,11 +153,9 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     stored = read_json_object(SweepFolder(folder).origin)
     if stored is not None and (problem := other_format(folder, stored)) is not None:
         return _unreadable(folder, problem)
-    origin, result, problems = (
-        valid_origin_keys(folder),
-        read_result(folder),
-        [*_damaged_files(folder)],
-    )
+    origin = valid_origin_keys(folder)
+    result = read_result(folder)
+    problems = [*_damaged_files(folder)]
     running = is_driven(folder)
     ended = result is not None and not running
     study = None

@@ -22,10 +22,12 @@ from sweeps.core.stores import store_of
 from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State, Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.refit_rows import RefitRows
+from sweeps.search.plugins import scheduler_of
 from sweeps.space import Space
 
 if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
+    from sweeps.search.schedulers.base import Scheduler
     from sweeps.study.study_store import StudyStore
 
 
@@ -46,8 +48,7 @@ def refitted(
         study_store: The sweep's study.
         number: Number of the trial.
         roots: Folders from which the user's modules are imported.
-        wanted: The CPUs and GPUs that the training may use. By default, these are the CPUs and GPUs
-            that the sweep may use.
+        wanted: The CPUs and GPUs that the training may use. The default is those of the sweep.
 
     Yields:
         The new model. Its files exist until the `with` block ends.
@@ -55,14 +56,13 @@ def refitted(
     Raises:
         InputError: The data has changed, or the trial needs more resources than there are. See also
             `trained_again`.
-        SweepFailed: See `trained_again`.
-        BundleError: See `trained_again`.
+        SweepFailed, BundleError: See `trained_again`.
     """
-    checked_steps(study_store, number)
+    scheduler = scheduler_of(space.scheduler)
+    checked_steps(study_store, number, scheduler)
     origin = read_origin(folder)
     address = origin.get("address")
     prepare_ray(address)
-    shape = study_store.trial(number).shape
     fingerprint: str | None = study_store.study.user_attrs.get("data")
     with (
         reserve(
@@ -70,12 +70,13 @@ def refitted(
         ) as share,
         scratch_folder(folder) as scratch,
         SweepSession(
-            dataclasses.replace(space, shapes=(shape,)),
+            dataclasses.replace(space, shapes=(study_store.trial(number).shape,)),
             scratch,
             roots,
             address,
             share=share,
             fingerprint=fingerprint,
+            scheduler=scheduler,
         ) as session,
     ):
         session.load_data(fingerprint)
@@ -99,9 +100,6 @@ def trained_again(
     at the best step of the loop's last run. The loop finds the step in `Current.max_t`. The
     preprocessing chain is fitted again, on the same rows. The sweep itself does not change.
 
-    If test is one of the splits, another model is scored on test. After a cross-validation, this
-    model is trained first, on the other splits, because the search has no model.
-
     Args:
         session: A session that has loaded the data and runs no trial. It cannot run trials of the
             search afterwards.
@@ -118,14 +116,11 @@ def trained_again(
         BundleError: The loop saved no checkpoint with the model of the last step.
     """
     folder, space, trial = study_store.folder, study_store.space, study_store.trial(number)
-    steps = checked_steps(study_store, number)
-    runs = [space.refit_splits]
-    if space.data.folds and "test" in space.refit_splits:
-        runs = [space.refit_splits[:2], *runs]
+    steps = checked_steps(study_store, number, session.scheduler)
     rows = PreparedStore(folder).load_info(trial.data).rows
     model: Refitted | None = None
     with contextlib.ExitStack() as files:
-        for splits in runs:
+        for splits in _splits_to_train(space):
             scratch = files.enter_context(scratch_folder(folder))
             checkpoint = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
             model = Refitted(
@@ -141,21 +136,34 @@ def trained_again(
         yield model
 
 
-def checked_steps(study_store: StudyStore, number: int) -> int:
+def _splits_to_train(space: Space) -> list[tuple[str, ...]]:
+    """Return the splits of each model to train; the last model is the result.
+
+    If test is one of the splits, another model is scored on test. After a cross-validation, this
+    model is trained first, on the other splits, because the search has no model.
+    """
+    splits = space.refit_splits
+    if space.data.folds and "test" in splits:
+        return [splits[:2], splits]
+    return [splits]
+
+
+def checked_steps(study_store: StudyStore, number: int, scheduler: Scheduler) -> int:
     """Return the number of steps for which a trial is trained again.
+
+    Args:
+        study_store: The sweep's study.
+        number: Number of the trial.
+        scheduler: The scheduler of the sweep.
 
     Raises:
         InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
             as `pbt` does.
     """
-    from sweeps.search.plugins import scheduler_of
-
-    scheduler = study_store.space.scheduler
-    if scheduler_of(scheduler).perturbs:
+    if scheduler.perturbs:
         text = (
-            f"does not work with the scheduler {scheduler.name}, whose trials copy checkpoints of "
-            "other trials and "
-            "change their own parameters"
+            f"does not work with the scheduler {study_store.space.scheduler.name}, whose trials "
+            "copy checkpoints of other trials and change their own parameters"
         )
         raise InputError("--refit", text)
     steps = steps_to_train(study_store.folder, study_store.space, study_store, number)

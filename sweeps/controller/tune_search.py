@@ -12,6 +12,8 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepsError
 
 if TYPE_CHECKING:
+    from ray import tune
+
     from sweeps.controller.controller import SweepController
 
 log = logging.getLogger(__name__)
@@ -30,18 +32,41 @@ def run(controller: SweepController, concurrency: int) -> None:
     Raises:
         SweepsError: Ray ended processes of the sweep, because a node ran low on memory.
     """
+    from sweeps.execution import tune_trials
+
+    controller.finish_leftover_trials()
+    if controller.reason is not None or not controller.search.to_run:
+        return
+    tuner = _build_tuner(controller, concurrency)
+    try:
+        with tune_trials.run_in(controller.pool):
+            tuner.fit()
+    except Exception as e:
+        if controller.error is not None:  # Ray Tune has converted this error to text.
+            raise controller.error  # noqa: B904 - The error has a cause of its own.
+        # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
+        if LOW_ON_MEMORY in str(e):
+            log.exception("a node ran low on memory")
+            text = (
+                "Ray ended processes of the sweep, because a node ran low on memory. The study is "
+                "safe. To continue the sweep with fewer"
+            )
+            hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
+            raise SweepsError(f"{text} trials at once: {hint}") from None
+        raise
+    controller.publish_stage(None)
+
+
+def _build_tuner(controller: SweepController, concurrency: int) -> tune.Tuner:
+    """Build the tuner that asks a controller for its trials; see `run`."""
     from ray import tune
 
     from sweeps.execution import tune_trials
     from sweeps.execution.tune_bridge import StudySearcher, VerdictScheduler
 
-    controller.finish_leftover_trials()
-    if controller.reason is not None or not controller.search.to_run:
-        return
-    samples = (
-        -1 if controller.scheduler.pauses else controller.search.to_run
-    )  # A paused trial continues as another trial of Ray Tune.
-    tuner = tune.Tuner(
+    # A paused trial continues as another trial of Ray Tune.
+    samples = -1 if controller.scheduler.pauses else controller.search.to_run
+    return tune.Tuner(
         tune_trials.Trainable,
         tune_config=tune.TuneConfig(
             search_alg=StudySearcher(controller),
@@ -58,21 +83,3 @@ def run(controller: SweepController, concurrency: int) -> None:
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
-    try:
-        with tune_trials.run_in(controller.pool):
-            tuner.fit()
-    except Exception as e:
-        if controller.error is not None:  # Ray Tune has converted this error to text.
-            raise controller.error  # noqa: B904 - The error has a cause of its own.
-        if LOW_ON_MEMORY in str(
-            e
-        ):  # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
-            log.exception("a node ran low on memory")
-            text = (
-                "Ray ended processes of the sweep, because a node ran low on memory. The study is "
-                "safe. To continue the sweep with fewer"
-            )
-            hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
-            raise SweepsError(f"{text} trials at once: {hint}") from None
-        raise
-    controller.publish_stage(None)

@@ -82,19 +82,14 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     from sweeps.controller.sweep_lookup import find
     from sweeps.dashboard.app import Dashboard, make_app
 
-    if root.exists() and not root.is_dir():
-        raise InputError("--dir", f"{root} is not a folder")
-    if options.tracking_uri is not None:
-        check_uri(options.tracking_uri, "--tracking-uri")
+    _check(root, options)
     root = root.resolve()
     shown = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
     is_open = open_to_others(options.host)
     token = options.token
     if token is None and options.needs_token and not is_open:
         token = secrets.token_urlsafe(24)
-    access = Access.of(options.allowed_hosts, token)
-    if not access.hosts and not is_open:
-        access = Access((*LOOPBACK, options.host.lower()), access.digest)
+    access = _access_of(options, token)
     dashboard = Dashboard(root, may_command=token is not None or not is_open)
     uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
     pages = _mlflow_pages(dashboard, access, uri) if options.mlflow else None
@@ -123,6 +118,22 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         opened = _browser(with_token) if options.open_browser else contextlib.nullcontext()
         with opened, contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
+
+
+def _check(root: Path, options: PageOptions) -> None:
+    """Raise InputError if the root is not a folder, or MLflow's tracking URI is invalid."""
+    if root.exists() and not root.is_dir():
+        raise InputError("--dir", f"{root} is not a folder")
+    if options.tracking_uri is not None:
+        check_uri(options.tracking_uri, "--tracking-uri")
+
+
+def _access_of(options: PageOptions, token: str | None) -> Access:
+    """Return who may use the page: requests with the token, and with an allowed Host header."""
+    access = Access.of(options.allowed_hosts, token)
+    if access.hosts or open_to_others(options.host):
+        return access
+    return Access((*LOOPBACK, options.host.lower()), access.digest)
 
 
 def _mlflow_pages(dashboard: Dashboard, access: Access, uri: str) -> MlflowPages | None:

@@ -88,12 +88,13 @@ class SearchLoop:
 
     @classmethod
     @single_threaded()
-    def open(cls, folder: Path, space: Space) -> SearchLoop:
+    def open(cls, folder: Path, space: Space, scheduler: Scheduler | None = None) -> SearchLoop:
         """Open the study in a sweep's folder, and rebuild the state of the search from the study.
 
         Args:
             folder: The sweep's folder.
             space: The search space.
+            scheduler: The scheduler of the space; None to build it.
 
         Raises:
             InputError: The algorithm needs a package that is not installed, a user-defined sampler
@@ -102,7 +103,9 @@ class SearchLoop:
             DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         """
         earlier = earlier_trials.read(folder, space) if space.search.earlier else ()
-        scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space, earlier)
+        if scheduler is None:
+            scheduler = scheduler_of(space.scheduler)
+        sampler = CellSampler(space, earlier)
         return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)
 
     @property

@@ -181,6 +181,12 @@ def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
     return (*(rung for rung in all_rungs(scheduler) if rung < scheduler.max_t), scheduler.max_t)
 
 
+def rung_set(scheduler: Scheduler) -> range | frozenset[int]:
+    """Return the rungs of all brackets of a scheduler in a form that finds a step fast."""
+    rungs = all_rungs(scheduler)
+    return rungs if isinstance(rungs, range) else frozenset(rungs)
+
+
 def all_rungs(scheduler: Scheduler) -> Sequence[int]:
     """Return the rungs of all brackets of a scheduler, sorted and without duplicates."""
     if scheduler.bracket_count == 1:
