@@ -94,10 +94,8 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     """Compute a metric of a model's predictions.
 
     Args:
-        metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's
-            `module:function`.
-        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data
-            without a label.
+        metric: See `find`; or a user's `module:function`.
+        task: See `find`.
         y_true: Labels of shape (n,): class codes 0, 1, ... or numbers. For several label columns,
             shape (n, k).
         y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass:
@@ -126,33 +124,40 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     if known is None:
         return None
     if len(y_true) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
-        return float(
-            "nan"
-            # Otherwise NaN would count as the first class, and a network that has diverged could
-            # have a good accuracy.
-        )
+        # Otherwise NaN would count as the first class, and a network that has diverged could
+        # have a good accuracy.
+        return float("nan")
+    if known.needs != "classes":
+        _check_predictions(metric, task, y_pred)
     if task in SEVERAL:
-        if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":
-            raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
-        return float(
-            OF_SEVERAL.get(base_name(metric), known.function)(
-                y_true.astype(np.float64), y_pred.astype(np.float64)
-            )
-        )
+        function = OF_SEVERAL.get(base_name(metric), known.function)
+        return float(function(y_true.astype(np.float64), y_pred.astype(np.float64)))
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
-            if known.needs != "classes":
-                raise ValueError(
-                    f"`{metric}` needs probabilities, but the model predicts only classes"
-                )
-            y_pred = np.eye(
-                max(2 if task == "binary" else 3, int(y_true.max()) + 1, int(y_pred.max()) + 1)
-            )[y_pred.astype(np.int64)]
+            y_pred = _one_hot(y_pred, y_true, 2 if task == "binary" else 3)
         y_pred = _probabilities(y_pred.astype(np.float64))
         if "regression" not in known.tasks:
             return float(known.function(y_true.astype(np.int64), y_pred))
         y_pred = y_pred[:, 1]
     return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64).reshape(-1)))
+
+
+def _check_predictions(metric: str, task: str | None, y_pred: np.ndarray) -> None:
+    """Raise ValueError if the predictions are only classes. The metric needs more."""
+    if y_pred.dtype.kind not in "iub":
+        return
+    if task == MULTILABEL:
+        raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
+    if task in CLASSIFICATION and y_pred.ndim == 1:
+        raise ValueError(f"`{metric}` needs probabilities, but the model predicts only classes")
+
+
+def _one_hot(codes: np.ndarray, labels: np.ndarray, fewest: int) -> np.ndarray:
+    """Return probabilities 0 and 1 for class codes, with at least `fewest` classes."""
+    import numpy as np
+
+    classes = max(fewest, int(labels.max()) + 1, int(codes.max()) + 1)
+    return np.eye(classes)[codes.astype(np.int64)]
 
 
 def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:

@@ -7,6 +7,7 @@ worker closes the connection when the report is recorded.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -59,17 +60,18 @@ def report(
         print(json.dumps(values), flush=True)
         return
     message = json.dumps({"metrics": values, "checkpoint": None if folder is None else str(folder)})
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(address)
-            connection.sendall(message.encode() + b"\n")
-            while connection.recv(
-                1024
-            ):  # The worker closes the connection when the report is recorded.
-                pass
     # The trial was stopped, and the worker no longer listens. This process has received SIGTERM.
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        _send(address, message)
+
+
+def _send(address: str, message: str) -> None:
+    """Send a report to the worker, and wait until the report is recorded."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        connection.sendall(message.encode() + b"\n")
+        while connection.recv(1024):  # The worker closes the connection.
+            pass
 
 
 def _number(name: Any, value: Any) -> Any:

@@ -89,39 +89,41 @@ def check_step_columns(
     left_out = frozenset(removed)
     expanded = False  # whether a step so far makes columns such as `color_red` of `color`
     problems = []
-
-    def may_exist(want: str) -> bool:
-        if want in (*SELECTOR_WORDS, *names) or fnmatch.filter(names, want):
-            return True
-        starts = (name.translate(_SAFE_CHARACTERS) + "_" for name in names)
-        return expanded and (glob.has_magic(want) or want.startswith(tuple(starts)))
-
     for step in (part for part in walk(chain) if isinstance(part, Step)):
         for path, want in selectors(step.columns, f"{step.path}.columns"):
-            if may_exist(want):
-                continue
-            where = f"`{source}`" + " or in the output of earlier steps" * expanded
-            if want in label_columns(label):
-                text = f"`{want}` is the label, which no step may change"
-            elif want in left_out:
-                text = (
-                    f"`{want}` is not a feature, because data.drop, data.weight or a split "
-                    "removes "
-                    "it"
-                )
-            elif glob.has_magic(want):
-                text = f"no column in {where} matches `{want}`; {nearest_column(want, names)}"
-            else:
-                text = f"no column `{want}` in {where}; {nearest_column(want, names)}"
-            problems.append(Problem(path, text))
+            if not _may_exist(want, names, expanded):
+                where = f"`{source}`" + " or in the output of earlier steps" * expanded
+                text = _not_found(want, names, where=where, label=label, removed=left_out)
+                problems.append(Problem(path, text))
         if ":" in step.name:  # user code may make columns with any name
             return problems
         expanded = expanded or step.name in EXPANDING
     for path, want in _constrained(params):
-        if not may_exist(want):
+        if not _may_exist(want, names, expanded):
             text = f"no column `{want}` reaches the trainer; {nearest_column(want, names)}"
             problems.append(Problem(path, text))
     return problems
+
+
+def _may_exist(want: str, names: Sequence[str], expanded: bool) -> bool:
+    """Return whether a name or a pattern can select a column, perhaps one that a step makes."""
+    if want in (*SELECTOR_WORDS, *names) or fnmatch.filter(names, want):
+        return True
+    starts = (name.translate(_SAFE_CHARACTERS) + "_" for name in names)
+    return expanded and (glob.has_magic(want) or want.startswith(tuple(starts)))
+
+
+def _not_found(
+    want: str, names: Sequence[str], where: str, label: Label | None, removed: frozenset[str]
+) -> str:
+    """Return the reason why no column that reaches a step has a name, or matches a pattern."""
+    if want in label_columns(label):
+        return f"`{want}` is the label, which no step may change"
+    if want in removed:
+        return f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
+    if glob.has_magic(want):
+        return f"no column in {where} matches `{want}`; {nearest_column(want, names)}"
+    return f"no column `{want}` in {where}; {nearest_column(want, names)}"
 
 
 def _constrained(params: Any) -> Iterator[tuple[str, str]]:

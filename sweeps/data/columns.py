@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -170,13 +170,9 @@ def select_columns(
     Raises:
         InputError: one of the names or patterns matches no column, or is the label.
     """
-    wanted: Sequence[str] = (
-        (columns,)
-        if isinstance(columns, str)
-        else tuple(columns)
-        if columns is not None
-        else (default,)
-    )
+    wanted = default if columns is None else columns
+    if isinstance(wanted, str):
+        wanted = (wanted,)
     names = [str(n) for n in frame.columns]
     words: dict[str, Callable[[pd.Series], bool]] = {
         "numeric": is_number,

@@ -197,25 +197,14 @@ class _DataActor:
             else DataVariants(spec, variants, seed, tuned)
         )
         now = self.variants.fingerprint
-        if before is not None and now != before:
-            text = (
-                f"the data has changed since the sweep began: its fingerprint was {before[:12]} "
-                f"and is now {now[:12]}"
-            )
-            raise InputError("data.train", text)
+        _check_unchanged(now, before)
         if isinstance(self.variants, StreamVariants):
             self.is_new = False
             return self._save_stream_info(
                 self.variants.splits({}), now, summary=self.variants.summary
             )
         for i, splits in enumerate(self.variants.sources.values()):
-            if self.row_steps:
-                check_parts(
-                    self.row_steps,
-                    splits.train.num_rows,
-                    len(splits.classes or ()),
-                    max(self.workers),
-                )
+            self._check_row_steps(splits)
             if splits.test is not None:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
         self.is_new = False
@@ -224,6 +213,16 @@ class _DataActor:
         if self._holds_large_tables:
             return_freed_memory()
         return info
+
+    def _check_row_steps(self, splits: Splits) -> None:
+        """Raise an InputError if the rows of a step are too few; see `check_parts`."""
+        if self.row_steps:
+            check_parts(
+                self.row_steps,
+                splits.train.num_rows,
+                len(splits.classes or ()),
+                workers=max(self.workers),
+            )
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
         """Store and return the information for a space that names no data.
@@ -298,20 +297,16 @@ class _DataActor:
 
         Returns:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the
-                prepared rows. `shards`: maps each number of
-            workers to references of Ray Datasets: for `train`, one reference for each rank; for
-                `valid`, a single reference that all ranks
+            prepared rows. `shards`: maps each number of workers to references of Ray Datasets: for
+            `train`, one reference for each rank; for `valid`, a single reference that all ranks
             share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`),
-                without the label. If the space names no
-            data, there are no references, and `check` is None. `weight`: name of the column of
-                train with the weights of the rows; None
-            if there are no weights. `stream`: True if the references are to lazy Ray Datasets, one
-                for train and one for valid; otherwise
-            absent. `folds`: for a cross-validation, such a dict for each fold; the other entries
-                then
-            describe the first fold, and `bytes` is the size of all folds. `parts`: if the scheduler
-            counts rows, such a dict for each step below the last one, by step; `bytes` is the size
-            of all parts. `rows`: number of rows of train.
+            without the label. If the space names no data, there are no references, and `check` is
+            None. `weight`: name of the column of train with the weights of the rows; None if there
+            are no weights. `stream`: True if the references are to lazy Ray Datasets, one for train
+            and one for valid; otherwise absent. `folds`: for a cross-validation, such a dict for
+            each fold; the other entries then describe the first fold, and `bytes` is the size of
+            all folds. `parts`: if the scheduler counts rows, such a dict for each step below the
+            last one, by step; `bytes` is the size of all parts. `rows`: number of rows of train.
 
         Raises:
             InputError: the chain cannot be fitted.
@@ -320,13 +315,7 @@ class _DataActor:
         data = data or {}
         self._load_again(reload)
         if self.variants is None:
-            return {
-                "key": "none",
-                "bytes": 0,
-                "shards": {workers: {} for workers in self.workers},
-                "check": None,
-                "weight": None,
-            }
+            return _no_rows(self.workers)
         if refit is not None:
             return self._prepare_refit(steps, data, refit)
         key, large = data_key(self.variants.fingerprint_of(data), steps), self._holds_large_tables
@@ -526,6 +515,27 @@ class _DataActor:
         The id is part of the name of Ray's log file, which tells why the process died.
         """
         return os.getpid()
+
+
+def _check_unchanged(now: str, before: str | None) -> None:
+    """Raise an InputError if the fingerprint of the data is not the one of the sweep's start."""
+    if before is not None and now != before:
+        text = (
+            f"the data has changed since the sweep began: its fingerprint was {before[:12]} "
+            f"and is now {now[:12]}"
+        )
+        raise InputError("data.train", text)
+
+
+def _no_rows(workers: Iterable[int]) -> dict[str, Any]:
+    """Return the result of `prepare` for a space that names no data."""
+    return {
+        "key": "none",
+        "bytes": 0,
+        "shards": {number: {} for number in workers},
+        "check": None,
+        "weight": None,
+    }
 
 
 def _require_free_name(prepared: pd.DataFrame) -> None:

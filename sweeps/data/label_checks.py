@@ -307,17 +307,10 @@ def infer_task(
         InputError: values of the label are missing, there are fewer than two different values, or
             the values do not fit the task.
     """
-    for key, column in columns.items():
-        if column.null_count:
-            raise InputError(missing_labels(label, column.null_count, key))
-        if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
-            row = pc.index(pc.is_inf(column), True).as_py() + 1
-            text = f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows"
-            raise InputError("data.label", text)
+    _check_present(label, columns)
     kind = columns["train"].type
-    integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
-    if not (integer or floating or discrete):
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or discrete):
         text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
         raise InputError("data.label", text)
     values = pc.unique(
@@ -328,13 +321,7 @@ def infer_task(
         noun = "value" if requested == "regression" else "class"
         text = f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed"
         raise InputError("data.label", text)
-    task = requested
-    if task is None:
-        zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
-        if discrete or (integer and count <= _MAX_INTEGER_CLASSES) or zero_one:
-            task = "binary" if count == 2 else "multiclass"
-        else:
-            task = "regression"
+    task = _usual_task(values) if requested is None else requested
     if task == "regression":
         if pa.types.is_large_string(kind):
             text = (
@@ -345,6 +332,31 @@ def infer_task(
     if task == "binary" and count != 2:
         raise InputError("data.task", f"binary needs 2 classes, but `{label}` has {count}")
     return task, tuple(sorted(values.to_pylist()))
+
+
+def _check_present(label: str, columns: Mapping[str, pa.ChunkedArray]) -> None:
+    """Raise an InputError if values of the label are missing or infinite."""
+    for key, column in columns.items():
+        if column.null_count:
+            raise InputError(missing_labels(label, column.null_count, key))
+        if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+            row = pc.index(pc.is_inf(column), True).as_py() + 1
+            text = f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows"
+            raise InputError("data.label", text)
+
+
+def _usual_task(values: pa.Array) -> str:
+    """Return the task for the different values of a label."""
+    count = len(values)
+    if pa.types.is_integer(values.type):
+        classes = count <= _MAX_INTEGER_CLASSES
+    elif pa.types.is_floating(values.type):
+        classes = count == 2 and set(values.to_pylist()) == {0.0, 1.0}
+    else:
+        classes = True
+    if not classes:
+        return "regression"
+    return "binary" if count == 2 else "multiclass"
 
 
 def positive_last(

@@ -132,28 +132,10 @@ def split_rows(
             no train row has a weight.
     """
     read, task, classes, missing = _labeled(spec, parts)
-    parts = read.parts
-    parts, unnamed = drop_unnamed(spec, parts)
-    notes = read.notes + unnamed
-    if total := sum(missing.values()):
-        some = ", ".join(f"{count} of data.{key}" for key, count in missing.items() if count)
-        text = (
-            f"data.drop_missing_label dropped {total} row{'s' * (total > 1)} without a label: "
-            f"{some}"
-        )
-        notes += (text,)
-    if task == "binary" and classes not in (None, (0, 1)):
-        notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
+    parts, unnamed = drop_unnamed(spec, read.parts)
+    notes = read.notes + unnamed + _label_notes(spec, task, classes, missing=missing)
     summary = summarize(spec, parts, classes, seed) if summarized else None
-    for name in spec.labels:
-        parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
-    if problems := check_weights(spec, parts) + check_class_weight(spec, task):
-        raise InputError(problems)
-    if spec.drop_duplicates:
-        parts, note = drop_copies(spec, parts)
-        notes += note
-    if spec.queries:
-        parts = {key: _with_queries(spec, part) for key, part in parts.items()}
+    parts, dropped = _encode(spec, parts, classes, task)
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: tuple[Fold, ...] = ()
     if spec.folds:
@@ -163,19 +145,82 @@ def split_rows(
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
     parts = _without_other_columns(spec, parts)
     train = parts["train"]
+    _check_train(spec, train, classes, folds=folds)
+    others = (*spec.labels, *spec.weight_columns, QUERY)
+    features = tuple(name for name in train.column_names if name not in others)
+    return Splits(
+        train=train,
+        valid=parts["valid"],
+        test=parts.get("test"),
+        label=spec.label,
+        task=task,
+        classes=classes,
+        features=features,
+        fingerprint=fingerprint(parts, _about(spec, task, classes, missing=missing)),
+        notes=notes + dropped,
+        folds=folds,
+        weight=spec.weight,
+        class_weight=spec.class_weight,
+        parse=features_parse(spec, features),
+        summary=summary,
+        missing=read.missing,
+    )
+
+
+def _label_notes(
+    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None, missing: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return notes about the rows without a label, and about the positive class."""
+    notes: tuple[str, ...] = ()
+    if total := sum(missing.values()):
+        some = ", ".join(f"{count} of data.{key}" for key, count in missing.items() if count)
+        rows = f"{total} row{'s' * (total > 1)}"
+        notes = (f"data.drop_missing_label dropped {rows} without a label: {some}",)
+    if task == "binary" and classes is not None and classes != (0, 1):
+        notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
+    return notes
+
+
+def _encode(
+    spec: DataSpec,
+    parts: dict[str, pa.Table],
+    classes: tuple[Any, ...] | None,
+    task: str | None,
+) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    """Encode the label and the queries, drop copies of rows, and return the rows and notes."""
+    notes: tuple[str, ...] = ()
+    for name in spec.labels:
+        parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
+    if problems := check_weights(spec, parts) + check_class_weight(spec, task):
+        raise InputError(problems)
+    if spec.drop_duplicates:
+        parts, notes = drop_copies(spec, parts)
+    if spec.queries:
+        parts = {key: _with_queries(spec, part) for key, part in parts.items()}
+    return parts, notes
+
+
+def _check_train(
+    spec: DataSpec, train: pa.Table, classes: tuple[Any, ...] | None, folds: tuple[Fold, ...]
+) -> None:
+    """Raise an InputError if train rows have no weight, or only one class."""
     if problems := check_train_weights(spec, train, folds):
         raise InputError(problems)
-    if classes is not None and len(codes := train.column(spec.labels[0]).unique()) < 2:
+    if classes is None:
+        return
+    codes = train.column(spec.labels[0]).unique()
+    if len(codes) < 2:
         text = (
             f"the train split has only one class of `{spec.label}`, "
             f"{classes[codes[0].as_py()]!r}; at least two are needed"
         )
         raise InputError("data.label", text)
-    features = tuple(
-        name
-        for name in train.column_names
-        if name not in (*spec.labels, *spec.weight_columns, QUERY)
-    )
+
+
+def _about(
+    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None, missing: Mapping[str, int]
+) -> list[str]:
+    """Return what the fingerprint of the data covers besides the rows."""
     about = [str(spec.label), str(task), repr(classes)]
     if spec.labels and spec.drop_missing_label:
         about.append(f"without a label: {missing}")
@@ -185,23 +230,7 @@ def split_rows(
         about.append(f"weight: {spec.weight}, class_weight: {spec.class_weight}")
     if spec.parse:
         about.append(f"parse: {sorted(spec.parse.items())}")
-    return Splits(
-        train,
-        parts["valid"],
-        parts.get("test"),
-        spec.label,
-        task,
-        classes,
-        features,
-        fingerprint(parts, about),
-        notes,
-        folds,
-        spec.weight,
-        spec.class_weight,
-        parse=features_parse(spec, features),
-        summary=summary,
-        missing=read.missing,
-    )
+    return about
 
 
 # Has the arguments of `read_source`

@@ -55,14 +55,8 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     params = space.sections.get("params", {})
     if task is None or task not in reports or not isinstance(params, dict):
         return []
-    objective = str(params.get("objective", ""))
-    for kind, tasks in _OBJECTIVES.items():
-        if objective.startswith(kind) and task not in tasks:
-            text = (
-                f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
-                f"{_TASK_NAMES[task]}; leave it out, so that the label decides"
-            )
-            return [Problem("params.objective", text)]
+    if problems := _check_objective(str(params.get("objective", "")), task):
+        return problems
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
     goals = _check_goals(space) if definition.all_metrics else []
@@ -82,12 +76,24 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
         f"constraints.{c.metric}": c.metric for c in space.constraints
     }
     computed = metrics.METRICS if definition.all_metrics else {}
-    problems = (
+    found = (
         _check_metric(key, metric, task, reports, computed)
         for key, metric in named.items()
         if metric not in COSTS
     )
-    return [problem for problem in problems if problem is not None] + goals
+    return [problem for problem in found if problem is not None] + goals
+
+
+def _check_objective(objective: str, task: str) -> list[Problem]:
+    """Check that the `objective` of XGBoost or LightGBM fits the task."""
+    for kind, tasks in _OBJECTIVES.items():
+        if objective.startswith(kind) and task not in tasks:
+            text = (
+                f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
+                f"{_TASK_NAMES[task]}; leave it out, so that the label decides"
+            )
+            return [Problem("params.objective", text)]
+    return []
 
 
 def check_metric_functions(space: Space) -> list[Problem]:

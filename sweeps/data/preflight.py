@@ -357,11 +357,7 @@ def _check_values(
         wanted = [*known["train"].names[:1]]
     parts = {}
     for key, seen in known.items():
-        if (
-            seen.files is None
-            or set(wanted) & set(seen.files.partition_columns)
-            or any(n.startswith("Unnamed: ") for n in wanted)
-        ):
+        if seen.files is None or not _can_read(seen.files, wanted):
             return None, (), 0
         parts[key] = seen.files
     size = sum(bytes_to_read(files, wanted) for files in parts.values()) if wanted else 0
@@ -370,3 +366,10 @@ def _check_values(
     tables = {key: read_columns(files, wanted) for key, files in parts.items()}
     splits = split_rows(replace(spec, drop=(), drop_duplicates=False), tables, seed)
     return (splits.task, splits.classes) if spec.labels else None, splits.lacking, size
+
+
+def _can_read(files: SourceFiles, columns: Sequence[str]) -> bool:
+    """Return whether the files themselves have the columns, with their names."""
+    if set(columns) & set(files.partition_columns):
+        return False
+    return not any(name.startswith("Unnamed: ") for name in columns)

@@ -6,10 +6,11 @@ worse than none. The thresholds were set on the shipped spaces and on real table
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,6 @@ def find_all(
         whole: True if `parts` has all rows, so that a finding can name a row.
     """
     features = [column for column in columns if column.role == "feature"]
-    vectors = _vector_names([column.name for column in features])
     train = parts["train"]
     # Without all columns, rows that differ would look like copies.
     comparable = sample.num_columns == len(columns)
@@ -84,33 +84,10 @@ def find_all(
         numbers = numbers.filter(pa.array(~_copies(train)))
     else:
         different = sample
-    found: list[Finding] = []
-    for column in features:
-        if column.kind == "other":
-            continue
-        values = different.column(column.name)
-        if (empty := _constant(train, column, column.name in vectors)) is not None:
-            found.append(empty)
-        elif column.kind == "text" and column.name not in spec.parse:
-            found += text_findings(values, column.name)
-        elif column.kind == "number" and column.name not in spec.parse:
-            if days := [*_days(values, column.name)]:
-                found += days
-                continue
-            found += _number_findings(numbers.column(column.name), column.name, len(features))
-            found += _far_number(values, column.name)
-        found += _rounded(values, column, spec.parse.get(column.name, ""))
-        found += _unseen(parts, column)
-    texts = {
-        c.name: sample.column(c.name)
-        for c in columns
-        if c.kind == "text" and c.role in ("feature", "label") and c.name not in spec.parse
-    }
-    for name in spec.labels:
-        if name in texts:
-            found += [f for f in text_findings(texts[name], name) if f.kind == "marker"]
-        elif any(c.name == name and c.kind == "number" for c in columns):
-            found += _far_number(sample.column(name), name)
+    rows = _Rows(parts, different, numbers, features=[column.name for column in features])
+    found = [finding for column in features for finding in _feature_findings(spec, column, rows)]
+    texts = _texts(spec, columns, sample)
+    found += _label_findings(spec, columns, sample, texts=texts)
     found += _markers(spec, texts, found)
     found = [f for f in found if f.kind != "marker" or f.column not in spec.missing]
     found = [_with_row(finding, train) if whole else finding for finding in found]
@@ -123,6 +100,74 @@ def find_all(
     if comparable:
         found += _overlaps(parts, sample, columns, seed)
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in which the findings of one feature are searched.
+
+    Attributes:
+        parts: raw rows by split.
+        sample: sample of the train rows, without copies of rows.
+        numbers: the columns of numbers of train, without copies of rows.
+        features: names of the features.
+    """
+
+    parts: Mapping[str, pa.Table]
+    sample: pa.Table
+    numbers: pa.Table
+    features: list[str]
+
+    @functools.cached_property
+    def vectors(self) -> set[str]:
+        """The features that are parts of a vector; see `_vector_names`."""
+        return _vector_names(self.features)
+
+
+def _feature_findings(spec: DataSpec, column: ColumnSummary, rows: _Rows) -> list[Finding]:
+    """Return the findings of one feature."""
+    if column.kind == "other":
+        return []
+    name = column.name
+    values = rows.sample.column(name)
+    found: list[Finding] = []
+    if (empty := _constant(rows.parts["train"], column, name in rows.vectors)) is not None:
+        found.append(empty)
+    elif column.kind == "text" and name not in spec.parse:
+        found += text_findings(values, name)
+    elif column.kind == "number" and name not in spec.parse:
+        if days := [*_days(values, name)]:
+            return days
+        found += _number_findings(rows.numbers.column(name), name, len(rows.features))
+        found += _far_number(values, name)
+    found += _rounded(values, column, spec.parse.get(name, ""))
+    found += _unseen(rows.parts, column)
+    return found
+
+
+def _texts(
+    spec: DataSpec, columns: Sequence[ColumnSummary], sample: pa.Table
+) -> dict[str, pa.ChunkedArray]:
+    """Return the features and labels of texts, without the columns that `data.parse` names."""
+    return {
+        c.name: sample.column(c.name)
+        for c in columns
+        if c.kind == "text" and c.role in ("feature", "label") and c.name not in spec.parse
+    }
+
+
+def _label_findings(
+    spec: DataSpec,
+    columns: Sequence[ColumnSummary],
+    sample: pa.Table,
+    texts: Mapping[str, pa.ChunkedArray],
+) -> Iterator[Finding]:
+    """Yield the markers of missing values in the label; `texts` has the columns of texts."""
+    for name in spec.labels:
+        if name in texts:
+            yield from (f for f in text_findings(texts[name], name) if f.kind == "marker")
+        elif any(c.name == name and c.kind == "number" for c in columns):
+            yield from _far_number(sample.column(name), name)
 
 
 def _vector_names(names: Sequence[str]) -> set[str]:

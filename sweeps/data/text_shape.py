@@ -102,37 +102,53 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
         if any(_DECIMAL_COMMA.fullmatch(cell) for _, cells in rows for cell in cells):
             fix["decimal"] = ","
     width = statistics.mode(len(cells) for _, cells in rows)
-    start, cells = rows[0]
+    cells = rows[0][1]
     if not read.names and len(cells) <= width:
-        # A title that ends with separators is as wide as the table, but has only its first value
-        table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
-        line, header = table[0]
-        lacks = _lacks_header([values for _, values in table])
-        if lacks and all(cells) and len(cells) == width - 1 > 1 and line == rows[1][0]:
-            text += f"line {start} has {len(cells)} names, but the rows have {width} values; "
-            empty = not any(values[-1] for _, values in table)
-            fix["skip_lines"] = start
-            fix["names"] = [*cells, "empty"] if empty else ["row", *cells]
-            lacks = False
-        elif line > start:
-            text += f"the table seems to begin in line {line}; "
-            fix["skip_lines"] = line - 1
-        if lacks:
-            text += (
-                f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if "
-                "this line is no header, name the columns: "
-            )
-            fix["names"] = [f"c{i + 1}" for i in range(width)]
-        below = table[1][1] if len(table) > 1 else []
-        if not fix.get("names") and any(below) and all(map(_UNIT.fullmatch, below)):
-            text += f"line {table[1][0]} has units, not values; "
-            fix |= {"skip_lines": table[1][0], "names": header}
+        problem, header_fix = _header_problem(rows, width)
+        text += problem
+        fix |= header_fix
     same = [values for _, values in rows if len(values) == len(cells)]
     if read.names and not {*cells} <= {*read.names} and _is_header(same):
         text += f"line {first} looks like names, not like values: `{','.join(cells)[:60]}`; "
         fix["skip_lines"] = first
     given = {key: value for key, value in vars(read).items() if value != vars(READ_DEFAULTS)[key]}
     return f"{text}add `data.read: {flow(given | fix)}`" if fix else None
+
+
+def _header_problem(rows: Sequence[Row], width: int) -> tuple[str, dict[str, Any]]:
+    """Return what is wrong with the header of a table, and the keys of `data.read` for it.
+
+    Args:
+        rows: the rows from the first line on, which is not wider than the table.
+        width: the number of values in most rows.
+    """
+    text = ""
+    fix: dict[str, Any] = {}
+    start, cells = rows[0]
+    # A title that ends with separators is as wide as the table, but has only its first value
+    table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
+    line, header = table[0]
+    lacks = _lacks_header([values for _, values in table])
+    if lacks and all(cells) and len(cells) == width - 1 > 1 and line == rows[1][0]:
+        text += f"line {start} has {len(cells)} names, but the rows have {width} values; "
+        empty = not any(values[-1] for _, values in table)
+        fix["skip_lines"] = start
+        fix["names"] = [*cells, "empty"] if empty else ["row", *cells]
+        lacks = False
+    elif line > start:
+        text += f"the table seems to begin in line {line}; "
+        fix["skip_lines"] = line - 1
+    if lacks:
+        text += (
+            f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if "
+            "this line is no header, name the columns: "
+        )
+        fix["names"] = [f"c{i + 1}" for i in range(width)]
+    below = table[1][1] if len(table) > 1 else []
+    if not fix.get("names") and any(below) and all(map(_UNIT.fullmatch, below)):
+        text += f"line {table[1][0]} has units, not values; "
+        fix |= {"skip_lines": table[1][0], "names": header}
+    return text, fix
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:

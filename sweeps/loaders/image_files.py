@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 from collections.abc import Sequence
@@ -36,8 +37,7 @@ def images(
             with bilinear interpolation.
         mode: Pillow's color mode, such as `RGB` or `L` (gray).
         column: Name of the column of decoded images.
-        label: Name of the column of labels, if the images lie in subfolders; None for no such
-            column.
+        label: Name of the column of labels, if the images lie in subfolders; None for no labels.
         bytes_column: For a Parquet file: name of the column of encoded images, with bytes, or with
             structs that have the field `bytes`, as Hugging Face writes them. This column is left
             out of the result.
@@ -55,27 +55,29 @@ def images(
     where = find(path)
     others: dict[str, Any] = {}
     if where.is_dir():
-        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
-        if not files:
-            raise ValueError(
-                f"path: folder `{path}` has no image; valid suffixes: {', '.join(IMAGE_SUFFIXES)}"
-            )
-        names, encoded = [str(file.relative_to(where)) for file in files], list[Any](files)
+        encoded: dict[str, Any] = _files(where, path)
+        files = encoded.values()
         if label is not None and all(file.parent != where for file in files):
             others[label] = [file.parent.name for file in files]
     else:
         table = _parquet(where, path, bytes_column)
-        values = table.column(bytes_column).to_pylist()
-        names = [f"row {number}" for number in range(len(values))]
-        encoded = [value.get("bytes") if isinstance(value, dict) else value for value in values]
+        encoded = _bytes(table.column(bytes_column))
         others = {name: table.column(name) for name in table.column_names if name != bytes_column}
-
-    def decode(number: int) -> np.ndarray:
-        return _decode(encoded[number], (size[1], size[0]), mode, f"{path}: {names[number]}")
-
+    decode = functools.partial(_decode, size=(size[1], size[0]), mode=mode)
+    names = [f"{path}: {name}" for name in encoded]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without Python's lock.
-        decoded = np.stack(list(pool.map(decode, range(len(encoded)))))
+        decoded = np.stack(list(pool.map(decode, encoded.values(), names)))
     return pa.table({column: _tensor(decoded)} | others)
+
+
+def _files(folder: Path, path: str) -> dict[str, Path]:
+    """Return the image files of a folder, by their path in the folder, in the order of paths."""
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+    if not files:
+        raise ValueError(
+            f"path: folder `{path}` has no image; valid suffixes: {', '.join(IMAGE_SUFFIXES)}"
+        )
+    return {str(file.relative_to(folder)): file for file in files}
 
 
 def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
@@ -93,7 +95,15 @@ def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
     return table
 
 
-def _decode(encoded: Path | bytes, size: tuple[int, int], mode: str, name: str) -> np.ndarray:
+def _bytes(column: pa.ChunkedArray) -> dict[str, Any]:
+    """Return the encoded images in a column, by the names of their rows."""
+    return {
+        f"row {number}": value.get("bytes") if isinstance(value, dict) else value
+        for number, value in enumerate(column.to_pylist())
+    }
+
+
+def _decode(encoded: Path | bytes, name: str, size: tuple[int, int], mode: str) -> np.ndarray:
     """Decode one image, and resize it to a width and a height."""
     image_module = library("PIL.Image", "pillow")
 

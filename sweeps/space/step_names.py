@@ -41,6 +41,11 @@ BUILTIN_STEPS: dict[str, dict[str, Fragment]] = {
     "HashingVectorizer": {"num_features": _NUM_FEATURES},
     "MaxAbsScaler": {},
     "MinMaxScaler": {},
+    "Normalizer": {
+        "norm": _optional(
+            None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"]
+        ),
+    },
     "OneHotEncoder": {"max_categories": _MAX_CATEGORIES},
     "OrdinalEncoder": {},
     "PowerTransformer": {
@@ -82,6 +87,7 @@ STEP_DESCRIPTIONS: dict[str, str] = {
     "HashingVectorizer": "Hash the tokens of a column of texts into a fixed number of columns.",
     "MaxAbsScaler": "Divide each column by its largest absolute value.",
     "MinMaxScaler": "Scale each column to the range from 0 to 1.",
+    "Normalizer": "Scale each row so that its norm is 1.",
     "OneHotEncoder": "Encode a column of categories as columns of 0 and 1.",
     "OrdinalEncoder": "Encode a column of categories as the integers 0, 1 and so on.",
     "PowerTransformer": "Apply a power to each column, so that its values look more like a normal "

@@ -210,9 +210,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "step": {
         "StandardScaler": "Scaler ZScore Standardize Standardizer",
-        "`StandardScaler` or `MinMaxScaler` scales a column; `sklearn.preprocessing:Normalizer` "
-        "scales "
-        "each row to a norm of 1": "Normalize Normalizer Normalization",
+        "`StandardScaler` or `MinMaxScaler` scales a column; `Normalizer` scales each row to a "
+        "norm of 1": "Normalize Normalization",
         "MinMaxScaler": "MinMax",
         "SimpleImputer": "Imputer fillna",
         "OneHotEncoder": "OneHot get_dummies",

@@ -110,6 +110,7 @@ CHAINS = {
         step("MaxAbsScaler", "b"),
     ],
     "robust": [step("RobustScaler", quantile_range=[0.1, 0.9])],
+    "normalizer": [step("Normalizer", ("i", "g", "b"))],
     "power": [step("PowerTransformer", ("i", "f"), power=0.5)],
     "impute": [step("SimpleImputer"), step("StandardScaler")],
     "impute most frequent": [
@@ -258,6 +259,17 @@ def test_scalers_and_powers_are_those_of_scikit_learn(fitted):
             expected = boxcox(x, power) if own else learned.transform(x)
             found = fit_chain([step("PowerTransformer", power=power, **own)], values, None)
             np.testing.assert_allclose(found.transform(values.to_pandas()), expected, rtol=1e-4)
+
+
+def test_normalizer_divides_rows_by_their_norm():
+    rows = pa.table({"a": [3.0, 0.0, None], "b": [-4.0, 0.0, 2.0]})
+    for norm, by in (("l1", 7), ("l2", 5), ("max", 4)):
+        chain = fit_chain([step("Normalizer", norm=norm)], rows, None)
+        expected = [[3 / by, -4 / by], [np.nan, np.nan], [np.nan, 1]]
+        np.testing.assert_allclose(chain.transform(rows.to_pandas()), expected)
+    expected = sk.normalize([[3.0, -4.0]])
+    usual = fit_chain([step("Normalizer")], rows, None).transform(rows.to_pandas())
+    np.testing.assert_allclose(usual.iloc[:1], expected)
 
 
 def test_encoders_and_imputers(fitted):

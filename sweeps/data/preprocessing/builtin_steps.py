@@ -21,6 +21,7 @@ from sweeps.data.preprocessing.portable_steps import (
     Encode,
     Fill,
     HashTokens,
+    Normalize,
     PortableStep,
     Power,
     Scale,
@@ -71,13 +72,26 @@ def fit_builtin(
     if name == "Categorizer":
         return Categorize({n: _sorted(known) for n, known in _counts(columns, collect).items()})
     if name == "HashingVectorizer":
-        taken = [n for n in frame.columns if n not in columns]
-        names = {}
-        for column in columns:
-            wanted = (f"{column}_{i}" for i in range(params["num_features"]))
-            names[column] = unique_names(wanted, taken)
-            taken += names[column]
-        return HashTokens(names)
+        return _vectorizer(frame, columns, params["num_features"])
+    if name == "Normalizer":
+        return Normalize(columns, params.get("norm", "l2"))
+    return _scaler(name, columns, params, collect=collect)
+
+
+def _vectorizer(frame: pd.DataFrame, columns: list[str], width: int) -> HashTokens:
+    """Return a step that replaces each column of texts by `width` columns."""
+    taken = [n for n in frame.columns if n not in columns]
+    names = {}
+    for column in columns:
+        names[column] = unique_names((f"{column}_{i}" for i in range(width)), taken)
+        taken += names[column]
+    return HashTokens(names)
+
+
+def _scaler(
+    name: str, columns: list[str], params: Mapping[str, Any], collect: Collect
+) -> PortableStep:
+    """Fit a step that learns from the moments of columns of numbers; see `fit_builtin`."""
     moments = merge_moments(collect(functools.partial(_moments, columns=columns)))
     low, high = moments["low"], moments["high"]
     if name == "UniformKBinsDiscretizer":

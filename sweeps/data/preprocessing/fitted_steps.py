@@ -151,12 +151,10 @@ def fit_estimator(
         for more in stream.results(functools.partial(_columns_of, columns=list(inputs))):
             estimator.partial_fit(text_to_objects(more))
     elif hasattr(estimator, "fit"):
-        takes = list(inspect.signature(estimator.fit).parameters.values())
-        wants = (
-            any(p.name == "y" for p in takes)
-            or len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
-        )
-        estimator.fit(part, target) if wants and target is not None else estimator.fit(part)
+        if target is not None and _takes_labels(estimator):
+            estimator.fit(part, target)
+        else:
+            estimator.fit(part)
     head = part.iloc[: max(1, min(len(part), 8))]
     result = to_frame(estimator.transform(head), len(head))
     if result.shape[1] == len(inputs) and isinstance(result.columns, pd.RangeIndex):
@@ -173,6 +171,14 @@ def fit_estimator(
         else wanted
     )
     return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
+
+
+def _takes_labels(estimator: Any) -> bool:
+    """Return whether the `fit` of an estimator has a parameter for labels."""
+    takes = inspect.signature(estimator.fit).parameters.values()
+    if any(p.name == "y" for p in takes):
+        return True
+    return len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
 
 
 def _columns_of(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

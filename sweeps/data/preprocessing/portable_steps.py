@@ -158,6 +158,30 @@ def _box_cox(x: np.ndarray, power: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class Normalize(PortableStep):
+    """A step that divides the numbers of each row by their norm, without the missing ones.
+
+    A row of zeros becomes NaN.
+
+    Attributes:
+        columns: names of the columns.
+        norm: "l1", "l2" or "max".
+    """
+
+    kind = "normalize"
+    columns: list[str]
+    norm: str
+
+    def transform(self, columns: Columns) -> Columns:
+        """Return the columns after the division."""
+        rows = np.column_stack([to_floats(columns[name]) for name in self.columns])
+        order = {"l1": 1, "l2": 2, "max": np.inf}[self.norm]
+        with np.errstate(all="ignore"):
+            rows /= np.linalg.norm(np.nan_to_num(rows), order, axis=1)[:, None]
+        return columns | dict(zip(self.columns, rows.T, strict=True))
+
+
+@dataclass(frozen=True)
 class Fill(PortableStep):
     """An imputer. It replaces each missing value of a column by a constant.
 
@@ -293,7 +317,7 @@ def _categories(values: Any, dtype: pd.CategoricalDtype) -> Any:
 
 
 KINDS: dict[str, Any] = {
-    c.kind: c for c in (Scale, Power, Fill, Encode, Bin, HashTokens, Categorize)
+    c.kind: c for c in (Scale, Power, Normalize, Fill, Encode, Bin, HashTokens, Categorize)
 }
 
 
