@@ -51,7 +51,7 @@ def make_bundle(folder: Path) -> Path:
     """Make a bundle with an XGBoost model of 100 trees, imputer, scaler and one-hot encoder."""
     import xgboost as xgb
 
-    from sweeps.bundle.write import write_bundle
+    from sweeps.bundle.write import SINGLE, ModelCode, ModelData, TrainedModel, write_bundle
     from sweeps.data.preprocessing.fit import fit_chain
     from sweeps.space import Step
 
@@ -76,15 +76,15 @@ def make_bundle(folder: Path) -> Path:
 
     return write_bundle(
         folder / "bundle",
-        checkpoint=checkpoint,
-        fitted=fitted,
-        load="sweeps.trainers.xgboost:load",
-        roots=(),
-        label="churned",
-        task="binary",
-        classes=("no", "yes"),
-        raw=raw.head(32),
-        expected=load(str(checkpoint)).predict(features.head(32)),
+        models={SINGLE: TrainedModel(checkpoint, fitted)},
+        code=ModelCode("sweeps.trainers.xgboost:load", roots=()),
+        data=ModelData(
+            label="churned",
+            task="binary",
+            classes=("no", "yes"),
+            raw=raw.head(32),
+            expected=load(str(checkpoint)).predict(features.head(32)),
+        ),
         training={"sweep": "bench"},
     )
 

@@ -6,6 +6,7 @@ The models are chosen on the rows of valid.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from sweeps.bundle import averaging, selection, write
 from sweeps.bundle.export import (
     SweepModels,
     code_of,
+    data_of,
     describe_recorded,
     model_to_export,
     predict_checkpoint,
@@ -191,25 +193,15 @@ class _Exporter:
     def export(self, candidates: Sequence[Candidate], rounds: int, target: Path) -> EnsembleExport:
         """Choose the members, and write their bundle; see `export_ensemble`."""
         first = self.source.study_store.trial(candidates[0].number)
-        splits, info = self.variants.splits(first.data), self.source.prepared.load_info(first.data)
-        metric = self.source.space.objective.metric
-        if not references.is_reference(metric) and metrics.find(metric, info.task) is None:
-            text = (
-                f"cannot compute the metric `{metric}` for the task {info.task}, because only the "
-                "loop knows it; use --trial ID"
-            )
-            raise InputError(OPTION, text)
+        splits = self.variants.splits(first.data)
+        info = self.source.prepared.load_info(first.data)
+        self._require_metric_of(info.task)
         models = self._of_one_source(candidates)
         predictions = dict(self._predict_valid(models, info))
         models = [model for model in models if model.number in predictions]
         labels = _labels_of(splits.valid, info)
-        minimize = self.source.space.objective.goal == "minimize"
         outputs = [predictions[model.number] for model in models]
-        found = selection.select(
-            outputs, lambda p: self._score(info.task, labels, p), minimize, rounds
-        )
-        if found is None:
-            raise self._nothing_scored()
+        found = self._select(outputs, info.task, labels, rounds=rounds)
         scores = {
             models[i].number: self._score(info.task, labels, outputs[i])
             for i in {*found.weights, found.single}
@@ -242,10 +234,42 @@ class _Exporter:
             {**facts, "ensemble": about},
         )
         notes = [
-            *_score_lines(metrics.base_name(metric), facts, about["single"]),
+            *_score_lines(
+                metrics.base_name(self.source.space.objective.metric), facts, about["single"]
+            ),
             _member_line(members, len(models), rounds),
         ]
         return EnsembleExport(bundle, (*notes, *([note] if note else ()), *self._problem_lines()))
+
+    def _require_metric_of(self, task: str | None) -> None:
+        """Raise InputError if sweeps cannot compute the metric for the task."""
+        metric = self.source.space.objective.metric
+        if not references.is_reference(metric) and metrics.find(metric, task) is None:
+            text = (
+                f"cannot compute the metric `{metric}` for the task {task}, because only the "
+                "loop knows it; use --trial ID"
+            )
+            raise InputError(OPTION, text)
+
+    def _select(
+        self,
+        outputs: Sequence[np.ndarray],
+        task: str | None,
+        labels: np.ndarray,
+        *,
+        rounds: int,
+    ) -> selection.Selection:
+        """Select the members by their predictions for valid.
+
+        Raises:
+            InputError: no model has a finite score.
+        """
+        minimize = self.source.space.objective.goal == "minimize"
+        score = functools.partial(self._score, task, labels)
+        found = selection.select(outputs, score, minimize, rounds=rounds)
+        if found is None:
+            raise self._nothing_scored()
+        return found
 
     def _of_one_source(self, models: Sequence[Candidate]) -> list[Candidate]:
         """Return the models whose trials read the same source as the best trial.
@@ -406,33 +430,13 @@ class _Exporter:
             model: self.source.prepared.load_info(trial.data) for model, trial in trials.items()
         }
         first = next(iter(infos.values()))
-        checks = {name: info.check[name] for info in infos.values() for name in info.features}
-        whole = list(
-            dict.fromkeys(
-                name for source in self.variants.sources.values() for name in source.features
-            )
-        )
-        raw = pd.DataFrame(
-            {name: checks[name] for name in sorted(checks, key=whole.index)},
-            index=first.check.index,
-        )
+        raw = self._check_rows(list(infos.values()))
         described = []
         for model, weight in members.items():
-            trial, (value, test) = trials[model], scores[model.number]
-            training = describe_recorded(self.source.study_store, model.number, model.step)
-            training |= {"value": value, "test": test, "best_step": model.step, "seed": trial.seed}
-            columns = (
-                None
-                if list(infos[model].features) == list(raw.columns)
-                else list(infos[model].features)
-            )
+            features = list(infos[model].features)
+            columns = None if features == list(raw.columns) else features
             described.append(
-                Member(
-                    trial=model.trial,
-                    weight=weight,
-                    columns=columns,
-                    training=to_json_value(training),
-                )
+                self._describe_member(model, weight, columns, scores=scores[model.number])
             )
         with contextlib.ExitStack() as stack:
             models = {
@@ -442,21 +446,47 @@ class _Exporter:
                 )
                 for model, trial in trials.items()
             }
+            expected = self._expected(
+                [model.checkpoint for model in models.values()], list(members.values()), first
+            )
             return write.write_bundle(
                 target / "bundle",
-                members=models,
-                member_facts=described,
-                **code_of(self.source.space, self.source.roots),
-                label=first.label,
-                task=first.task,
-                classes=first.classes,
-                raw=raw,
-                missing=first.missing,
-                expected=self._expected(
-                    [model.checkpoint for model in models.values()], list(members.values()), first
-                ),
+                models=models,
+                code=code_of(self.source.space, self.source.roots),
+                data=data_of(first, raw=raw, expected=expected),
                 training=to_json_value(facts),
+                members=described,
             )
+
+    def _check_rows(self, infos: Sequence[DatasetInfo]) -> pd.DataFrame:
+        """Return the rows for the check of the bundle, with the features of all members."""
+        checks = {name: info.check[name] for info in infos for name in info.features}
+        whole = list(
+            dict.fromkeys(
+                name for source in self.variants.sources.values() for name in source.features
+            )
+        )
+        return pd.DataFrame(
+            {name: checks[name] for name in sorted(checks, key=whole.index)},
+            index=infos[0].check.index,
+        )
+
+    def _describe_member(
+        self,
+        model: Candidate,
+        weight: int,
+        columns: list[str] | None,
+        *,
+        scores: tuple[float | None, float | None],
+    ) -> Member:
+        """Describe a member, with its scores on valid and test, for the manifest."""
+        value, test = scores
+        training = describe_recorded(self.source.study_store, model.number, model.step)
+        seed = self.source.study_store.trial(model.number).seed
+        training |= {"value": value, "test": test, "best_step": model.step, "seed": seed}
+        return Member(
+            trial=model.trial, weight=weight, columns=columns, training=to_json_value(training)
+        )
 
     def _expected(
         self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo

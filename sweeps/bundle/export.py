@@ -43,7 +43,7 @@ from sweeps.core.trial import (
     format_trial_id,
 )
 from sweeps.core.trust import refuse_unsigned
-from sweeps.data.prepared_store import PreparedStore
+from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.space import Space
 from sweeps.space.saved_space import how_to_get_a_bundle
@@ -184,10 +184,7 @@ def export_trial(
     if checkpoint is None:
         return exported
     if models.space.trainer.load is None:
-        with local_checkpoint(checkpoint) as source:
-            refuse_special_files(source)
-            copy = write.copy_checkpoint(source, target / "checkpoint")
-        return replace(exported, checkpoint=copy)
+        return replace(exported, checkpoint=_copy_checkpoint(checkpoint, target))
     exporter = _Exporter(models, number, result, refitted)
     try:
         with models.local(checkpoint) as source:
@@ -202,6 +199,13 @@ def export_trial(
         if not isinstance(e, BundleError):
             e = BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
         return replace(exported, error=e)
+
+
+def _copy_checkpoint(checkpoint: str, target: Path) -> Path:
+    """Copy a checkpoint to the subfolder `checkpoint` of `target`, and return the copy."""
+    with local_checkpoint(checkpoint) as source:
+        refuse_special_files(source)
+        return write.copy_checkpoint(source, target / "checkpoint")
 
 
 @dataclass(frozen=True)
@@ -244,15 +248,13 @@ class _Exporter:
             facts["refit"] = self.refitted.facts
         path = write.write_bundle(
             target / "bundle",
-            checkpoint=source,
-            fitted=fitted,
-            **code_of(space, self.models.roots),
-            label=info.label,
-            task=info.task,
-            classes=info.classes,
-            raw=info.check if space.data.given else None,
-            missing=info.missing,
-            expected=recorded_predictions(source),
+            models={write.SINGLE: write.TrainedModel(source, fitted)},
+            code=code_of(space, self.models.roots),
+            data=data_of(
+                info,
+                raw=info.check if space.data.given else None,
+                expected=recorded_predictions(source),
+            ),
             training=to_json_value(facts),
         )
         best["bytes"] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
@@ -363,22 +365,30 @@ def refuse_unsigned_checkpoint(
     )
 
 
-def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
-    """Return the arguments of `write_bundle` that say which code a bundle needs.
-
-    They are `load`, `left_out`, `imports` and `roots`.
-    """
+def code_of(space: Space, roots: Sequence[Path]) -> write.ModelCode:
+    """Return which code a bundle needs. The trainer must have a `load`."""
+    load = space.trainer.load
+    assert load is not None
     trainer = definition_of(references.parse(space.trainer.loop)[0], roots)
     # Only the trainer's own `load` imports the modules that options name. The user's `load` imports
     # what it needs by itself.
     named = space.trainer.references if trainer.load else ()
     imports = [*(references.parse(name)[0] for name in named), *space.trainer.packages]
-    return {
-        "load": space.trainer.load,
-        "left_out": trainer.resume_files,
-        "imports": imports,
-        "roots": roots,
-    }
+    return write.ModelCode(load, roots, left_out=trainer.resume_files, imports=imports)
+
+
+def data_of(
+    info: DatasetInfo, raw: pd.DataFrame | None, expected: np.ndarray | None
+) -> write.ModelData:
+    """Return what a bundle records about the data; see `write.ModelData`."""
+    return write.ModelData(
+        label=info.label,
+        task=info.task,
+        classes=info.classes,
+        raw=raw,
+        expected=expected,
+        missing=info.missing,
+    )
 
 
 def sweep_facts(models: SweepModels, fingerprint: str) -> dict[str, Any]:

@@ -448,7 +448,12 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
             return _unlabeled_output(output, index)
         _check_shape(manifest, output.shape == (len(index),), output, f"({len(index)},)")
         return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
+    return _class_outputs(manifest, output, index)
 
+
+def _class_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
+    """Return the predictions of a binary or multiclass label; see `label_output`."""
+    assert manifest.classes is not None
     k = len(manifest.classes)
     names = np.array(manifest.classes, dtype=object)
     if output.ndim == 1 and output.dtype.kind in "iub":

@@ -8,6 +8,7 @@ Libraries of Models. ICML 2004. https://doi.org/10.1145/1015330.1015432
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -64,11 +65,7 @@ def select(
     Returns:
         The chosen models, or None if no model has a finite score.
     """
-
-    def loss(average_of_some: np.ndarray) -> float:
-        value = score(average_of_some)
-        return (value if minimize else -value) if math.isfinite(value) else math.inf
-
+    loss = functools.partial(_loss, score, minimize)
     singles = [loss(prediction) for prediction in predictions]
     ranked = sorted(
         (i for i in range(len(predictions)) if singles[i] < math.inf), key=lambda i: (singles[i], i)
@@ -95,6 +92,14 @@ def select(
         sign * losses[0],
         tuple(sign * value for value in losses),
     )
+
+
+def _loss(score: Score, minimize: bool, predictions: np.ndarray) -> float:
+    """Return the score as a number to minimize, which is infinite if the score is not finite."""
+    value = score(predictions)
+    if not math.isfinite(value):
+        return math.inf
+    return value if minimize else -value
 
 
 def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:

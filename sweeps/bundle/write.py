@@ -18,9 +18,8 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +66,7 @@ EXAMPLE_ROWS = 5
 EXAMPLE_VALUES = 10_000
 CHECK_TIMEOUT = 300.0
 README = "README.md"
+SINGLE = ""  # key of a model that is not a member of an ensemble
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
 
 
@@ -84,43 +84,36 @@ class TrainedModel:
     fitted: Any
 
 
-def write_bundle(
-    target: Path,
-    *,
-    checkpoint: Path | None = None,
-    fitted: Any = None,
-    members: Mapping[str, TrainedModel] = MappingProxyType({}),
-    member_facts: Sequence[Member] = (),
-    load: str,
-    left_out: Sequence[str] = (),
-    imports: Sequence[str] = (),
-    roots: Sequence[Path],
-    label: Label | None,
-    task: str | None,
-    classes: Sequence[Any] | None,
-    raw: pd.DataFrame | None,
-    expected: np.ndarray | None,
-    training: dict[str, Any],
-    missing: Mapping[str, Sequence[Any]] = MappingProxyType({}),
-) -> Path:
-    """Write the bundle of a trained model.
+@dataclass(frozen=True)
+class ModelCode:
+    """The code that a bundle needs to load its models.
 
-    The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
-
-    Args:
-        target: the bundle's folder. If it already contains a bundle, this bundle is replaced.
-        checkpoint: folder of the checkpoint, which `load` reads. None for an ensemble.
-        fitted: the fitted preprocessor, or None. It must be picklable and have a method
-            `transform(DataFrame) -> DataFrame`.
-        members: the models of an ensemble, by the id of the trial. Empty for a single model.
-        member_facts: what the manifest says about the models of an ensemble.
+    Attributes:
         load: the trainer's function that loads a model from a checkpoint, in the form
             `module:attr`.
+        roots: folders that are searched for the user's modules before `sys.path`.
         left_out: glob patterns of files in the checkpoint that are not copied. The `resume_files`
             of the module of `load` are never copied.
         imports: names of other modules that `load` may import. The bundle also contains the user's
             modules among them, and requires the packages among them.
-        roots: folders that are searched for the user's modules before `sys.path`.
+    """
+
+    load: str
+    roots: Sequence[Path]
+    left_out: Sequence[str] = ()
+    imports: Sequence[str] = ()
+
+    @property
+    def module(self) -> str:
+        """Name of the module of `load`."""
+        return references.parse(self.load)[0]
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """What a bundle records about the data, and the rows with which the bundle is checked.
+
+    Attributes:
         label: see `Splits.label`.
         task: see `Splits.task`.
         classes: original values of the label, in the order of the model's class codes. See
@@ -129,8 +122,38 @@ def write_bundle(
             read its own data.
         expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the
             check does not compare predictions.
-        training: facts of the sweep and the trial; see `Manifest.training`.
         missing: see `Splits.missing`.
+    """
+
+    label: Label | None
+    task: str | None
+    classes: Sequence[Any] | None
+    raw: pd.DataFrame | None
+    expected: np.ndarray | None
+    missing: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+def write_bundle(
+    target: Path,
+    *,
+    models: Mapping[str, TrainedModel],
+    code: ModelCode,
+    data: ModelData,
+    training: dict[str, Any],
+    members: Sequence[Member] = (),
+) -> Path:
+    """Write the bundle of a trained model, or of an ensemble.
+
+    The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
+
+    Args:
+        target: the bundle's folder. If it already contains a bundle, this bundle is replaced.
+        models: the models of an ensemble, by the id of the trial, or a single model with the key
+            `SINGLE`.
+        code: the code that loads the models.
+        data: the data of the models.
+        training: facts of the sweep and the trial; see `Manifest.training`.
+        members: what the manifest says about the models of an ensemble.
 
     Returns:
         `target`.
@@ -144,31 +167,44 @@ def write_bundle(
             f"{target}: already exists and is not a bundle, so sweeps does not replace it; name "
             "another folder"
         )
-    if raw is not None and expected is not None and len(expected) != len(raw):
+    if data.raw is not None and data.expected is not None and len(data.expected) != len(data.raw):
         raise BundleError(
             f"{target}: there must be one expected prediction for each row, but there are "
-            f"{len(expected)} for {len(raw)} rows"
+            f"{len(data.expected)} for {len(data.raw)} rows"
         )
-    about = {
+    facts = _draft_manifest(code.load, data, training, members=members)
+    resume_files = definition_of(code.module, code.roots).resume_files
+    code = replace(code, left_out=(*code.left_out, *resume_files))
+    _build(target, facts, models, code=code, data=data)
+    return target
+
+
+def _draft_manifest(
+    load: str, data: ModelData, training: dict[str, Any], *, members: Sequence[Member]
+) -> Manifest:
+    """Return the manifest without the fields that are known only after files are written."""
+    label = data.label
+    classes = None if data.classes is None else [json_scalar(c) for c in data.classes]
+    on_gpus = any(map(_had_gpus, [training, *(m.training for m in members)]))
+    facts: dict[str, Any] = {
         "load": load,
         "label": list(label) if isinstance(label, tuple) else label,
-        "task": task,
-        "classes": None if classes is None else [json_scalar(c) for c in classes],
-        "positive": json_scalar(classes[1]) if task == "binary" and classes else None,
-        "columns": [] if raw is None else schema.infer_schema(raw, missing),
-        "checked": raw is not None and expected is not None,
-        "tolerance": manifest.GPU_TOLERANCE
-        if any(map(_had_gpus, [training, *(m.training for m in member_facts)]))
-        else 0.0,
+        "task": data.task,
+        "classes": classes,
+        "positive": classes[1] if data.task == "binary" and classes else None,
+        "columns": [] if data.raw is None else schema.infer_schema(data.raw, data.missing),
+        "checked": data.raw is not None and data.expected is not None,
+        "tolerance": manifest.GPU_TOLERANCE if on_gpus else 0.0,
         "training": json.loads(json.dumps(training, default=str)),
-        "members": list(member_facts),
+        "members": list(members),
     }
-    left_out = [*left_out, *definition_of(references.parse(load)[0], roots).resume_files]
-    models = {f"{manifest.MEMBERS_FOLDER}/{trial}": model for trial, model in members.items()}
-    if checkpoint is not None:
-        models[""] = TrainedModel(checkpoint, fitted)
-    _build(target, about, models, left_out, imports, roots, raw, expected)
-    return target
+    return Manifest(
+        **facts,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        python=platform.python_version(),
+        requirements=[],
+        pickled={},
+    )
 
 
 def _had_gpus(training: dict[str, Any]) -> bool:
@@ -178,27 +214,14 @@ def _had_gpus(training: dict[str, Any]) -> bool:
 
 def _build(
     target: Path,
-    about: dict[str, Any],
+    facts: Manifest,
     models: Mapping[str, TrainedModel],
-    left_out: Sequence[str],
-    imports: Sequence[str],
-    roots: Sequence[Path],
-    raw: pd.DataFrame | None,
-    expected: Any,
+    *,
+    code: ModelCode,
+    data: ModelData,
 ) -> None:
-    """Write and check a bundle; see `write_bundle`.
-
-    Args:
-        target: the bundle's folder.
-        about: the fields of the manifest that are known before any file is written.
-        models: the models, by their folder in the bundle's data folder. The folder of a single
-            model is "", the data folder itself.
-        left_out: see `write_bundle`.
-        imports: see `write_bundle`.
-        roots: see `write_bundle`.
-        raw: see `write_bundle`.
-        expected: see `write_bundle`.
-    """
+    """Write and check a bundle; see `write_bundle`. `facts` is a draft of the manifest."""
+    raw = data.raw
     if raw is not None:
         raw = raw.assign(
             **{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}
@@ -210,34 +233,22 @@ def _build(
     ):
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
         pickled: dict[str, str] = {}
-        for name, model in models.items():
-            pickled |= _stage_model(
-                data_folder / name,
-                model,
-                left_out,
-                "/".join(filter(None, [manifest.DATA_FOLDER, name])),
-            )
+        folders = []
+        for trial, model in models.items():
+            name = "" if trial == SINGLE else f"{manifest.MEMBERS_FOLDER}/{trial}"
+            place = f"{manifest.DATA_FOLDER}/{name}".rstrip("/")
+            folders.append(data_folder / name)
+            pickled |= _stage_model(folders[-1], model, code.left_out, place=place)
         if raw is not None:
-            _write_rows(raw, about["columns"], data_folder / manifest.CHECK_ROWS)
-        if about["checked"]:
-            np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
-        folders = [data_folder / name for name in models]
-        code, requirements = _stage_code(
-            Path(folder, "code"), [references.parse(about["load"])[0], *imports], roots, folders
-        )
-        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        facts = Manifest(
-            **about,
-            created=created,
-            python=platform.python_version(),
-            requirements=requirements,
-            pickled=pickled,
-        )
-        _save_model(bundle, target, facts, raw, data_folder, code)
+            _write_rows(raw, facts.columns, data_folder / manifest.CHECK_ROWS)
+        if facts.checked:
+            np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(data.expected))
+        code_files, requirements = _stage_code(Path(folder, "code"), code, folders)
+        facts = facts.model_copy(update={"requirements": requirements, "pickled": pickled})
+        _save_model(bundle, target, facts, raw=raw, data_folder=data_folder, code_files=code_files)
         (bundle / integrity.NO_BYTECODE).touch()
         (bundle / README).write_text(model_card(facts), encoding="utf-8")
-        files = manifest.hash_files(bundle)
-        facts = facts.model_copy(update={"files": files})
+        facts = facts.model_copy(update={"files": manifest.hash_files(bundle)})
         facts.write(bundle)
         speed = _check_in_fresh_process(bundle, target)
         facts.model_copy(update={"rows_per_second": speed}).write(bundle)
@@ -247,9 +258,10 @@ def _save_model(
     bundle: Path,
     target: Path,
     facts: Manifest,
+    *,
     raw: pd.DataFrame | None,
     data_folder: Path,
-    code: Sequence[Path],
+    code_files: Sequence[Path],
 ) -> None:
     """Write MLflow's files, the data and the code into the bundle.
 
@@ -269,7 +281,7 @@ def _save_model(
                 path=str(bundle),
                 loader_module=integrity.LOADER_MODULE,
                 data_path=str(data_folder),
-                code_paths=[str(path) for path in code],
+                code_paths=[str(path) for path in code_files],
                 signature=None if raw is None else _signature(facts),
                 input_example=None if raw is None else _example(raw),
                 pip_requirements=facts.requirements,
@@ -305,7 +317,7 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
 
 
 def _stage_model(
-    folder: Path, model: TrainedModel, left_out: Sequence[str], place: str
+    folder: Path, model: TrainedModel, left_out: Sequence[str], *, place: str
 ) -> dict[str, str]:
     """Write the checkpoint of a model and its fitted preprocessor.
 
@@ -379,27 +391,26 @@ def find_shipped_modules() -> dict[str, Path]:
 
 
 def _stage_code(
-    folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Sequence[Path]
+    folder: Path, code: ModelCode, data: Sequence[Path]
 ) -> tuple[list[Path], list[str]]:
     """Copy the local modules that are needed to load the bundle.
 
     Args:
         folder: the folder to create.
-        imports: see `write_bundle`.
-        roots: see `write_bundle`.
+        code: see `write_bundle`.
         data: the folders of the models, with their preprocessors.
 
     Returns:
         The copied files and folders, and the pinned requirements of the packages that must be
         installed.
     """
-    modules = {CHECK_MODULE, *imports}
+    modules = {CHECK_MODULE, code.module, *code.imports}
     for place in data:
         for file in place.glob("*.pkl"):
             modules |= pickled_modules(file.read_bytes())
         if (place / step_files.FILE).is_file():
             modules |= {references.parse(name)[0] for name in step_files.function_references(place)}
-    needed = find_requirements(modules, [Path(r).resolve() for r in roots])
+    needed = find_requirements(modules, [Path(r).resolve() for r in code.roots])
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")
     own_files = find_shipped_modules() | needed.sweeps_modules

@@ -126,39 +126,63 @@ def select_deletable(
         (trial number, checkpoint name) of each checkpoint to delete.
     """
     trials = list(trials)
+    finished = _in_deletion_order(trials, ranked)
+    deletable = _beyond_per_trial(finished, policy.per_trial)
+    if policy.top is not None:
+        top = {*ranked[: policy.top], *protected}
+        worse = [t for t in finished if t.number not in top]
+        deletable |= {(t.number, name): None for t in worse for name in sorted(t.files)}
+    if policy.max_disk is not None:
+        total = sum(
+            size
+            for t in trials
+            for name, size in t.files.items()
+            if (t.number, name) not in deletable
+        )
+        excess = total - policy.max_disk
+        _add_until_freed(deletable, finished, protected, excess=excess)
+    return list(deletable)
+
+
+def _in_deletion_order(
+    trials: Sequence[TrialCheckpoints], ranked: Sequence[int]
+) -> list[TrialCheckpoints]:
+    """Return the finished trials in the order in which they lose checkpoints.
+
+    Trials that are not ranked come first, then ranked trials, the worst first.
+    """
     place = {number: i for i, number in enumerate(ranked)}
-    # Finished trials in the order in which they lose checkpoints: first trials that are not ranked,
-    # then ranked trials, the worst first.
-    finished = sorted(
+    return sorted(
         (t for t in trials if t.finished),
         key=lambda t: (place.get(t.number, len(place)), t.number),
         reverse=True,
     )
-    deletable: list[tuple[int, str]] = []
-    remaining = {t.number: dict(t.files) for t in trials}
-    total = sum(sum(files.values()) for files in remaining.values())
 
-    def delete(number: int, name: str) -> None:
-        nonlocal total
-        deletable.append((number, name))
-        total -= remaining[number].pop(name)
 
+def _beyond_per_trial(
+    finished: Sequence[TrialCheckpoints], per_trial: int
+) -> dict[tuple[int, str], None]:
+    """Return the checkpoints beyond the number that each trial keeps, as the keys of a dict."""
+    deletable: dict[tuple[int, str], None] = {}
     for t in finished:
         # A trial without a best checkpoint keeps at least its latest checkpoint.
-        latest = newest_checkpoints(
-            t.files, t.latest, max(policy.per_trial - 1, int(t.best is None))
-        )
-        for name in sorted(set(t.files) - {t.best, *latest}):
-            delete(t.number, name)
-    if policy.top is not None:
-        top = {*ranked[: policy.top], *protected}
-        for t in finished:
-            for name in sorted(remaining[t.number]) if t.number not in top else ():
-                delete(t.number, name)
-    if policy.max_disk is not None:
-        for t in finished:
-            spared = t.best if t.number in protected else None
-            for name in sorted(remaining[t.number], key=lambda n: (n == t.best, step_of(n), n)):
-                if name != spared and total > policy.max_disk:
-                    delete(t.number, name)
+        count = max(per_trial - 1, int(t.best is None))
+        kept = {t.best, *newest_checkpoints(t.files, t.latest, count)}
+        deletable |= {(t.number, name): None for name in sorted(set(t.files) - kept)}
     return deletable
+
+
+def _add_until_freed(
+    deletable: dict[tuple[int, str], None],
+    finished: Sequence[TrialCheckpoints],
+    protected: Collection[int],
+    *,
+    excess: int,
+) -> None:
+    """Add checkpoints of finished trials to `deletable` until they free `excess` bytes."""
+    for t in finished:
+        spared = t.best if t.number in protected else None
+        for name in sorted(t.files, key=lambda n: (n == t.best, step_of(n), n)):
+            if excess > 0 and name != spared and (t.number, name) not in deletable:
+                deletable[t.number, name] = None
+                excess -= t.files[name]

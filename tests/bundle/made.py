@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeps.bundle.write import SINGLE, ModelCode, ModelData, TrainedModel, write_bundle
+
 MODEL = """
     import json
     from pathlib import Path
@@ -89,7 +91,7 @@ def raw() -> pd.DataFrame:
 
 
 def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
-    """Return keyword arguments for `write_bundle`, for a binary model."""
+    """Return arguments of `write_parts`, for a binary model."""
     prep = modules(folder, monkeypatch, tag)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
@@ -115,3 +117,15 @@ def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
             "path": Path("x"),
         },
     }
+
+
+def write_parts(target: Path, **parts: Any) -> Path:
+    """Write the bundle of a single model from its parts, which are all in one dict."""
+    data = ("label", "task", "classes", "raw", "expected")
+    return write_bundle(
+        target,
+        models={SINGLE: TrainedModel(parts["checkpoint"], parts["fitted"])},
+        code=ModelCode(parts["load"], parts["roots"]),
+        data=ModelData(**{name: parts[name] for name in data}),
+        training=parts["training"],
+    )

@@ -16,10 +16,10 @@ import urllib.request
 
 import numpy as np
 import pytest
+from made import write_parts
 from test_bundle_of_trainers import trained
 
 import sweeps.trainers.xgboost
-from sweeps.bundle.write import write_bundle
 from sweeps.space import Step
 from tests.waiting import wait_until
 
@@ -48,7 +48,7 @@ print(json.dumps([out["probability_yes"].tolist(), seconds, there, sys.modules["
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", CHAIN, folder)
-    return write_bundle(folder / "out" / "bundle", **kept), kept
+    return write_parts(folder / "out" / "bundle", **kept), kept
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sweeps.bundle import check_process
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import load_bundle
 from sweeps.bundle.predict import predict_file
-from sweeps.bundle.write import copy_checkpoint, write_bundle
+from sweeps.bundle.write import copy_checkpoint
 from sweeps.controller import exports
 from sweeps.core.errors import BundleError, InputError
 
@@ -33,7 +33,7 @@ def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
         kept = made.ingredients(folder, patch, "shared")
-        yield write_bundle(folder / "out" / "bundle", **kept), kept
+        yield made.write_parts(folder / "out" / "bundle", **kept), kept
 
 
 def expected_frame(kept):
@@ -228,18 +228,18 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
     else:
         kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
-        write_bundle(target, **kept)
+        made.write_parts(target, **kept)
     assert os.listdir(target.parent) == []
 
 
 def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, monkeypatch):
     kept = made.ingredients(tmp_path, monkeypatch, "again")
     target = tmp_path / "out" / "bundle"
-    write_bundle(target, **kept | {"expected": None})
+    made.write_parts(target, **kept | {"expected": None})
     assert not load_bundle(target).manifest.checked
     kept["load"] = kept["load"].replace(":load", ":load_codes")
     kept["expected"] = (kept["expected"] > 0.5).astype(int)
-    write_bundle(target, **kept | {"classes": (10, 20)})
+    made.write_parts(target, **kept | {"classes": (10, 20)})
     assert load_bundle(target).manifest.positive == 20
     assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [
         10 + 10 * c for c in kept["expected"]
@@ -249,7 +249,7 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
     with pytest.raises(
         BundleError, match="exists and is not a bundle, so sweeps does not replace it"
     ):
-        write_bundle(target.parent / "mine", **kept)
+        made.write_parts(target.parent / "mine", **kept)
 
 
 def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
@@ -307,7 +307,9 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(
         "classes": None,
         "label": None,
     }
-    path = write_bundle(tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected})
+    path = made.write_parts(
+        tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected}
+    )
     model = mlflow.pyfunc.load_model(str(path))
     assert (
         load_bundle(path).predict(raw)["prediction"].tolist()
@@ -353,7 +355,7 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
         "raw": None,
         "expected": None,
     }
-    path = write_bundle(tmp_path / "out" / "bundle", **kept | nothing)
+    path = made.write_parts(tmp_path / "out" / "bundle", **kept | nothing)
     rows = pd.DataFrame({"word": ["a", "b"]}, index=[3, 4])
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
         pd.testing.assert_frame_equal(

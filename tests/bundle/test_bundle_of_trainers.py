@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from made import write_parts
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
 from sweeps.bundle.model import load_bundle
-from sweeps.bundle.write import write_bundle
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
@@ -55,7 +55,7 @@ def rows(task: str) -> pd.DataFrame:
 
 
 def trained(module, params, task, steps, folder):
-    """Train on prepared rows, and return the arguments of `write_bundle`."""
+    """Train on prepared rows, and return the arguments of `write_parts`."""
     raw = rows(task)
     if not any(step.name in ("OneHotEncoder", "Categorizer") for step in steps):
         raw = raw.drop(columns="town")
@@ -98,7 +98,7 @@ def trained(module, params, task, steps, folder):
 )
 def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     kept = trained(module, params, task, SKLEARN, tmp_path)
-    bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
+    bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     np.testing.assert_array_equal(bundle.model_output(kept["raw"]), kept["expected"])
     predicted = bundle.predict(kept["raw"])
     names = {r.split("==")[0] for r in bundle.manifest.requirements}
@@ -117,7 +117,7 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
 @pytest.mark.integration
 def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
-    bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
+    bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     assert not {"ray[data]", "scikit-learn"} & {
         r.split("==")[0] for r in bundle.manifest.requirements
     }
@@ -129,7 +129,7 @@ def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
 def test_a_bundle_with_categories_needs_no_ray(tmp_path):
     steps = (Step("Categorizer", ("town", "rooms"), {}),)
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", steps, tmp_path)
-    bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
+    bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     assert not [r for r in bundle.manifest.requirements if r.startswith("ray")]
     assert bundle.manifest.pickled == {}
     odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
@@ -173,7 +173,7 @@ def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(l
     bins = (*RAY, Step("UniformKBinsDiscretizer", ("area",), {"bins": 4}))
     second = trained(sweeps.trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
     bundles = [
-        write_bundle(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))
+        write_parts(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))
     ]
     assert load_bundle(bundles[1]).manifest.pickled, "a step of Ray's that is a pickle"
     carried = [

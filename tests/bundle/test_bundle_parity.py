@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made import write_parts
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
 from sweeps.bundle import check as checking
 from sweeps.bundle import write
 from sweeps.bundle.model import load_bundle
-from sweeps.bundle.write import write_bundle
 from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError
 from sweeps.data.preprocessing.fit import fit_chain
@@ -176,7 +176,7 @@ def made(local_ray, tmp_path_factory):
                     "expected": expected,
                     **facts,
                 }
-                path = write_bundle(here / "bundle", **parts)
+                path = write_parts(here / "bundle", **parts)
                 found[trainer, chain] = load_bundle(path), fitted, model, parts
         yield found
     sys.modules.pop("parity_own", None)
@@ -280,4 +280,4 @@ def test_a_bundle_that_predicts_otherwise_is_not_written(made, trainer, tmp_path
     parts = dict(made[trainer, "Ray's"][3])
     parts["expected"] = np.nextafter(parts["expected"], 1)
     with pytest.raises(BundleError, match="predictions differ from the predictions in training"):
-        write_bundle(tmp_path / "bundle", **parts)
+        write_parts(tmp_path / "bundle", **parts)

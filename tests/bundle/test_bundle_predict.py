@@ -18,7 +18,6 @@ import pytest
 from sweeps.bundle import predict
 from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.bundle.predict import predict_file
-from sweeps.bundle.write import write_bundle
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.space import Step
@@ -35,7 +34,7 @@ def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
         kept = made.ingredients(folder, patch, "files")
-        yield write_bundle(folder / "bundle", **kept), kept
+        yield made.write_parts(folder / "bundle", **kept), kept
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_transform_without_a_preprocessor_gives_the_raw_features(
     kept = made.ingredients(tmp_path, monkeypatch, "rawonly")
     raw = kept["raw"][["rooms", "area"]]
     (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
-    path = write_bundle(
+    path = made.write_parts(
         tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None}
     )
     text = raw.astype(str)[["area", "rooms"]].set_axis([7, 7, 8, 9, 10, 11], axis=0)
@@ -262,7 +261,7 @@ def test_predict_counts_texts_that_do_not_fit_their_rule(tmp_path, monkeypatch):
     kept = made.ingredients(tmp_path, monkeypatch, "misfits")
     train = pa.table({"price": pa.array(["$1", "$2"], pa.large_string())})
     fitted, _ = fit_transform((), train, None, parse={"price": "number or missing"})
-    manifest = load_bundle(write_bundle(tmp_path / "b", **kept)).manifest
+    manifest = load_bundle(made.write_parts(tmp_path / "b", **kept)).manifest
     loaded = Bundle(tmp_path, manifest, None, fitted)
     loaded.count_unseen(pd.DataFrame({"price": ["$5", "ask", None]}))
     assert loaded.unseen_notes == [
@@ -278,7 +277,7 @@ def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
     steps = (Step("OrdinalEncoder", ("city", "floor"), {}), Step("Categorizer", ("kind",), {}))
     fitted = fit_chain(steps, pa.Table.from_pandas(rows, preserve_index=False), None)
     loaded = Bundle(
-        tmp_path, load_bundle(write_bundle(tmp_path / "b", **kept)).manifest, None, fitted
+        tmp_path, load_bundle(made.write_parts(tmp_path / "b", **kept)).manifest, None, fitted
     )
     assert loaded.unseen_notes == []
     new = pd.DataFrame(

@@ -17,7 +17,6 @@ from sweeps.bundle.selection import Selection
 from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
-from sweeps.core.trust import UntrustedFile
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.terminal.text import format_ensemble
 from tests.bundle.ensemble_sweeps import made, reopened
@@ -81,7 +80,7 @@ def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_
     (call,) = written
     facts, members, info = (
         call["training"],
-        call["member_facts"],
+        call["members"],
         sweep.variants.splits(sweep.store.trial(0).data),
     )
     metric, classes = sweep.space.objective.metric, len(info.classes or ())
@@ -120,23 +119,23 @@ def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_
 def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch, kinds=("scores",) * 8)
     everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, 0.6, (0.6,))
-    monkeypatch.setattr(selection, "select", lambda *_: everything)
+    monkeypatch.setattr(selection, "select", lambda *_, **__: everything)
     export(sweep, 8, tmp_path)
     (call,) = written
-    trials = {m.trial: sweep.store.trial(int(m.trial)) for m in call["member_facts"]}
-    chains = {name: [step.name for step in call["members"][name].fitted.steps] for name in trials}
+    trials = {m.trial: sweep.store.trial(int(m.trial)) for m in call["members"]}
+    chains = {name: [step.name for step in call["models"][name].fitted.steps] for name in trials}
     assert chains == {
         name: [step.name for step in trial.preprocessor] for name, trial in trials.items()
     }
     assert len({tuple(chain) for chain in chains.values()}) == 2, "both preprocessors"
     whole = next(iter(sweep.variants.sources.values())).features
-    assert {len(whole) - len(m.columns) for m in call["member_facts"] if m.columns} <= {2} and list(
-        call["raw"].columns
+    assert {len(whole) - len(m.columns) for m in call["members"] if m.columns} <= {2} and list(
+        call["data"].raw.columns
     ) == list(whole)
     assert {len(trial.data["drop"]) for trial in trials.values()} == {0, 2}, (
         "with and without the two columns"
     )
-    np.testing.assert_array_equal(call["expected"].shape, (32,))
+    np.testing.assert_array_equal(call["data"].expected.shape, (32,))
 
 
 def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
@@ -145,7 +144,7 @@ def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
         export(sweep, 5, tmp_path),
         export(reopened(sweep.folder, sweep.variants, {}), 5, tmp_path),
     )
-    assert first.notes == second.notes and written[0]["member_facts"] == written[1]["member_facts"]
+    assert first.notes == second.notes and written[0]["members"] == written[1]["members"]
 
 
 def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkeypatch, written):
@@ -153,7 +152,7 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
     for trial in ("0001", "0004"):
         shutil.rmtree(sweep.folder / "trials" / trial)
     done = export(sweep, 6, tmp_path)
-    assert not {m.trial for m in written[0]["member_facts"]} & {"0001", "0004"}
+    assert not {m.trial for m in written[0]["members"]} & {"0001", "0004"}
     assert "among 4 trials" in done.notes[2]
     for trial in ("0000", "0002", "0003", "0005"):
         shutil.rmtree(sweep.folder / "trials" / trial)
@@ -177,7 +176,7 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
 ):
     sweep = made(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
     done = export(sweep, 3, tmp_path)
-    assert {m.trial for m in written[0]["member_facts"]} <= {"0002", "0003"}
+    assert {m.trial for m in written[0]["members"]} <= {"0002", "0003"}
     told = "\n".join(done.notes)
     assert (
         "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts "
@@ -226,7 +225,7 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
 
 def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
     export(made(tmp_path, monkeypatch, check=False), 3, tmp_path)
-    assert written[0]["expected"] is None
+    assert written[0]["data"].expected is None
 
 
 def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatch, written):

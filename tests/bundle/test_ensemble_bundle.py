@@ -172,7 +172,8 @@ def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
     training = Manifest.read(bundle).training | {"members": "0001 (weight 2), 0000 (weight 1)"}
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    told = registry.register(bundle, digest, training, uri, parent, "cells", "champion", False)
+    champion = registry.RegisteredModel(uri, name="cells", alias="champion")
+    told = registry.register(bundle, digest, training, parent, champion)
     assert (
         told[0] == f"registered this bundle as cells version 1, for the MLflow run {parent}"
         and "alias champion now" in told[1]
@@ -180,6 +181,6 @@ def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
     version = client.get_model_version("cells", "1")
     assert version.tags["sweeps.members"] == "0001 (weight 2), 0000 (weight 1)"
     assert version.run_id == parent and float(version.tags["sweeps.value"]) == training["value"]
-    assert registry.register(bundle, digest, training, uri, parent, "cells", None, False)[
-        0
-    ].startswith("this bundle is already registered")
+    again = registry.RegisteredModel(uri, name="cells")
+    told = registry.register(bundle, digest, training, parent, again)
+    assert told[0].startswith("this bundle is already registered")

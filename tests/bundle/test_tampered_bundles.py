@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import tampering
+from made import write_parts
 from test_bundle_of_trainers import SKLEARN, trained
 
 import sweeps.trainers.xgboost
 from sweeps.bundle.model import load_bundle
-from sweeps.bundle.write import write_bundle
 from sweeps.core.errors import BundleError
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
@@ -42,7 +42,7 @@ for folder in sys.argv[1:]:
 def good(folder: Path) -> Path:
     """A bundle with a pickle in it."""
     (folder / "training").mkdir()
-    return write_bundle(
+    return write_parts(
         folder / "good" / "bundle",
         **trained(
             sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training"

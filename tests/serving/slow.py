@@ -14,7 +14,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 import made
 
-from sweeps.bundle.write import write_bundle
 from tests.commands import command
 
 SLOW = """
@@ -41,7 +40,7 @@ def exported(folder: Path, tag: str):
         module = folder / f"model_{tag}.py"
         module.write_text(module.read_text() + SLOW)
         kept["load"] = f"model_{tag}:load_slow"
-        yield write_bundle(folder / "bundle", **kept), kept
+        yield made.write_parts(folder / "bundle", **kept), kept
 
 
 def started(bundle: Path, *options: str):

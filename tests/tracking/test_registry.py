@@ -51,7 +51,6 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     import mlflow.pyfunc
     from mlflow.tracking import MlflowClient
 
-    from sweeps.bundle.write import write_bundle
     from sweeps.tracking import default_uri
 
     monkeypatch.chdir(tmp_path)
@@ -63,7 +62,7 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
         experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}
     ).info.run_id
     kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
-    bundle = write_bundle(tmp_path / "bundle", **kept)
+    bundle = ingredients.write_parts(tmp_path / "bundle", **kept)
 
     def digest_of(value: float) -> str:
         return f"{value:.60f}"  # of its manifest, in which the value stands
