@@ -178,9 +178,8 @@ class Training:
     ):
         self.estimator, self.batch_size, self.seed = estimator, batch_size, seed
         self.kind, known = _kind(self.last), parameters_of(self.last)
-        prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
         passes = (
-            params.get(f"{prefix}max_iter", params.get("max_iter"))
+            params.get(f"{self._prefix}max_iter", params.get("max_iter"))
             if self.kind == "passes"
             else None
         )
@@ -207,6 +206,11 @@ class Training:
     def last(self) -> Any:
         """The estimator, or the last estimator of a pipeline."""
         return self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+
+    @property
+    def _prefix(self) -> str:
+        """The prefix of parameters of a pipeline's last estimator; "" for another estimator."""
+        return f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
 
     def resume(self, estimator: Any, params: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
         """Continue with an estimator from a checkpoint.
@@ -285,13 +289,8 @@ class Training:
                 "ignore", "'n_jobs' has no effect", FutureWarning
             )  # LogisticRegression still has the parameter
             if self.kind == "fit":
-                step_name = (
-                    f"{self.estimator.steps[-1][0]}__"
-                    if isinstance(self.estimator, Pipeline)
-                    else ""
-                )
                 self.estimator.fit(
-                    x, y, **({} if weight is None else {f"{step_name}sample_weight": weight})
+                    x, y, **({} if weight is None else {f"{self._prefix}sample_weight": weight})
                 )
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -300,14 +299,7 @@ class Training:
                 self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
                 self.last.fit(features, y, **({} if weight is None else {"sample_weight": weight}))
                 return
-            known: dict[str, Any] = {"classes": np.arange(classes)} if classes else {}
-            if y.ndim == 2 and is_classifier(self.last):
-                several = isinstance(
-                    self.last, MultiOutputClassifier
-                )  # it trains one classifier for each column
-                known = {
-                    "classes": [np.arange(2)] * y.shape[1] if several else np.arange(y.shape[1])
-                }
+            known = self._known_classes(y, classes)
             for rows in self._batches(step, len(y)):
                 if (
                     weight is not None and not weight[rows].any()
@@ -320,6 +312,14 @@ class Training:
                     **known,
                     **of_rows,
                 )
+
+    def _known_classes(self, y: np.ndarray, classes: int) -> dict[str, Any]:
+        """Return the argument `classes` of `partial_fit`; {} if it has none."""
+        if y.ndim == 2 and is_classifier(self.last):
+            # it trains one classifier for each column
+            several = isinstance(self.last, MultiOutputClassifier)
+            return {"classes": [np.arange(2)] * y.shape[1] if several else np.arange(y.shape[1])}
+        return {"classes": np.arange(classes)} if classes else {}
 
     def snapshot(self) -> Any:
         """Return a copy of the estimator that later steps do not change.

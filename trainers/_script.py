@@ -199,16 +199,7 @@ class Script:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        arguments = [str(self._process.pid), *map(str, temporary)]
-        # Without the variables of this process, sweeps does not kill the shell before it has
-        # removed the folders.
-        self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "sh", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env={"PATH": os.defpath},
-        )
+        self._watcher = _watch(self._process.pid, temporary)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, name="sweeps-script", daemon=True)
         self._thread.start()
@@ -503,3 +494,16 @@ def _write(descriptor: int, data: bytes) -> None:
     """Write all data to a file descriptor."""
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+def _watch(group: int, temporary: Sequence[Path]) -> subprocess.Popen[bytes]:
+    """Start the shell that kills a process group and removes folders when its input closes."""
+    # Without the variables of this process, sweeps does not kill the shell before it has removed
+    # the folders.
+    return subprocess.Popen(
+        ["/bin/sh", "-c", WATCH, "sh", str(group), *map(str, temporary)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={"PATH": os.defpath},
+    )

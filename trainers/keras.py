@@ -80,13 +80,7 @@ def train_func(config: dict[str, Any]) -> None:
     task = require_task(cur.task)
     framework = cur.options["framework"]
     params = fill_parameters("keras", config, cur.sweep_max_t)
-    keras = import_keras(framework)
-    if keras.config.backend() != framework:
-        raise ValueError(
-            f"trainer.framework is {framework}, but this process has imported Keras with "
-            f"{keras.config.backend()}; "
-            f"set KERAS_BACKEND={framework} before the first import of Keras"
-        )
+    keras = _keras_with(framework)
     engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
     engine.set_threads(cur.threads)
     context = ray.train.get_context()
@@ -96,17 +90,9 @@ def train_func(config: dict[str, Any]) -> None:
     if weights is not None:  # with a mean of 1, the weights do not change the learning rate
         weights = weights / ranks.mean(weights.mean(keepdims=True))
 
-    keras.utils.clear_session(
-        free_memory=False
-    )  # else the layers of the second trial have other names than those of the first
-    for seed in (random.seed, np.random.seed, engine.set_seed):
-        seed(_seed(cur.seed))
+    _reset(keras, engine, cur.seed)
     network = _build(keras, cur, config, params, x[:1])
-    moments = (
-        _moments(y, weights, ranks)
-        if task == "regression" and cur.options["standardize_target"]
-        else {}
-    )
+    moments = _moments(cur, y, weights, ranks=ranks)
     description = Description(
         framework, cur.options["model"], columns, task, _has_logits(network), **moments
     )
@@ -126,6 +112,31 @@ def train_func(config: dict[str, Any]) -> None:
         verbose=0,
         callbacks=[callback],
     )
+
+
+def _keras_with(framework: str) -> Any:
+    """Return the module `keras` with a framework as its backend.
+
+    Raises:
+        ValueError: This process has imported Keras with another backend.
+    """
+    keras = import_keras(framework)
+    if keras.config.backend() != framework:
+        raise ValueError(
+            f"trainer.framework is {framework}, but this process has imported Keras with "
+            f"{keras.config.backend()}; "
+            f"set KERAS_BACKEND={framework} before the first import of Keras"
+        )
+    return keras
+
+
+def _reset(keras: Any, engine: Any, seed: int) -> None:
+    """Forget the layers of an earlier trial, and seed all random numbers."""
+    keras.utils.clear_session(
+        free_memory=False
+    )  # else the layers of the second trial have other names than those of the first
+    for set_seed in (random.seed, np.random.seed, engine.set_seed):
+        set_seed(_seed(seed))
 
 
 class _Epochs:
@@ -380,17 +391,22 @@ def _table(
     return tuple(map(str, rows.features.columns)), to_inputs(rows.features), rows.label, weights
 
 
-def _moments(y: np.ndarray, weights: np.ndarray | None, ranks: Ranks) -> dict[str, float]:
+def _moments(
+    cur: trial.Current, y: np.ndarray, weights: np.ndarray | None, ranks: Ranks
+) -> dict[str, float]:
     """Return the target's mean and standard deviation over the rows of all ranks.
 
-    The ranks have equally many rows.
+    The ranks have equally many rows. Return {} if the target is not standardized.
 
     Args:
+        cur: The trial.
         y: Labels of this rank's rows, shape (n,).
         weights: Weights of these rows, shape (n,), with a mean of 1 over all ranks. None if all
             rows count the same.
         ranks: The ranks of the trial.
     """
+    if cur.task != "regression" or not cur.options["standardize_target"]:
+        return {}
     part = np.ones(len(y)) if weights is None else weights.astype(np.float64)
     mean = float(ranks.mean((part * y).mean(keepdims=True))[0])
     variance = float(ranks.mean((part * (y - mean) ** 2).mean(keepdims=True))[0])

@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,44 +113,105 @@ def train_func(config: dict[str, Any]) -> None:
     previous, done = _restore(best, _can_continue(params))
     if rounds.is_last(done, best.step):
         return
-    train, valid = _datasets(cur, rows, params, previous is not None)
-    metrics_of = RoundMetrics(requested, str(cur.task))
-    interval = _renewal_interval(params, rows["train"].features.size)
-    renewals = rounds.resumable(interval, params["bagging_freq"] if _draws_rows(params) else 1)
-    booster: lgb.Booster | None = None
-    try:
-        for step in rounds.after(0 if previous is None else done, best):
-            if booster is None:
-                booster = _first_round(
-                    params | (_seeds(params, step) if interval else {}), train, valid, previous
-                )
-            else:
-                if interval and (step - 1 in renewals or step - 1 in cur.milestones):
-                    _renew(booster, params, step)
-                booster.update()
-            if step <= done:  # a round before the checkpoint, which is trained again
-                continue
-            if not cur.report_due(step, step in rounds.reported):
-                continue
-            metrics = metrics_of.measure(booster)
-            if best.compare(step, metrics, requested.lead):
-                best.rounds = booster.current_iteration()
-                best.text = booster.model_to_string(num_iteration=-1) if best.whole else None
-            if config.get("patience"):
-                agree(best)
-            is_last = rounds.is_last(step, best.step)
-            resumable = not interval or step in renewals or is_last or step in cur.milestones
-            if (
-                is_last and rank == 0
-            ):  # before `report`, which ends the trial at the scheduler's `max_t`
-                cur.report_final(metrics_of.final(booster, best, step, rows, metrics))
-            due = rank == 0 and resumable and cur.checkpoint_due(step, last=is_last)
-            report(metrics, functools.partial(best.save, booster, step) if due else None)
-    finally:
-        if booster is not None:
-            # when Python deletes this booster later, the booster must not close the network of the
-            # next trial
-            booster.free_network()
+    training = _Training(
+        cur,
+        rank,
+        params,
+        patient=bool(config.get("patience")),
+        requested=requested,
+        rounds=rounds,
+        rows=rows,
+        best=best,
+        previous=previous,
+        done=done,
+    )
+    training.run()
+
+
+@dataclass
+class _Training:
+    """The training of one booster.
+
+    Attributes:
+        cur: The trial.
+        rank: Rank of this worker.
+        params: LightGBM's parameters.
+        patient: True if `params.patience` is set.
+        requested: The requested metrics.
+        rounds: The rounds of the trial.
+        rows: Rows of "train" and "valid".
+        best: The best round.
+        previous: The model from which the trial continues; None to start with no trees.
+        done: Number of rounds before the checkpoint.
+    """
+
+    cur: trial.Current
+    rank: int
+    params: dict[str, Any]
+    patient: bool
+    requested: RequestedMetrics
+    rounds: Rounds
+    rows: dict[str, LabeledRows]
+    best: BestRound
+    previous: lgb.Booster | None
+    done: int
+
+    def __post_init__(self) -> None:
+        params, continued = self.params, self.previous is not None
+        self.train, self.valid = _datasets(self.cur, self.rows, params, continued=continued)
+        self.metrics_of = RoundMetrics(self.requested, str(self.cur.task))
+        self.interval = _renewal_interval(params, self.rows["train"].features.size)
+        frequency = params["bagging_freq"] if _draws_rows(params) else 1
+        self.renewals = self.rounds.resumable(self.interval, frequency)
+
+    def run(self) -> None:
+        """Train all rounds, and report those that are due."""
+        booster: lgb.Booster | None = None
+        try:
+            for step in self.rounds.after(0 if self.previous is None else self.done, self.best):
+                booster = self._next_round(booster, step)
+                if step <= self.done:  # a round before the checkpoint, which is trained again
+                    continue
+                if self.cur.report_due(step, step in self.rounds.reported):
+                    self._report(booster, step)
+        finally:
+            if booster is not None:
+                # when Python deletes this booster later, the booster must not close the network of
+                # the next trial
+                booster.free_network()
+
+    def _next_round(self, booster: lgb.Booster | None, step: int) -> lgb.Booster:
+        """Train a round. Return the booster, which is new if there was none."""
+        params = self.params
+        if booster is None:
+            params = params | (_seeds(params, step) if self.interval else {})
+            return _first_round(params, self.train, self.valid, previous=self.previous)
+        if self.interval and self._renews_after(step - 1):
+            _renew(booster, params, step)
+        booster.update()
+        return booster
+
+    def _renews_after(self, step: int) -> bool:
+        return step in self.renewals or step in self.cur.milestones
+
+    def _report(self, booster: lgb.Booster, step: int) -> None:
+        """Measure and report the last round, with a checkpoint if one is due."""
+        cur, best = self.cur, self.best
+        metrics = self.metrics_of.measure(booster)
+        if best.compare(step, metrics, self.requested.lead):
+            best.rounds = booster.current_iteration()
+            best.text = booster.model_to_string(num_iteration=-1) if best.whole else None
+        if self.patient:
+            agree(best)
+        is_last = self.rounds.is_last(step, best.step)
+        resumable = not self.interval or is_last or self._renews_after(step)
+        if (
+            is_last and self.rank == 0
+        ):  # before `report`, which ends the trial at the scheduler's `max_t`
+            final = self.metrics_of.final(booster, best, step, rows=self.rows, reported=metrics)
+            cur.report_final(final)
+        due = self.rank == 0 and resumable and cur.checkpoint_due(step, last=is_last)
+        report(metrics, functools.partial(best.save, booster, step) if due else None)
 
 
 def load(folder: str) -> Model:

@@ -51,11 +51,7 @@ def train_func(config: dict[str, Any]) -> None:
     training = Training(
         estimator, config, options["steps"], cur.sweep_max_t, options["batch_size"], cur.seed
     )
-    if training.kind == "fit" and (options["steps"] or 1) > 1:
-        raise ValueError(
-            f"trainer.steps is {options['steps']}, but `{options['estimator']}` has neither "
-            "partial_fit nor warm_start"
-        )
+    _require_steps(training, options["steps"], options["estimator"])
     usual = [f"valid-{name}" for name in REPORTED[task] if can_measure(name, task, estimator)]
     names = requested(cur, usual)
     _require_outputs(names, task, estimator, options["estimator"])
@@ -72,9 +68,8 @@ def train_func(config: dict[str, Any]) -> None:
         for step in range(done + 1, last + 1):
             ends = step == last
             _run(training, step, train, len(cur.classes or ()))
-            measured = best.model(training.estimator).measure(
-                x_valid, y_valid, all_names if ends else names
-            )
+            wanted = all_names if ends else names
+            measured = best.model(training.estimator).measure(x_valid, y_valid, wanted)
             if best.compare(step, measured, names[0]):  # no later step changes the last estimator
                 best.snapshot = training.estimator if ends else training.snapshot()
             if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
@@ -89,6 +84,14 @@ def train_func(config: dict[str, Any]) -> None:
                 {name: measured[name] for name in names},
                 functools.partial(best.save, step) if due else None,
             )
+
+
+def _require_steps(training: Training, steps: int | None, reference: str) -> None:
+    """Raise a ValueError if an estimator cannot be trained in the given number of steps."""
+    if training.kind == "fit" and (steps or 1) > 1:
+        raise ValueError(
+            f"trainer.steps is {steps}, but `{reference}` has neither partial_fit nor warm_start"
+        )
 
 
 def _require_outputs(names: Collection[str], task: str, estimator: Any, reference: str) -> None:

@@ -164,14 +164,7 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
         ValueError: A parameter is unknown or is one of `RESERVED`; or neither `tokenizer` nor
             `dataset` is set.
     """
-    if cur.options["tokenizer"] is None and cur.options["dataset"] is None:
-        raise ValueError(
-            "the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` "
-            "for other data"
-        )
-    options = cur.options | {
-        "dataset": cur.options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"
-    }
+    options = _options(cur)
     functions = {
         name: references.resolve(options[name])
         for name in ("model", "tokenizer", "dataset")
@@ -179,12 +172,7 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
     }
     fields = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
     params = SplitParams("transformers", config, functions.values(), fields, RESERVED)
-    assert cur.check is not None  # there is a label, so there is data
-    known: dict[str, Any] = {
-        "in_features": len(cur.check.columns),
-        "task": cur.task,
-        "num_labels": len(cur.classes or ()) or 1,
-    }
+    known = _known(cur)
     tokenizer: Any = None
     tokenizer_arguments: dict[str, Any] = {}
     if "tokenizer" in functions:
@@ -195,17 +183,8 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
         params.arguments(functions[name], known) for name in ("model", "dataset")
     )
     network = functions["model"](**arguments)
-    description = Description(
-        model=options["model"],
-        arguments=arguments,
-        network=_class_of(network) if isinstance(network, transformers.PreTrainedModel) else None,
-        tokenizer=_class_of(tokenizer) if tokenizer is not None else None,
-        dataset=options["dataset"],
-        dataset_arguments=dataset_arguments,
-        inputs=tuple(inspect.signature(network.forward).parameters),
-        columns=tuple(map(str, cur.check.columns)),
-        task=str(cur.task),
-        classes=len(cur.classes or ()),
+    description = _description(
+        cur, network, tokenizer, arguments=arguments, dataset_arguments=dataset_arguments
     )
     key = json.dumps([tokenizer_arguments, dataset_arguments])
     splits = {
@@ -225,6 +204,64 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
         rows,
         {name: labels for name, (_, labels) in splits.items()},
         params.framework,
+    )
+
+
+def _options(cur: trial.Current) -> dict[str, Any]:
+    """Return the options of the trainer; without `dataset`, the tokenizer encodes the text.
+
+    Raises:
+        ValueError: Neither `tokenizer` nor `dataset` is set.
+    """
+    if cur.options["tokenizer"] is None and cur.options["dataset"] is None:
+        raise ValueError(
+            "the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` "
+            "for other data"
+        )
+    return cur.options | {
+        "dataset": cur.options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"
+    }
+
+
+def _known(cur: trial.Current) -> dict[str, Any]:
+    """Return what the user's functions may name, but for the size of the vocabulary."""
+    assert cur.check is not None  # there is a label, so there is data
+    return {
+        "in_features": len(cur.check.columns),
+        "task": cur.task,
+        "num_labels": len(cur.classes or ()) or 1,
+    }
+
+
+def _description(
+    cur: trial.Current,
+    network: torch.nn.Module,
+    tokenizer: Any,
+    arguments: dict[str, Any],
+    dataset_arguments: dict[str, Any],
+) -> Description:
+    """Return what predicts with a new network.
+
+    Args:
+        cur: The trial.
+        network: The network.
+        tokenizer: The tokenizer; None if there is none.
+        arguments: Arguments with which the user's function made the network.
+        dataset_arguments: Arguments of the function that converts rows.
+    """
+    assert cur.check is not None  # there is a label, so there is data
+    options = _options(cur)
+    return Description(
+        model=options["model"],
+        arguments=arguments,
+        network=_class_of(network) if isinstance(network, transformers.PreTrainedModel) else None,
+        tokenizer=_class_of(tokenizer) if tokenizer is not None else None,
+        dataset=options["dataset"],
+        dataset_arguments=dataset_arguments,
+        inputs=tuple(inspect.signature(network.forward).parameters),
+        columns=tuple(map(str, cur.check.columns)),
+        task=str(cur.task),
+        classes=len(cur.classes or ()),
     )
 
 

@@ -22,6 +22,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,18 +88,11 @@ def train_func(config: dict[str, Any]) -> None:
     own = parameters(config, cur)
     train, valid, columns = _matrices(cur)
     require_trees(own, columns)
-    check, _ = (
-        (None, None)
-        if cur.check is None
-        else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
-    )
-
     params = own | {"eval_metric": requested.framework_metrics(requested.reported)}
-    best = BestRound(cur, params.get("booster") in UNSLICEABLE, check, columns)
+    best = BestRound(cur, params.get("booster") in UNSLICEABLE, _check_matrix(cur), columns=columns)
     booster, done = _restore(params, [train, valid], best)
     saves = ray.train.get_context().get_world_rank() == 0
-    splits = {"train": train, "valid": valid}
-    evals = [(splits[part], part) for part in requested.splits]
+    metrics_of = _RoundMetrics(cur, requested, {"train": train, "valid": valid})
     interval = _renewal_interval(params, train.num_row() * train.num_col())
     renewals = rounds.resumable(interval)
     # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number
@@ -108,15 +103,7 @@ def train_func(config: dict[str, Any]) -> None:
         booster.update(train, step - 1)
         if not cur.report_due(step, step in rounds.reported):
             continue
-        with unweighted(train) if "train" in requested.splits else contextlib.nullcontext():
-            measured = parsed(booster.eval_set(evals, step - 1))
-        if requested.computed:
-            labels = valid.get_label()
-            labels = labels.reshape(-1, len(cur.label)) if isinstance(cur.label, list) else labels
-            measured |= measure(
-                str(cur.task), "valid", labels, predict(booster, valid), requested.computed
-            )
-        metrics = requested.select(measured)
+        metrics = metrics_of.measure(booster, step)
         if best.compare(step, metrics, requested.lead) and best.whole:
             best.raw = booster.save_raw("ubj")
         if config.get("patience"):
@@ -124,11 +111,7 @@ def train_func(config: dict[str, Any]) -> None:
         is_last = rounds.is_last(step, best.step)
         resumable = not interval or step in renewals or is_last or step in cur.milestones
         if is_last:  # before `report`, which ends the trial at the scheduler's `max_t`
-            with unweighted(train):
-                final = final_metrics(
-                    best.model(booster, step), splits, requested.framework_metrics(requested.final)
-                )
-            cur.report_final({name: value for name, value in final.items() if name not in metrics})
+            cur.report_final(metrics_of.final(best.model(booster, step), metrics))
         due = saves and resumable and cur.checkpoint_due(step, last=is_last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)
 
@@ -146,6 +129,54 @@ def _matrices(cur: trial.Current) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
         "xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads))
     )
     return train, valid, columns
+
+
+def _check_matrix(cur: trial.Current) -> xgb.DMatrix | None:
+    """Return the rows for which each checkpoint records predictions; None if there are none."""
+    if cur.check is None:
+        return None
+    check: xgb.DMatrix = cur.cached(
+        "xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads))
+    )[0]
+    return check
+
+
+@dataclass(frozen=True)
+class _RoundMetrics:
+    """Measures the metrics that each round reports, and the metrics of the finished model.
+
+    Attributes:
+        cur: The trial.
+        requested: The requested metrics.
+        splits: The rows of "train" and "valid".
+    """
+
+    cur: trial.Current
+    requested: RequestedMetrics
+    splits: dict[str, xgb.DMatrix]
+
+    def measure(self, booster: xgb.Booster, step: int) -> dict[str, float]:
+        """Measure a round, which is the last one of the booster."""
+        cur, requested = self.cur, self.requested
+        train, valid = self.splits["train"], self.splits["valid"]
+        evals = [(self.splits[part], part) for part in requested.splits]
+        with unweighted(train) if "train" in requested.splits else contextlib.nullcontext():
+            measured = parsed(booster.eval_set(evals, step - 1))
+        if requested.computed:
+            labels = valid.get_label()
+            labels = labels.reshape(-1, len(cur.label)) if isinstance(cur.label, list) else labels
+            predictions = predict(booster, valid)
+            measured |= measure(
+                str(cur.task), "valid", labels, y_pred=predictions, names=requested.computed
+            )
+        return requested.select(measured)
+
+    def final(self, model: xgb.Booster, reported: Collection[str]) -> dict[str, float]:
+        """Measure the finished model. Leave out the metrics that the trial reported."""
+        metrics = self.requested.framework_metrics(self.requested.final)
+        with unweighted(self.splits["train"]):
+            final = final_metrics(model, self.splits, metrics)
+        return {name: value for name, value in final.items() if name not in reported}
 
 
 def _restore(

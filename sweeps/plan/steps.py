@@ -131,48 +131,74 @@ def simulate(
         The last step of each trial.
     """
     assert scheduler.max_t is not None
-    view = StudyView(seed=seed)
     ends = [
         (*scheduler.rungs(scheduler.bracket(seed, number)), scheduler.max_t)
         for number in range(trials)
     ]
-    reached = [0] * trials  # number of the steps in `ends` that each trial has reached
-    events: list[tuple[int, int]] = []  # (time, trial), a heap
-
-    def run(number: int, now: int) -> None:
-        """Let a trial train to its next rung, or to its end."""
-        before = 0
-        if reached[number] and scheduler.resource != ROWS:
-            before = ends[number][reached[number] - 1]
-        heapq.heappush(events, (now + ends[number][reached[number]] - before, number))
-        reached[number] += 1
-
-    def fill(now: int) -> None:
-        """Continue paused trials and start trials until no more trials fit."""
-        while len(events) < concurrency:
-            view.all_started = len(view.trials) == trials
-            if (paused := scheduler.next_paused(view)) is not None:
-                view.trials[paused].paused_at = None
-                run(paused, now)
-            elif not view.all_started:
-                number = len(view.trials)
-                view.trials[number] = TrialView(number, scheduler.bracket(seed, number))
-                run(number, now)
-            else:
-                return
-
-    fill(0)
-    while events:
-        now, number = heapq.heappop(events)
-        trial, step = view.trials[number], ends[number][reached[number] - 1]
+    sweep = _SimulatedSweep(scheduler, concurrency, ends, seed=seed)
+    sweep.fill(0)
+    while sweep.events:
+        now, number = heapq.heappop(sweep.events)
+        trial = sweep.view.trials[number]
+        step = ends[number][sweep.reached[number] - 1]
         action = Action.STOP
-        if reached[number] < len(ends[number]):
+        if sweep.reached[number] < len(ends[number]):
             trial.values[step] = quality(number)
-            action = scheduler.decide(view, number, step).action
+            action = scheduler.decide(sweep.view, number, step).action
         if action in (Action.CONTINUE, Action.EXPLOIT):
-            run(number, now)
+            sweep.run(number, now)
             continue
         trial.running = action is Action.PAUSE
         trial.paused_at = step if action is Action.PAUSE else None
-        fill(now)
-    return [ends[number][count - 1] for number, count in enumerate(reached)]
+        sweep.fill(now)
+    return [ends[number][count - 1] for number, count in enumerate(sweep.reached)]
+
+
+class _SimulatedSweep:
+    """The trials of a simulated sweep.
+
+    Args:
+        scheduler: The scheduler.
+        concurrency: Number of concurrent trials.
+        ends: The rungs of each trial, and the step at which it ends.
+        seed: Seed of the sweep.
+
+    Attributes:
+        view: The view of the scheduler.
+        reached: Number of the steps in `ends` that each trial has reached.
+        events: (time, trial) for the next rung or the end of each running trial, a heap.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, concurrency: int, ends: list[tuple[int, ...]], seed: int
+    ):
+        self.scheduler = scheduler
+        self.concurrency = concurrency
+        self.ends = ends
+        self.view = StudyView(seed=seed)
+        self.reached = [0] * len(ends)
+        self.events: list[tuple[int, int]] = []
+
+    def run(self, number: int, now: int) -> None:
+        """Let a trial train to its next rung, or to its end."""
+        ends = self.ends[number]
+        reached = self.reached[number]
+        before = ends[reached - 1] if reached and self.scheduler.resource != ROWS else 0
+        heapq.heappush(self.events, (now + ends[reached] - before, number))
+        self.reached[number] += 1
+
+    def fill(self, now: int) -> None:
+        """Continue paused trials and start trials until no more trials fit."""
+        view = self.view
+        while len(self.events) < self.concurrency:
+            view.all_started = len(view.trials) == len(self.ends)
+            if (paused := self.scheduler.next_paused(view)) is not None:
+                view.trials[paused].paused_at = None
+                self.run(paused, now)
+            elif not view.all_started:
+                number = len(view.trials)
+                bracket = self.scheduler.bracket(view.seed, number)
+                view.trials[number] = TrialView(number, bracket)
+                self.run(number, now)
+            else:
+                return

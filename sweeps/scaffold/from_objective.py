@@ -108,29 +108,9 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     """
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = Recording()
-    goals = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
-    study = optuna.create_study(directions=goals, sampler=optuna.samplers.RandomSampler(seed=0))
-
-    class RecordingTrial(optuna.trial.Trial):
-        """A trial that records suggestions and reports, and is never pruned."""
-
-        def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
-            found.distributions.setdefault(name, distribution)
-            if len(found.distributions) > MOST_PARAMETERS:
-                raise TooManyParameters(f"more than {MOST_PARAMETERS:,} parameters were suggested")
-            return super()._suggest(name, distribution)
-
-        def report(self, value: float, step: int) -> None:
-            found.steps.append(int(step))
-            super().report(value, step)
-
-        def should_prune(self) -> bool:
-            return False
-
+    trial = _recording_trial(found, directions)
     pruned = False
-    trial = RecordingTrial(study, study.ask()._trial_id)
     try:
         returned = objective(trial)
     except optuna.TrialPruned:
@@ -153,6 +133,33 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
         (name, at) for name, at in suggestions_in(source) if name not in found.distributions
     )
     return found
+
+
+def _recording_trial(found: Recording, directions: Sequence[str]) -> Any:
+    """Return a trial that records suggestions and reports in `found`, and is never pruned."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    goals = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
+    study = optuna.create_study(directions=goals, sampler=optuna.samplers.RandomSampler(seed=0))
+
+    class RecordingTrial(optuna.trial.Trial):
+        """A trial that records suggestions and reports, and is never pruned."""
+
+        def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
+            found.distributions.setdefault(name, distribution)
+            if len(found.distributions) > MOST_PARAMETERS:
+                raise TooManyParameters(f"more than {MOST_PARAMETERS:,} parameters were suggested")
+            return super()._suggest(name, distribution)
+
+        def report(self, value: float, step: int) -> None:
+            found.steps.append(int(step))
+            super().report(value, step)
+
+        def should_prune(self) -> bool:
+            return False
+
+    return RecordingTrial(study, study.ask()._trial_id)
 
 
 def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ Nothing is started.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from sweeps.data.label_checks import drop_unlabeled, infer_task
 from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.parse import parse_texts
 from sweeps.data.parsed_columns import read_rows
-from sweeps.data.summary import Finding, summarize
+from sweeps.data.summary import DataSummary, Finding, summarize
 from sweeps.data.tables import is_text
 from sweeps.data.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
@@ -125,11 +126,7 @@ def describe_table(
     Raises:
         InputError: the table has no such column, or the column cannot be a label.
     """
-    if label not in table.column_names:
-        hint = did_you_mean(label, table.column_names)
-        raise InputError("--label", f"the data has no column `{label}`; {hint}")
-    if table.num_columns == 1:
-        raise InputError("--label", f"`{source}` has only the column `{label}`")
+    _require_label(source, table, label)
     rule = _label_rule(table, label)
     parse = {label: rule} if rule else {}
     valid = Split("fraction", fraction=0.2)
@@ -152,7 +149,23 @@ def describe_table(
         summary = replace(summary, findings=tuple(findings))
     found = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
     columns = columns_of(summary)
-    dropped = columns.drop
+    _require_features(summary, columns.drop)
+    dates = {name: columns.parse[name][0] for name in columns.dates if not reader.stream}
+    times = [name for name, rule in dates.items() if _is_sorted(table.column(name), rule)]
+    return replace(found, time=times[0]) if len(times) == 1 else found
+
+
+def _require_label(source: str, table: pa.Table, label: str) -> None:
+    """Raise an InputError if a table has no such column, or has no other column."""
+    if label not in table.column_names:
+        hint = did_you_mean(label, table.column_names)
+        raise InputError("--label", f"the data has no column `{label}`; {hint}")
+    if table.num_columns == 1:
+        raise InputError("--label", f"`{source}` has only the column `{label}`")
+
+
+def _require_features(summary: DataSummary, dropped: Mapping[str, str]) -> None:
+    """Raise an InputError if no feature is left; `dropped` has the reasons by column."""
     if all(column.name in dropped for column in summary.columns if column.role == "feature"):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in dropped.items())
         text = (
@@ -160,9 +173,6 @@ def describe_table(
             "own (docs/how-to/own-loop.md)"
         )
         raise InputError("--data", text)
-    dates = {name: columns.parse[name][0] for name in columns.dates if not reader.stream}
-    times = [name for name, rule in dates.items() if _is_sorted(table.column(name), rule)]
-    return replace(found, time=times[0]) if len(times) == 1 else found
 
 
 def _is_sorted(column: pa.ChunkedArray, rule: Any) -> bool:

@@ -134,10 +134,7 @@ class ChainParser(DimensionParser):
                 if allowed is not None and params[key] is not INVALID:
                     self._check_step_parameter(name, key, child, at)
         self._needed(mark, name, where, params)
-        for key, value in params.items():
-            if isinstance(value, Dimension) and value.when and key in required_parameters(name):
-                text = f"is required by {name}, so it cannot have a `when`"
-                self.problems.add(args.value[key].keys["when"], f"{where}.{key}", text)
+        self._refuse_conditions(name, args, where, params=params)
         return (
             Chain((Step(name, columns, params, where),))
             if len(self.problems) == before
@@ -149,6 +146,15 @@ class ChainParser(DimensionParser):
         for key in required_parameters(name):
             if key not in given:
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
+
+    def _refuse_conditions(
+        self, name: str, args: Node, where: str, params: dict[str, Template]
+    ) -> None:
+        """Add a problem for each required parameter of the step `name` that has a `when`."""
+        for key, value in params.items():
+            if isinstance(value, Dimension) and value.when and key in required_parameters(name):
+                text = f"is required by {name}, so it cannot have a `when`"
+                self.problems.add(args.value[key].keys["when"], f"{where}.{key}", text)
 
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
         """Check the values of one parameter of a built-in step.

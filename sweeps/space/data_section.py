@@ -72,19 +72,7 @@ class DataSection:
         if not node.is_map:
             check(DataKeys, node, "data", at, self.problems)
             return None, {}
-        readers: dict[str, Read] = {
-            "train": self._train,
-            "drop": self._drop,
-            "rows": self._rows,
-            "weight": self._weight,
-            "class_weight": self._class_weight,
-        }
-        given = {
-            key: child
-            for key, child in node.value.items()
-            if key in readers and child.value is not None
-        }
-        templates = {key: readers[key](child, f"data.{key}") for key, child in given.items()}
+        templates = self._templates(node)
         tuned = {
             key: template
             for key, template in templates.items()
@@ -103,13 +91,44 @@ class DataSection:
             return None, tuned
         weight_columns = _texts(templates.get("weight"))
         self._check_columns(node, keys, templates, weight_columns)
-        spec = DataSpec(
+        spec = self._spec(keys, valid, test, read=read, weight_columns=weight_columns)
+        values = {key: template for key, template in templates.items() if key not in tuned}
+        if "train" in tuned and whole(tuned["train"]):
+            values |= fill({"train": tuned["train"]}, any_key)
+        return variant_of(spec, values), tuned
+
+    def _templates(self, node: Node) -> dict[str, Template]:
+        """Parse the keys that may be dimensions."""
+        readers: dict[str, Read] = {
+            "train": self._train,
+            "drop": self._drop,
+            "rows": self._rows,
+            "weight": self._weight,
+            "class_weight": self._class_weight,
+        }
+        given = {
+            key: child
+            for key, child in node.value.items()
+            if key in readers and child.value is not None
+        }
+        return {key: readers[key](child, f"data.{key}") for key, child in given.items()}
+
+    def _spec(
+        self,
+        keys: DataKeys,
+        valid: Split | None,
+        test: Split | None,
+        read: ReadKeys | None,
+        weight_columns: tuple[str, ...],
+    ) -> DataSpec:
+        """Return the section, with the defaults of the tuned keys."""
+        return DataSpec(
             keys.train,
             keys.label,
             valid,
-            test,
-            keys.task,
-            self.folder,
+            test=test,
+            task=keys.task,
+            base=self.folder,
             drop_missing_label=keys.drop_missing_label,
             weight_columns=weight_columns,
             ingest=keys.ingest,
@@ -120,10 +139,6 @@ class DataSection:
             missing=keys.missing or {},
             read=read or READ_DEFAULTS,
         )
-        values = {key: template for key, template in templates.items() if key not in tuned}
-        if "train" in tuned and whole(tuned["train"]):
-            values |= fill({"train": tuned["train"]}, any_key)
-        return variant_of(spec, values), tuned
 
     def _check_columns(
         self,
@@ -327,13 +342,7 @@ class DataSection:
             self._source(node, path, value)
             return Split("path", path=value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if 0 < value < 1:
-                kind = "fraction" if self.group is None else "group"
-                return Split(kind, column=self.group, fraction=float(value))
-            self.problems.add(
-                node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}"
-            )
-            return None
+            return self._fraction(node, path)
         if node.is_map and key == "valid" and "rolling" in value:
             if rolling := check(ByRolling, node, path, at, self.problems):
                 return Split("rolling", column=rolling.rolling, folds=rolling.folds)
@@ -356,6 +365,16 @@ class DataSection:
         else:
             forms = f"{SPLIT_FORMS}; or {FOLD_FORMS}" if key == "valid" else SPLIT_FORMS
             self.problems.add(node.mark, path, f"must be {forms}, got {node.show()}")
+        return None
+
+    def _fraction(self, node: Node, path: str) -> Split | None:
+        """Return the split of a fraction of the rows. Return None after a problem."""
+        if 0 < node.value < 1:
+            kind = "fraction" if self.group is None else "group"
+            return Split(kind, column=self.group, fraction=float(node.value))
+        self.problems.add(
+            node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}"
+        )
         return None
 
 

@@ -147,22 +147,7 @@ class DimensionParser:
         if kinds and len(names) == 1:
             return str(kinds[0])
         if kinds and any(node.value[key].is_list for key in kinds):
-            mark = node.keys[kinds[-1]]
-            if len(kinds) > 1:
-                self.problems.add(
-                    mark,
-                    path,
-                    f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only "
-                    "one domain",
-                )
-            else:
-                others = ", ".join(str(key) for key in names if key != kinds[0])
-                self.problems.add(
-                    mark,
-                    path,
-                    f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: "
-                    f"{others}",
-                )
+            self._refuse_keys(node, path, names, kinds=kinds)
             return MALFORMED
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
@@ -191,6 +176,31 @@ class DimensionParser:
             )
             self.problems.add(node.keys["when"], path, text)
         return None
+
+    def _refuse_keys(self, node: Node, path: str, names: list[Any], kinds: list[Any]) -> None:
+        """Add a problem for a domain with further keys, or for several domains in one mapping.
+
+        Args:
+            node: Mapping in the space file.
+            path: Dotted key of the mapping.
+            names: Keys of the mapping without `when`.
+            kinds: The keys that are kinds of domains.
+        """
+        mark = node.keys[kinds[-1]]
+        if len(kinds) > 1:
+            self.problems.add(
+                mark,
+                path,
+                f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only "
+                "one domain",
+            )
+        else:
+            others = ", ".join(str(key) for key in names if key != kinds[0])
+            self.problems.add(
+                mark,
+                path,
+                f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}",
+            )
 
     def branches(
         self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT

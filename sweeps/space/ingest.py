@@ -5,7 +5,7 @@ Pure functions, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from sweeps.core.resources import ELASTIC
 from sweeps.space.section_models import ROWS, DataSpec, SchedulerSpec, TrainerSpec
@@ -35,7 +35,6 @@ def stream_obstacles(
         scheduler: The scheduler; None if its section has a problem.
     """
     tuned = sections.get("data", {})
-    weights = f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights"
     obstacles = [
         (
             "scheduler.resource",
@@ -55,22 +54,7 @@ def stream_obstacles(
             f"a stream has a label of one column; {MEMORY}, or name one column",
         ),
         *_split_obstacles(data),
-        ("data.weight", data.weight_columns or "weight" in tuned, f"{weights} in the loop"),
-        (
-            "data.class_weight",
-            data.class_weight or "class_weight" in tuned,
-            f"{weights} in the loop",
-        ),
-        (
-            "data.parse",
-            set(data.parse) & set(data.labels),
-            f"a stream cannot parse its label; {MEMORY}, or store the label as numbers",
-        ),
-        (
-            "data.drop_duplicates",
-            data.drop_duplicates,
-            f"a stream does not compare its rows; {MEMORY}, or leave this key out",
-        ),
+        *_key_obstacles(data, tuned),
     ]
     yield from ((key, text) for key, holds, text in obstacles if holds)
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
@@ -100,6 +84,36 @@ def _split_obstacles(data: DataSpec) -> Iterator[tuple[str, bool, str]]:
             "a stream has no test split; leave this key out, and score the bundle with `sweeps "
             "predict`"
         ),
+    )
+
+
+def _key_obstacles(data: DataSpec, tuned: Container[str]) -> Iterator[tuple[str, bool, str]]:
+    """Yield each further key that a stream may not have, whether it is set, and the message.
+
+    Args:
+        data: The section `data`.
+        tuned: The keys of `data` that are tuned.
+    """
+    weights = f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights"
+    yield (
+        "data.weight",
+        bool(data.weight_columns) or "weight" in tuned,
+        f"{weights} in the loop",
+    )
+    yield (
+        "data.class_weight",
+        bool(data.class_weight) or "class_weight" in tuned,
+        f"{weights} in the loop",
+    )
+    yield (
+        "data.parse",
+        bool(set(data.parse) & set(data.labels)),
+        f"a stream cannot parse its label; {MEMORY}, or store the label as numbers",
+    )
+    yield (
+        "data.drop_duplicates",
+        data.drop_duplicates,
+        f"a stream does not compare its rows; {MEMORY}, or leave this key out",
     )
 
 

@@ -100,21 +100,8 @@ def load(
     """
     problems = Problems()
     source = source_of(space, problems)
-    source = replace(
-        source,
-        overrides=(*source.overrides, *overrides),
-        tables={**source.tables, **(tables or {})},
-    )
-    if recorded is not None:
-        source = replace(source, functions=recorded.functions)
-    if base is not None:
-        source = replace(source, base=Path(base).absolute())
-    root = source.root
-    table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
-    for override in (*table_files, *source.overrides):
-        root = override_tree(root, override, problems)
-    if root is None or len(problems):
-        raise InputError(problems.sorted())
+    source = _changed(source, overrides, base, recorded=recorded, tables=tables)
+    root = _overridden_tree(source, problems)
     if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(str(root.mark), text)
     environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
@@ -131,6 +118,41 @@ def load(
         secrets=tuple(found.secrets),
         missing_secrets=tuple(found.missing),
     )
+
+
+def _changed(
+    source: SpaceSource,
+    overrides: Iterable[str],
+    base: str | Path | None,
+    recorded: Recorded | None,
+    tables: Mapping[str, Any] | None,
+) -> SpaceSource:
+    """Return a source with the arguments of `load`."""
+    source = replace(
+        source,
+        overrides=(*source.overrides, *overrides),
+        tables={**source.tables, **(tables or {})},
+    )
+    if recorded is not None:
+        source = replace(source, functions=recorded.functions)
+    if base is not None:
+        source = replace(source, base=Path(base).absolute())
+    return source
+
+
+def _overridden_tree(source: SpaceSource, problems: Problems) -> Node:
+    """Return the tree of a space with the overrides.
+
+    Raises:
+        InputError: The text or an override is invalid.
+    """
+    root = source.root
+    table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
+    for override in (*table_files, *source.overrides):
+        root = override_tree(root, override, problems)
+    if root is None or len(problems):
+        raise InputError(problems.sorted())
+    return root
 
 
 class _Loader:
@@ -182,9 +204,7 @@ class _Loader:
             data = self._with_queries(data, params)
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
-            if self.trainer is not None:
-                shapes = enumeration.all_shapes(sections, self.trainer.backend)
-                self._check_workers(shapes, self.trainer.backend)
+            shapes = self._shapes(sections)
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
@@ -211,6 +231,14 @@ class _Loader:
             notes=self._notes(sections),
             **self.search.parsed,
         )
+
+    def _shapes(self, sections: dict[str, Template]) -> tuple[Shape, ...]:
+        """Return the shapes of the trials, and check their numbers of workers."""
+        if self.trainer is None:
+            return ()
+        shapes = enumeration.all_shapes(sections, self.trainer.backend)
+        self._check_workers(shapes, self.trainer.backend)
+        return shapes
 
     def _check_keys(self) -> None:
         """Add a problem for each unknown key at the top of the file."""

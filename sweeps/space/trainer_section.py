@@ -201,19 +201,22 @@ class TrainerSection:
             load=keys.load or trainer.load,
             reuse=keys.reuse,
         )
-        environment = {
-            name: str(options[key])
-            for name, key in self.definition.environment.items()
-            if options.get(key) is not None
-        }
         packages = self._of_format(PACKAGE_FORMAT, options)
         return replace(
             spec,
             options=options,
             references=self._of_format(REFERENCE_FORMAT, options),
             packages=packages,
-            environment=environment,
+            environment=self._environment(options),
         )
+
+    def _environment(self, options: dict[str, Any]) -> dict[str, str]:
+        """Return the environment variables that the options set."""
+        return {
+            name: str(options[key])
+            for name, key in self.definition.environment.items()
+            if options.get(key) is not None
+        }
 
     def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
         """Return the values of the options whose fragment has a format."""

@@ -291,13 +291,8 @@ class StudyStore:
             The result of the trial, with the state that was recorded.
         """
         live, optuna_trial = self._live[number], self._open[number]
-        seconds, curve = round(live.seconds, 4), tuple(live.curve.items())
-        shape = live.trial.shape
-        worker_seconds = (
-            seconds * shape.workers if shape.most is None else round(live.worker_seconds, 4)
-        )
-        cost = costs(seconds, worker_seconds, dict(shape.per_worker))
-        reported = (live.steps, curve, live.other_curves, cost, final)
+        curve = tuple(live.curve.items())
+        reported = (live.steps, curve, live.other_curves, _costs_of(live), final)
         score = self.objectives.score(state, *reported)
         if state is State.COMPLETE and score.missing is not None:
             state, error = State.FAIL, error or self._missing_metric(live, score.missing)
@@ -317,11 +312,24 @@ class StudyStore:
             else ()
         ):
             optuna_trial.set_constraint(name, violation)
+        self._tell(number, state, [v for v in score.values if v is not None])
+        live.ended = state is not State.RUNNING
+        if live.ended:
+            del self._open[number]
+        return record.result_of(self.frozen(number), self.objectives)
+
+    def _tell(self, number: int, state: State, values: list[float]) -> None:
+        """Tell Optuna that a trial has ended. A RUNNING trial stays open.
+
+        Args:
+            number: Number of the trial.
+            state: State of the trial.
+            values: Values of the objectives.
+        """
+        live, optuna_trial = self._live[number], self._open[number]
         last = max(live.curve, default=None)
         if state is State.COMPLETE:
-            self.study.tell(
-                optuna_trial, [v for v in score.values if v is not None], state=TrialState.COMPLETE
-            )
+            self.study.tell(optuna_trial, values, state=TrialState.COMPLETE)
         elif state is State.PRUNED:
             if (
                 last is not None
@@ -335,10 +343,6 @@ class StudyStore:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.study.tell(optuna_trial, state=TrialState.FAIL)
-        live.ended = state is not State.RUNNING
-        if live.ended:
-            del self._open[number]
-        return record.result_of(self.frozen(number), self.objectives)
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
         """Return the error message for an ended trial without a valid value of a metric.
@@ -504,3 +508,12 @@ class StudyStore:
         [] for a single objective.
         """
         return self.configurations().front(self.objectives.goals)
+
+
+def _costs_of(live: LiveTrial) -> dict[str, float]:
+    """Return the costs of a trial so far, by name."""
+    seconds, shape = round(live.seconds, 4), live.trial.shape
+    worker_seconds = (
+        seconds * shape.workers if shape.most is None else round(live.worker_seconds, 4)
+    )
+    return costs(seconds, worker_seconds, dict(shape.per_worker))

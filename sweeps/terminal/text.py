@@ -169,20 +169,7 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         result: The result of the sweep.
         unexported: True if the best trial could not be exported.
     """
-    counts = ", ".join(
-        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
-    )
-    lines = [
-        (
-            f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} "
-            f"preprocessor{'s' * (result.fits != 1)} fitted"
-        )
-    ]
-    if result.reason:
-        lines[0] += f" (ended early: {result.reason})"
-    if result.freed is not None and result.freed["checkpoints"]:
-        lines.append(format_freed(result.freed))
-    lines += [f"note: {note}" for note in result.notes]
+    lines = _summary(result)
     again = (
         [f"  {resume_command(result.dir)}    # continues where the sweep stopped"]
         if result.reason == "interrupted"
@@ -204,20 +191,8 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
                 *(["", "next:", *again] if again else []),
             ]
         )
-    best = result.best
-    test = f", test {best['test']:.6g}" if best["test"] is not None else ""
-    of = (
-        f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)"
-        if "repeats" in best
-        else ""
-    )
-    value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
-    lines += ["", f"best trial {best['trial']}: {value}{of}{test}"]
-    lines += configuration(
-        best.get("data", {}), best["preprocessor"], best["scaling"], best["params"]
-    )
-    lines += ["", *_places(result)]
-    facts = _model_text(best)
+    lines += ["", *_best_trial(result.best), "", *_places(result)]
+    facts = _model_text(result.best)
     if result.bundle:
         lines.append(f"bundle  {relative_path(result.bundle)}{facts}")
     elif result.checkpoint:
@@ -236,6 +211,41 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
         lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
     return "\n".join([*lines, *again, *_look(result)])
+
+
+def _summary(result: SweepResult) -> list[str]:
+    """Return the first lines of a result: the numbers of trials, the time, and the notes."""
+    counts = ", ".join(
+        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    )
+    lines = [
+        (
+            f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} "
+            f"preprocessor{'s' * (result.fits != 1)} fitted"
+        )
+    ]
+    if result.reason:
+        lines[0] += f" (ended early: {result.reason})"
+    if result.freed is not None and result.freed["checkpoints"]:
+        lines.append(format_freed(result.freed))
+    return [*lines, *(f"note: {note}" for note in result.notes)]
+
+
+def _best_trial(best: dict[str, Any]) -> list[str]:
+    """Return lines with the score and the configuration of the best trial."""
+    test = f", test {best['test']:.6g}" if best["test"] is not None else ""
+    of = (
+        f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)"
+        if "repeats" in best
+        else ""
+    )
+    value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
+    return [
+        f"best trial {best['trial']}: {value}{of}{test}",
+        *configuration(
+            best.get("data", {}), best["preprocessor"], best["scaling"], params=best["params"]
+        ),
+    ]
 
 
 def _model_text(best: Mapping[str, Any] | None) -> str:
@@ -393,16 +403,8 @@ def format_sweep(
         importance: The importances of the dimensions. None or unknown importances are not shown.
         ensembles: The ensembles that the sweep has exported.
     """
-    counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
-    ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
-    early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
-    lines = [
-        (
-            f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started "
-            f"{format_age(time.time() - sweep.began)} ago"
-        )
-    ]
+    lines = [_state_line(sweep)]
     facts = [] if study is None else _study_facts(study)
     if sweep.algorithm:
         facts.append(("search", sweep.algorithm))
@@ -434,6 +436,18 @@ def format_sweep(
         if stage.startswith("waiting since")
     ]
     return "\n".join(lines)
+
+
+def _state_line(sweep: SweepSummary) -> str:
+    """Format the state, the trials and the age of a sweep in one line."""
+    counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
+    result = sweep.result or {}
+    ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
+    early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
+    return (
+        f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started "
+        f"{format_age(time.time() - sweep.began)} ago"
+    )
 
 
 def _study_facts(study: Record) -> list[tuple[str, str]]:
@@ -522,6 +536,22 @@ def _trial_facts(t: TrialRecord, metric: str) -> Iterator[tuple[str, Any]]:
         yield "started", t.began.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def _end_of(t: TrialRecord, state: str) -> str:
+    """Format how a trial ended, in one line."""
+    r = t.result
+    if r.given:
+        return (
+            f"trial {t.id}: an initial point with a given result "
+            f"({', '.join(map(format_value, r.values))}), so it was not run"
+        )
+    reason = f" ({t.reason})" if t.reason else ""
+    attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
+    return (
+        f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} "
+        f"s{attempts}"
+    )
+
+
 def format_trial(
     t: TrialRecord,
     metric: str,
@@ -541,22 +571,8 @@ def format_trial(
         on_more_rows: True if each step of the trial trained on more rows than the step before.
     """
     r = t.result
-    reason = f" ({t.reason})" if t.reason else ""
-    attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
-    lines = [
-        (
-            f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} "
-            f"s{attempts}"
-        )
-    ]
-    if r.given:
-        lines = [
-            (
-                f"trial {t.id}: an initial point with a given result "
-                f"({', '.join(map(format_value, r.values))}), so it was not run"
-            )
-        ]
-    lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
+    lines = [_end_of(t, state)]
+    lines += configuration(t.data, t.preprocessor, t.scaling, params=t.params)
     for fact in _trial_facts(t, metric):
         lines += pairs([fact])
     if r.value is not None:

@@ -18,7 +18,7 @@ the good values of that cell.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,15 +147,9 @@ class TpeModel:
             good[others].extend(below)
             place |= {number: i for i, number in enumerate(below)}
             rest[others].extend(above)
-        for lower, cells in sorted(history.ended.items(), key=lambda known: known[0]):
-            if lower < level:
-                for cell, numbers in sorted(cells.items()):
-                    rest[cell != own].extend(numbers)
-        pending = [
-            t
-            for n, t in history.running.items()
-            if n != number and level not in t.intermediate_values
-        ]
+        for cell, numbers in _ended_before(history, level):
+            rest[cell != own].extend(numbers)
+        pending = _pending(history, level, number)
         return (
             sorted(
                 (history.known[n] for n in _bounded(*good, rng, self.kernels)),
@@ -166,6 +160,20 @@ class TpeModel:
                 key=lambda t: t.number,
             ),
         )
+
+
+def _ended_before(history: History, level: float) -> Iterator[tuple[str, list[int]]]:
+    """Yield the cell and the numbers of the trials that ended before a level, in a fixed order."""
+    for lower, cells in sorted(history.ended.items(), key=lambda known: known[0]):
+        if lower < level:
+            yield from sorted(cells.items())
+
+
+def _pending(history: History, level: float, number: int) -> list[FrozenTrial]:
+    """Return the running trials other than `number` that have not reached a level."""
+    return [
+        t for n, t in history.running.items() if n != number and level not in t.intermediate_values
+    ]
 
 
 def random_fraction(history: History, max_t: int | None) -> float:
