@@ -7,13 +7,13 @@ prints, stores or sends. Other secrets are only recognized in URIs.
 from __future__ import annotations
 
 import functools
-import html
 import json
 import os
 import re
+import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TextIO
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 # `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is
 # not a password.
@@ -31,6 +31,25 @@ _SCALAR = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\s,}][^,}\n]*"
 LONG_VALUE = 8
 # Between the parts of a secret, such as the lines of a private key or the strings of a JSON object.
 _SEPARATOR = re.compile(r"[\s\"']+|\\n")
+# Characters that every format leaves as they are. The pieces of a secret are runs of them, runs of
+# quotes and backslashes, and single other characters.
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}_.-")
+_PIECE = re.compile(r"[A-Za-z0-9_.-]+|[\\'\"]+|.", re.S)
+_BACKSLASHES = r"(?:\\|%(?:25)*5c)*+"
+# One quote or backslash in any format. A shell and YAML write several of them for one.
+_QUOTE = (
+    r"(?:\\[ux]0*2[27]|[\\'\"]|%(?:25)*(?:22|27|5c)"
+    r"|&(?:amp;)*(?:#0*3[49]|#x0*2[27]|quot|apos);)"
+)
+# Further forms of a character: as the name of an entity of HTML, in the query of a URL, and in an
+# indented block.
+_FORMS = {
+    "&": ["&(?:amp;)+"],
+    "<": ["&(?:amp;)*lt;"],
+    ">": ["&(?:amp;)*gt;"],
+    " ": [r"\+", "%(?:25)*2b"],
+    "\n": [r"\s+"],
+}
 _SECRET_NAME = re.compile(
     r"(?!sslkey\Z)"  # in libpq, this is the path of a file, not a secret
     r"(?:.*(?:token(?!iz)|secret|passw|pwd|signature|credential|authorization).*"
@@ -77,9 +96,22 @@ def secrets_in(uri: str) -> list[Secret]:
     return secrets
 
 
-# What `hide_known` replaces. The longest comes first, because a secret may be a part of another
-# one.
-_known: tuple[str, ...] = ()
+class _Known(NamedTuple):
+    """A secret that `hide_known` replaces.
+
+    Attributes:
+        value: The secret.
+        plain: A part of the secret that every format leaves as it is. `in` finds it faster than a
+            regular expression.
+        pattern: Matches the secret in all formats.
+    """
+
+    value: str
+    plain: str
+    pattern: re.Pattern[str]
+
+
+_known: tuple[_Known, ...] = ()  # the longest first, because a secret may be a part of another one
 
 
 def remember(value: str) -> None:
@@ -92,28 +124,13 @@ def remember(value: str) -> None:
     parts = {value, *_SEPARATOR.split(value)}
     for secret in secrets_in(value) if "://" in value else ():
         parts |= {secret.written, secret.value}
-    known = set(_known)
-    for part in parts:
+    known = {secret.value: secret for secret in _known}
+    for part in parts - known.keys():
         if len(part) >= LONG_VALUE:
-            known |= _forms(part)
-    _known = tuple(sorted(known, key=len, reverse=True))
-
-
-def _forms(value: str) -> set[str]:
-    """Return a secret as it is written in texts: plain, escaped, percent-encoded and in HTML."""
-    encoded = value.encode(errors="surrogatepass")
-    return {
-        value,
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        repr(value)[1:-1],
-        ascii(value)[1:-1],
-        repr(encoded)[2:-1],
-        quote(encoded),
-        quote(encoded, safe=""),
-        quote_plus(encoded),
-        html.escape(value),
-    }
+            pieces = _PIECE.findall(part)
+            plain = max((piece for piece in pieces if piece[0] in _PLAIN), key=len, default="")
+            known[part] = _Known(part, plain, _pattern(pieces))
+    _known = tuple(sorted(known.values(), key=lambda secret: len(secret.value), reverse=True))
 
 
 def remember_uri(uri: str) -> None:
@@ -134,9 +151,13 @@ def any_known() -> bool:
 
 
 def hide_known(text: str) -> str:
-    """Replace each secret that this process remembers by `***`, also if it is escaped."""
-    for form in _known:
-        text = text.replace(form, "***")
+    """Replace each secret that this process remembers by `***`.
+
+    The secret may be escaped, percent-encoded or in HTML, even several times.
+    """
+    for secret in _known:
+        if secret.plain in text:
+            text = secret.pattern.sub("***", text)
     return text
 
 
@@ -162,6 +183,34 @@ def _write_hidden(write: Callable[[str], int], text: str) -> int:
 def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
     for line in lines:
         stream.write(line)
+
+
+def _pattern(pieces: list[str]) -> re.Pattern[str]:
+    """Return the regular expression of a secret, given its pieces."""
+    # A match starts at the first of several backslashes, so that the expression does not try each
+    # of them.
+    start = "" if pieces[0][0] in _PLAIN else r"(?<!\\)"
+    return re.compile(start + "".join(map(_written, pieces)), re.I)
+
+
+def _written(piece: str) -> str:
+    """Return a regular expression for a piece of a secret.
+
+    The piece may be escaped, percent-encoded or in HTML, even several times.
+    """
+    if piece[0] in _PLAIN:
+        return re.escape(piece)
+    if piece[0] in "\\'\"":
+        return f"{_QUOTE}{{{len(piece)},}}+"
+    code = ord(piece)
+    encoded = piece.encode(errors="surrogatepass")
+    percent = "".join(f"%(?:25)*{byte:02x}" for byte in encoded)
+    entity = f"&(?:amp;)*(?:#0*{code}|#x0*{code:x});"
+    choices = [re.escape(piece), percent, f"[ux]0*{code:x}", entity, *_FORMS.get(piece, ())]
+    if not " " <= piece <= "~":
+        escapes = {json.dumps(piece)[2:-1], repr(encoded)[3:-1]}
+        choices += (escape.replace("\\", _BACKSLASHES) for escape in escapes)
+    return f"{_BACKSLASHES}(?:{'|'.join(choices)})"
 
 
 def masked(text: str) -> str:

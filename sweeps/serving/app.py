@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -150,6 +151,8 @@ class _Endpoints:
             return _refusal(422, [_problem_body(problem) for problem in e.problems])
         except ClientDisconnect:  # nginx uses 499 for this, too
             return Response(status_code=499)
+        except asyncio.CancelledError:  # a second signal ends the server, and waits for no answer
+            return Response(status_code=503)
         finally:
             self.metrics.seconds.labels("/predict").observe(time.perf_counter() - start)
 

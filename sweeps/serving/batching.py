@@ -7,8 +7,11 @@ model is idle is a batch of its own.
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
 
-import anyio.to_thread
 import pydantic_core
 
 from sweeps.bundle.model import Bundle
@@ -20,12 +23,16 @@ Answer = bytes | Exception
 class Batcher:
     """Pass batches of requests to a bundle in a thread, one batch at a time.
 
+    The thread is a daemon, so the process can end while the model hangs.
+
     Args:
         bundle: The bundle whose preprocessor and model are used.
     """
 
     def __init__(self, bundle: Bundle):
         self.bundle = bundle
+        self._batches = queue.SimpleQueue[tuple[Future[list[Answer]], Sequence[Rows]]]()
+        threading.Thread(target=self._work, name="model", daemon=True).start()
         self._waiting: list[tuple[Rows, asyncio.Future[Answer]]] = []
         self._lock = asyncio.Lock()
 
@@ -40,9 +47,9 @@ class Batcher:
             if not future.done():
                 batch = self._waiting
                 self._waiting = []
-                answers = await anyio.to_thread.run_sync(
-                    self._answers, [given for given, _ in batch], abandon_on_cancel=True
-                )
+                predicted = Future[list[Answer]]()
+                self._batches.put((predicted, [given for given, _ in batch]))
+                answers = await asyncio.wrap_future(predicted)
                 for (_, waiting), answer in zip(batch, answers, strict=True):
                     waiting.set_result(answer)
         found = future.result()
@@ -50,7 +57,14 @@ class Batcher:
             raise found
         return found
 
-    def _answers(self, batch: list[Rows]) -> list[Answer]:
+    def _work(self) -> None:
+        """Predict one batch after the other."""
+        while True:
+            predicted, batch = self._batches.get()
+            if predicted.set_running_or_notify_cancel():
+                predicted.set_result(self._answers(batch))
+
+    def _answers(self, batch: Sequence[Rows]) -> list[Answer]:
         """Return the answer to each request. If the whole batch fails, predict each alone."""
         try:
             return [*predict_batch(self.bundle, batch)]
@@ -60,7 +74,7 @@ class Batcher:
             return [answer for rows in batch for answer in self._answers([rows])]
 
 
-def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
+def predict_batch(bundle: Bundle, batch: Sequence[Rows]) -> list[bytes]:
     """Predict the rows of several requests in one call of the model.
 
     Returns:

@@ -88,6 +88,7 @@ def make_server(app: Any, limits: Limits) -> uvicorn.Server:
         log_level="error",
         access_log=False,
         ws="none",
+        lifespan="off",
         limit_concurrency=limits.max_connections,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

@@ -6,9 +6,11 @@ import html
 import io
 import json
 import logging
+import shlex
 from urllib.parse import quote, quote_plus
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,24 +32,37 @@ WRITERS = {
     "JSON": json.dumps,
     "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False),
     "repr": repr,
+    "repr with both quotes": lambda text: repr(f"'\"{text}"),
     "ascii": ascii,
     "bytes": lambda text: repr(text.encode()),
+    "YAML": lambda text: yaml.safe_dump(text, width=10**9),
+    "shell": shlex.quote,
     "path of a URL": quote,
     "part of a URL": lambda text: quote(text, safe=""),
+    "URL of requests": lambda text: quote(text, safe="!#$%&'()*+,/:;=?@[]~"),
     "query of a URL": quote_plus,
-    "HTML": html.escape,
 }
 # Texts of several lines have tests of their own.
-TEXTS = st.text(st.sampled_from("aZ09_.-\"'\\%/+ &<>=$`~:é😀"), min_size=LONG_VALUE, max_size=30)
+TEXTS = st.text(
+    st.sampled_from("aZ09_.-\"'\\%/+ &<>=$`~:é😀"), min_size=LONG_VALUE, max_size=30
+) | st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp"), exclude_characters="\xa0*"),
+    min_size=LONG_VALUE,
+    max_size=15,
+)
 
 
-@given(TEXTS, st.sampled_from(sorted(WRITERS)))
-def test_a_remembered_secret_is_hidden_however_it_is_written(secret, writer):
+@given(TEXTS, st.lists(st.sampled_from(sorted(WRITERS)), max_size=3), st.booleans())
+def test_a_remembered_secret_is_hidden_however_it_is_written(secret, writers, in_html):
     secrets._known = ()
     remember(secret)
-    text = WRITERS[writer](secret)
+    text = secret
+    for writer in writers:
+        text = WRITERS[writer](text)
+    text = html.escape(text) if in_html else text
     hidden = masked(f"before {text} after")
     assert "***" in hidden and secret not in hidden
+    assert masked(hidden) == hidden
 
 
 @given(st.text(max_size=60))
