@@ -27,14 +27,12 @@ class Cmaes(Algorithm):
     n_startup_trials: Annotated[
         AtLeast1,
         Field(
-            examples=[10],
             description="number of complete trials before the distribution is adapted",
         ),
     ] = 1
     sigma0: Annotated[
         Number | None,
         Field(
-            examples=[0.2],
             gt=0,
             description="initial standard deviation; by default a sixth of the smallest range of a "
             "dimension",
@@ -43,7 +41,6 @@ class Cmaes(Algorithm):
     popsize: Annotated[
         AtLeast2 | None,
         Field(
-            examples=[16],
             description="number of trials in a generation; by default computed from the number of "
             "dimensions",
         ),

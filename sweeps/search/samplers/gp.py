@@ -24,7 +24,6 @@ class Gp(Algorithm):
     n_startup_trials: Annotated[
         AtLeast1,
         Field(
-            examples=[20],
             description="number of trials that must have a value before the model is used; until "
             "then, suggestions are random",
         ),

@@ -19,12 +19,11 @@ class Nsga2(Algorithm):
     several_objectives: ClassVar[bool] = True
 
     population_size: Annotated[
-        AtLeast2, Field(examples=[20], description="number of complete trials in a generation")
+        AtLeast2, Field(description="number of complete trials in a generation")
     ] = 50
     mutation_prob: Annotated[
         Number | None,
         Field(
-            examples=[0.1],
             ge=0,
             le=1,
             description="probability that a value is drawn at random; by default 1 / (number of "
@@ -34,7 +33,6 @@ class Nsga2(Algorithm):
     crossover_prob: Annotated[
         Number,
         Field(
-            examples=[0.8],
             ge=0,
             le=1,
             description="probability that a trial combines the values of two earlier trials, its "
@@ -44,7 +42,6 @@ class Nsga2(Algorithm):
     swapping_prob: Annotated[
         Number,
         Field(
-            examples=[0.4],
             ge=0,
             le=1,
             description="if there are two parents, probability that a value comes from the second "

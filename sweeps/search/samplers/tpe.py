@@ -23,7 +23,6 @@ class Tpe(Algorithm):
     n_startup_trials: Annotated[
         AtLeast0,
         Field(
-            examples=[20],
             description="number of trials that must reach the same rung before the values at this "
             "rung guide the search",
         ),
@@ -31,7 +30,6 @@ class Tpe(Algorithm):
     n_ei_candidates: Annotated[
         AtLeast1,
         Field(
-            examples=[32],
             description="number of candidates that are drawn for a suggestion; the best one is "
             "suggested",
         ),

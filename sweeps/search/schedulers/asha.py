@@ -26,18 +26,16 @@ class Asha(Scheduler):
 
     stops: ClassVar[bool] = True
 
-    max_t: Annotated[AtLeast1, Field(examples=[100], description="the step at which a trial ends")]
+    max_t: Annotated[AtLeast1, Field(description="the step at which a trial ends")]
     grace_period: Annotated[
         AtLeast1,
         Field(
-            examples=[10],
             description="step of the first rung; no trial is stopped or paused before this step",
         ),
     ] = 1
     reduction_factor: Annotated[
         AtLeast2,
         Field(
-            examples=[4],
             description="with 3, each rung is at 3 times the step of the previous one, and the "
             "best third of the trials passes it",
         ),
@@ -46,7 +44,6 @@ class Asha(Scheduler):
     resource: Annotated[
         Resource,
         Field(
-            examples=["data.rows"],
             description="what `max_t` and `grace_period` count: `step` counts steps of the loop, "
             "`data.rows` counts parts of the train "
             "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, "
@@ -56,7 +53,6 @@ class Asha(Scheduler):
     type: Annotated[
         Literal["stopping", "promotion"],
         Field(
-            examples=["promotion"],
             description="what happens to a trial that is not among the best at a rung: it stops "
             "for good, or it pauses and may continue"
             " from its checkpoint after other trials have reached the rung",

@@ -26,7 +26,6 @@ class Hyperband(Asha):
     brackets: Annotated[
         AtLeast1,
         Field(
-            examples=[2],
             description="number of brackets; if there are fewer rungs, the number of rungs",
         ),
     ] = 3

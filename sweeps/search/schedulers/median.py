@@ -24,13 +24,10 @@ class Median(Scheduler):
 
     stops: ClassVar[bool] = True
 
-    max_t: Annotated[
-        AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")
-    ] = None
+    max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
     grace_period: Annotated[
         AtLeast1,
         Field(
-            examples=[10],
             description="first step at which trials are compared; after it, they are compared at "
             "every step",
         ),
@@ -38,7 +35,6 @@ class Median(Scheduler):
     min_trials: Annotated[
         AtLeast1,
         Field(
-            examples=[3],
             description="number of other trials that must reach a step before a trial can be "
             "stopped at this step",
         ),

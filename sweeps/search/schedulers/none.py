@@ -16,9 +16,7 @@ from sweeps.space.section_models import AtLeast1
 class NoScheduler(Scheduler):
     """Let every trial run to its end, or to `max_t`."""
 
-    max_t: Annotated[
-        AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")
-    ] = None
+    max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return (), because no trial waits for a decision."""

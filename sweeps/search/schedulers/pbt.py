@@ -36,15 +36,12 @@ class Pbt(Scheduler):
     needs_checkpoint: ClassVar[bool] = True
 
     perturbation_interval: Annotated[
-        AtLeast1, Field(examples=[5], description="the number of reports between two perturbations")
+        AtLeast1, Field(description="the number of reports between two perturbations")
     ]
-    max_t: Annotated[
-        AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")
-    ] = None
+    max_t: Annotated[AtLeast1 | None, Field(description="the step at which a trial ends")] = None
     quantile_fraction: Annotated[
         Number,
         Field(
-            examples=[0.2],
             gt=0,
             le=0.5,
             description="with 0.25, the worst quarter of the trials continues from checkpoints of "
@@ -54,7 +51,6 @@ class Pbt(Scheduler):
     resample_probability: Annotated[
         Number,
         Field(
-            examples=[0.1],
             ge=0,
             le=1,
             description="probability that a copied parameter is drawn at random instead of "
@@ -64,7 +60,6 @@ class Pbt(Scheduler):
     population: Annotated[
         AtLeast2 | None,
         Field(
-            examples=[8],
             description="number of trials of the sweep; by default `limits.max_trials`",
         ),
     ] = None
