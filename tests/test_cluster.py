@@ -174,16 +174,17 @@ LATE = "The current node timed out during startup."
 
 
 @pytest.mark.parametrize(
-    "error, named",
-    [(LATE, "CPU or memory"), ("no space left on device", "no space left on device")],
+    "error, named, tries",
+    [(LATE, "CPU or memory", 2), ("no space left on device", "no space left on device", 1)],
 )
 def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
-    project, monkeypatch, error, named
+    project, monkeypatch, error, named, tries
 ):
     monkeypatch.delenv(WAIT, raising=False)
+    limits = []
 
     def init(**_):
-        assert os.environ[WAIT] == str(local_ray.START_WITHIN)
+        limits.append(os.environ[WAIT])
         raise Exception(error)
 
     monkeypatch.setattr("ray.is_initialized", lambda: False)
@@ -197,7 +198,21 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
     said = str(caught.value)
     assert said.startswith("Ray did not start: ") and "\n" not in said
     assert said.endswith(f"sweeps resume {project}") and named in said
+    assert limits == [str(seconds) for seconds in local_ray.START_WITHIN[:tries]]
     assert WAIT not in os.environ
+
+
+def test_a_start_of_ray_that_hangs_is_tried_again(tmp_path, monkeypatch):
+    starts = []
+
+    def init(**_):
+        starts.append(os.environ[WAIT])
+        if len(starts) == 1:
+            raise Exception(LATE)
+
+    monkeypatch.setattr("ray.init", init)
+    local_ray.start(tmp_path, 1)
+    assert len(starts) == 2
 
 
 @pytest.mark.parametrize(

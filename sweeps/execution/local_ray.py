@@ -21,8 +21,9 @@ from sweeps.execution.ray_errors import in_a_line
 
 log = logging.getLogger(__name__)
 
-# Time limit for the start of Ray's processes, in seconds. A busy machine needs a minute.
-START_WITHIN = 120
+# Time limits for the start of Ray's processes in the first and the second try, in seconds. Now and
+# then a process of Ray hangs while it starts. A busy machine may need the second limit.
+START_WITHIN = (30, 120)
 LOOK_EVERY = 1.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
@@ -66,7 +67,8 @@ def only_gpus(gpu_ids: tuple[str, ...] | None) -> contextlib.AbstractContextMana
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
     """Start a Ray instance for this sweep.
 
-    A start that fails or is interrupted leaves no process of Ray.
+    If this takes too long, try once more with a longer time limit. A start that fails or is
+    interrupted leaves no process of Ray.
 
     Args:
         folder: The sweep's folder.
@@ -80,33 +82,41 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
     import ray
     from ray._private import ray_constants
 
-    try:
-        with (
-            crash_cleanup.cleaned_up_on_failure(),
-            patient_and_separate(),
-            minimal_processes(),
-            # Ray listens only on the loopback address, which is the default on macOS and Windows.
-            _replaced(ray_constants, ENABLE_RAY_CLUSTER=False),
-        ):
-            # "local" ignores RAY_ADDRESS and `ray start`.
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                runtime_env=runtime_env or None,
-                **QUIET,
-            )
-    except Exception as e:  # Ray raises exceptions of many classes here.
-        log.exception("Ray did not start")
-        why = in_a_line(e).rstrip(".")
-        if "timed out" in str(e).lower():
-            why += "; if the machine lacks CPU or memory, end other programs and try again"
-        raise SweepsError(f"Ray did not start: {why}{_resume_hint(folder)}") from e
+    for seconds in START_WITHIN:
+        try:
+            with (
+                crash_cleanup.cleaned_up_on_failure(),
+                patient_and_separate(seconds),
+                minimal_processes(),
+                # Ray listens only on the loopback address, as by default on macOS and Windows.
+                _replaced(ray_constants, ENABLE_RAY_CLUSTER=False),
+            ):
+                # "local" ignores RAY_ADDRESS and `ray start`.
+                ray.init(
+                    address="local",
+                    num_cpus=cpus,
+                    include_dashboard=False,
+                    runtime_env=runtime_env or None,
+                    **QUIET,
+                )
+            return
+        except Exception as e:  # Ray raises exceptions of many classes here.
+            log.exception("Ray did not start within %g s", seconds)
+            why = in_a_line(e).rstrip(".")
+            late = "timed out" in str(e).lower()
+            if late and seconds != START_WITHIN[-1]:
+                continue
+            if late:
+                why += "; if the machine lacks CPU or memory, end other programs and try again"
+            raise SweepsError(f"Ray did not start: {why}{_resume_hint(folder)}") from e
 
 
 @contextlib.contextmanager
-def patient_and_separate() -> Iterator[None]:
+def patient_and_separate(seconds: float) -> Iterator[None]:
     """Within the `with` block, `ray.init` waits long for Ray's processes, which get own groups.
+
+    Args:
+        seconds: The time limit for the start of Ray's processes.
 
     Ray has no option for the time that the raylet may take to start, or for process groups. A
     signal to the driver's process group, for example from `timeout`, must end only the driver,
@@ -116,7 +126,7 @@ def patient_and_separate() -> Iterator[None]:
 
     services: Any = module
     plain_node, plain_popen = services.get_node, services.ConsolePopen
-    deadline = time.monotonic() + START_WITHIN
+    deadline = time.monotonic() + seconds
 
     def get_node(*what: Any) -> Any:
         while True:
@@ -131,7 +141,7 @@ def patient_and_separate() -> Iterator[None]:
         return plain_popen(*what, **{"process_group": 0, **how})
 
     name = "RAY_gcs_server_port_wait_time_s"
-    limit = None if name in os.environ else str(START_WITHIN)
+    limit = None if name in os.environ else str(seconds)
     with _variable(name, limit), _replaced(services, get_node=get_node, ConsolePopen=popen):
         yield
 
