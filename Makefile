@@ -20,7 +20,7 @@ BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## all that a change should pass: the unit tests and the integration tests; a quarter of an hour
 	$(BIN)/python -m pytest -m "$(OTHER)" $(BY_FILE) --durations 20
 
-test-unit: $(READY)  ## tests that start no Ray and no other processes; a minute and a half
+test-unit: $(READY)  ## tests that start no Ray and no other processes; four minutes
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
 
 test-extended: $(READY)  ## integration tests of rare combinations; not in CI; a quarter of an hour
@@ -34,7 +34,7 @@ test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a g
 
 test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs, and test-extended
 
-test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; nine minutes
+test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; a quarter of an hour
 	$(BIN)/python -m pytest -m frameworks $(BY_FILE) --durations 10 tests/frameworks
 
 test-frameworks-all: $(FRAMEWORKS)  ## every trainer by every task, on one and two workers, resumed and refitted; not in CI
@@ -55,7 +55,7 @@ bench: $(READY)  ## every workload, five repeats, into reports/benchmarks.md; ho
 bench-serving: $(READY)  ## HTTP beside mlflow models serve, files beside a bare loop, into reports/serving.md; some minutes
 	$(BIN)/python -m benchmarks.serving
 
-screenshots: $(READY)  ## the pictures of MLflow in docs/
+screenshots: $(READY)  ## the pictures of the page in docs/
 	SWEEPS_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser tests/browser
 
 docs: $(READY)  ## the documentation site, into site/; open site/index.html

@@ -31,10 +31,14 @@ space:
 
 
 def check_sizes(sizes: tuple[GangSizePeriod, ...], steps: int) -> None:
-    """Check that three workers began, two continued from step 4, and three ended."""
+    """Check that three workers began, two continued from a checkpoint, and three ended.
+
+    The pool may hear of the checkpoint of step 4 up to half a second after all ranks reported it.
+    """
     assert [size.workers for size in sizes] == [3, 2, 3]
     first, second, third = sizes
-    assert (first.step, first.reported) == (0, 0) and (second.step, second.reported) == (4, 5)
+    assert (first.step, first.reported) == (0, 0)
+    assert second.step in (2, 4) and second.reported == 5
     assert third.step == third.reported == steps - 4 and third.step % 2 == 0
 
 
