@@ -26,7 +26,7 @@ test-unit: $(READY)  ## tests that start no Ray and no other processes; four min
 test-extended: $(READY)  ## integration tests of rare combinations; not in CI; a quarter of an hour
 	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
-test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; a quarter of an hour
+test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; six minutes
 	$(BIN)/python -m pytest -m "faults and not long" $(BY_FILE) --durations 10
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
