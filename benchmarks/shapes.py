@@ -1,5 +1,6 @@
-"""What gangs of warm workers cost: starts, changes of shape, a lost rank, and the fixed cost of a
-sweep.
+"""Measure the cost of gangs of warm workers, and the fixed cost of a sweep.
+
+The script measures starts, changes of shape and a lost rank.
 
 *One trial* and *two tiny trials* are commands, from their start to their end, in a folder in which
 MLflow's database exists (to create the database takes MLflow 1.4 CPU-seconds, once for each folder

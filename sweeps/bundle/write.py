@@ -111,7 +111,7 @@ class ModelCode:
 
 @dataclass(frozen=True)
 class ModelData:
-    """What a bundle records about the data, and the rows with which the bundle is checked.
+    """Facts about the data for a bundle's manifest, and the rows that check the bundle.
 
     Attributes:
         label: see `Splits.label`.

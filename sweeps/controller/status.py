@@ -48,8 +48,8 @@ class TrialRow:
 
     Attributes:
         trial: The trial's id.
-        stage: What the trial is doing, such as "waiting for workers". The stage is "training" from
-            the first report on.
+        stage: Current stage of the trial, such as "waiting for workers". From the first report on,
+            the stage is "training".
         step: Number of the trial's reports so far.
         max_t: Step at which the scheduler ends the trial; None if there is no such step.
         value: Objective in the latest report; None before the first report.

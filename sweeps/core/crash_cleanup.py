@@ -199,7 +199,7 @@ def _belongs_to(pid: int, session: Path) -> bool:
 def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> None:
     """Delete half-written files.
 
-    Of the ended trials, also delete the checkpoints that are not in `checkpoints`.
+    If a trial has ended, also delete its checkpoints that are not in `checkpoints`.
 
     Args:
         folder: The sweep's folder.

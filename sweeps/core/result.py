@@ -88,7 +88,7 @@ class SweepResult:
         reason: Reason why the sweep ended before its last trial; None if the sweep did not end
             early.
         notes: Further messages for the user. Each has one line.
-        freed: What the latest run or resume of the sweep deleted: an object with the number of
+        freed: Deletions by the latest run or resume of the sweep: an object with the number of
             deleted `checkpoints`, the number of `trials` that had these checkpoints, the deleted
             `bytes`, and the bytes of the checkpoints that are `left`. None if the space file does
             not limit checkpoints.

@@ -1,4 +1,4 @@
-"""What the page shows of a sweep and of a trial. The templates render it. Pure functions."""
+"""Pure functions that compute the data of a sweep or a trial, for the templates of the page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPERATORS = {
 
 
 class TableQuery(BaseModel):
-    """What the reader wants to see of the table of trials.
+    """Filter, order and page of the table of trials, as the reader has selected them.
 
     Attributes:
         filter: Words and comparisons, such as `state=COMPLETE eta<0.1`.

@@ -107,9 +107,10 @@ def _bytes_of(spec: DataSpec) -> int | None:
 
 
 def estimate_bytes(files: SourceFiles) -> int:
-    """Return the size of files in bytes: of Parquet files, the uncompressed columns.
+    """Return the size of files in bytes.
 
-    Of CSV files, the text.
+    For Parquet files, this is the size of the uncompressed columns. For CSV files, it is the size
+    of the text.
 
     If there are many files, only some of them are read, and the other files are assumed to be
     compressed in the same way.

@@ -251,7 +251,7 @@ def latest_of_groups(times: np.ndarray, groups: np.ndarray) -> np.ndarray:
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
     """Select whole groups at random, with about `rows` rows in total.
 
-    Of several random tries, the closest to `rows` is returned.
+    The function draws several times, and returns the draw that is closest to `rows`.
 
     Rows whose group is missing form one group. If there are several groups, at least one group is
     selected and at least one is not. If there is only one group, it is not selected.

@@ -115,12 +115,12 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 def patient_and_separate(seconds: float) -> Iterator[None]:
     """Within the `with` block, `ray.init` waits long for Ray's processes, which get own groups.
 
-    Args:
-        seconds: The time limit for the start of Ray's processes.
-
     Ray has no option for the time that the raylet may take to start, or for process groups. A
     signal to the driver's process group, for example from `timeout`, must end only the driver,
     so that the driver can stop the sweep cleanly.
+
+    Args:
+        seconds: The time limit for the start of Ray's processes.
     """
     from ray._private import services as module
 

@@ -173,7 +173,7 @@ class TrialRun:
 
 
 class NoRun:
-    """Stand-in for a run that could not be started. What is logged in its context is lost."""
+    """Stand-in for a run that could not be started. Its context loses all that is logged."""
 
     def __init__(self) -> None:
         self.info = SimpleNamespace(run_id="", experiment_id="", run_name="", artifact_uri="")

@@ -59,7 +59,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the folder of a sweep that has already started says about its space.
+    """Facts about a space from the folder of a sweep that has already started.
 
     Attributes:
         algorithm: The algorithm that was chosen for `search.algorithm: auto`.

@@ -25,8 +25,7 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
     Args:
         seed: Seed of the sweep.
         number: Number of the trial or configuration.
-        purpose: What the seed is used for, such as "trial". Different purposes get independent
-            seeds.
+        purpose: Purpose of the seed, such as "trial". Different purposes get independent seeds.
 
     Returns:
         A seed with 0 <= seed < 2**32.

@@ -44,8 +44,7 @@ class Progress:
     """The best value of a sweep over its trials.
 
     Attributes:
-        spent: What the sweep had spent when each trial ended, in the order in which the trials
-            ended.
+        spent: Amount that the sweep had spent at the end of each trial, in the order of the ends.
         best: Value of the best trial at the same moments; None while no trial had a value of the
             rank of the final best trial.
     """

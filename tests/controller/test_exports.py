@@ -277,9 +277,7 @@ def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
 def exported(
     folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any
 ) -> tuple[trial_export.Exported, dict[str, Any]]:
-    """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's
-    manifest says of it.
-    """
+    """Export trial 0 as if its loop had a `load`. Return the export, and the manifest's facts."""
     told: dict[str, Any] = {}
     facts = SimpleNamespace(
         fingerprint="f", label="y", task="binary", classes=(0, 1), check=None, missing={}

@@ -21,6 +21,7 @@ from sklearn import preprocessing as sk
 
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing import step_files
+from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fit import data_key, fit_chain, fit_transform
 from sweeps.data.preprocessing.portable_steps import PortableStep
 from sweeps.data.streaming.fit import _result
@@ -469,3 +470,10 @@ def test_most_frequent_fills_numbers_too():
         "b",
     ]
     assert fitted.transform(pd.DataFrame({"n": [None], "c": [None]})).iloc[0].tolist() == [2.0, "b"]
+
+
+def test_an_encoder_takes_a_column_with_very_many_values():
+    """With a search through a list for each value, this would take a minute."""
+    frame = pd.DataFrame({"id": [f"v{i}" for i in range(100_000)]})
+    step = fit_builtin("OrdinalEncoder", frame, ["id"], {}, lambda function: [function(frame)])
+    assert step.columns["id"]["keys"] == sorted(frame["id"])

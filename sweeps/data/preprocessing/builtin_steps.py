@@ -202,7 +202,7 @@ def _encoder(
     for column, counted in counts.items():
         ordered = _sorted(counted)
         keys = [*ordered, None] if None in counted else ordered
-        kept = sorted(keys, key=lambda key: -counted[key])[: limits[column]]
+        kept = set(sorted(keys, key=lambda key: -counted[key])[: limits[column]])
         keys = [key for key in keys if key in kept]
         new = [column]
         if hot:
