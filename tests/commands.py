@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import click.testing
+import pytest
 
 REPO = Path(__file__).parent.parent
 _started: list[subprocess.Popen] = []
@@ -93,6 +94,13 @@ def invoke(*args: object) -> click.testing.Result:
     return result
 
 
+def check_in_this_process(patch: pytest.MonkeyPatch) -> None:
+    """Check exported bundles in this process instead of a new process, which takes some seconds."""
+    from sweeps.bundle import check, write
+
+    patch.setattr(write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle))
+
+
 def end_all() -> None:
     """Kill the commands that a failed test has left running.
 
@@ -113,15 +121,25 @@ def space_of(
     extra: str = "",
     limits: str = "max_trials: 4",
     x: str = "{uniform: [0.0, 1.0]}",
+    data: bool = True,
 ) -> Path:
-    """Write a space file that uses a loop of `tests.user_loops` and a data set of scikit-learn."""
+    """Write a space file that uses a loop of `tests.user_loops` and a data set of scikit-learn.
+
+    Args:
+        tmp_path: The folder of the file, and of the latches.
+        loop: The loop's name.
+        extra: More keys of the trainer.
+        limits: Keys of `limits`.
+        x: The domain of the parameter.
+        data: False for a sweep without data, which is faster. The loops read no data.
+    """
     file = tmp_path / "own.yaml"
+    section = 'data: {train: "sklearn:iris", label: target, valid: 0.2}\n' if data else ""
     file.write_text(
         f"""\
 name: own
 trainer: {{loop: "tests.user_loops:{loop}", backend: none{extra}}}
-data: {{train: "sklearn:iris", label: target, valid: 0.2}}
-objective: {{metric: loss, goal: minimize}}
+{section}objective: {{metric: loss, goal: minimize}}
 limits: {{{limits}}}
 space:
   params: {{x: {x}, latch: {tmp_path}}}

@@ -151,7 +151,7 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
     assert len(out) == len(data.data) and (out["prediction"] == data.target).mean() > 0.9
 
 
-def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
+def test_quickstart_other_trials_can_be_exported(quickstart, checked_in_this_process, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
     made = exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
@@ -162,7 +162,9 @@ def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     assert done.exit_code == 2 and "no trial `99`" in done.stderr
 
 
-def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quickstart):
+def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(
+    quickstart, checked_in_this_process
+):
     from mlflow.tracking import MlflowClient
 
     _, result, _ = quickstart
@@ -217,7 +219,7 @@ def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quic
     assert client.get_run(champion.run_id).data.tags["sweeps.trial"] == worse
 
 
-def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
+def test_quickstart_can_be_moved_and_exported(quickstart, checked_in_this_process, tmp_path):
     _, result, _ = quickstart
     shutil.copytree(result["dir"], tmp_path / "moved")
     hidden = Path(result["dir"]).with_name("gone")
@@ -266,6 +268,7 @@ def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, se
         "held",
         limits="max_trials: 6, max_concurrent_trials: 1",
         x="{grid: [0.1, 0.2, 0.3]}",
+        data=False,
     )
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")

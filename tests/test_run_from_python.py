@@ -61,29 +61,45 @@ def load(folder):
     return cells
 
 
-@pytest.mark.timeout(240)
-def test_a_sweep_from_python_works_without_the_script(clean_ray, tmp_path, monkeypatch):
+def moved_sweep(tmp_path: Path, trials: int) -> tuple[sweeps.SweepResult, Path]:
+    """Run a sweep from notebook cells, and move its folder.
+
+    Return the result, whose paths are those before, and the folder.
+    """
     cells = notebook_cells(offset=10.0)
     space = {
         "name": "cells",
-        "trainer": {"loop": cells["train"], "load": cells["load"]},
+        "trainer": {"loop": cells["train"], "load": cells["load"], "backend": "none"},
         "data": {"train": ROWS, "label": "y", "valid": 0.25},
         "objective": {"metric": "loss", "goal": "minimize"},
-        "limits": {"max_trials": 2, "max_concurrent_trials": 1},
+        "limits": {"max_trials": trials, "max_concurrent_trials": 1},
         "space": {"params": {"x": sweeps.uniform(0.1, 1)}},
     }
     result = sweeps.run(space, dir=tmp_path / "runs")
+    return result, Path(shutil.move(result.dir, tmp_path / "moved"))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.extended
+def test_a_trial_of_a_sweep_from_python_is_run_again(clean_ray, checked_in_this_process, tmp_path):
+    _, sweep = moved_sweep(tmp_path, 1)
+    rerun = invoke("rerun", sweep, "0")
+    assert rerun.exit_code == 0 and "bit-identical" in rerun.stdout, rerun.output
+
+
+@pytest.mark.timeout(240)
+def test_a_sweep_from_python_works_without_the_script(
+    clean_ray, checked_in_this_process, tmp_path, monkeypatch
+):
+    result, sweep = moved_sweep(tmp_path, 2)
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
     expected = result.best["params"]["x"] + 10
-    assert sweeps.load_bundle(result.bundle).predict(ROWS.head(2))["prediction"].tolist() == [
+    assert sweeps.load_bundle(sweep / "bundle").predict(ROWS.head(2))["prediction"].tolist() == [
         expected,
         expected,
     ]
-    sweep = Path(shutil.move(result.dir, tmp_path / "moved"))
     monkeypatch.chdir(tmp_path)
     assert "2 completed of 2" in invoke("show", sweep).stdout
-    rerun = invoke("rerun", sweep, "1")
-    assert rerun.exit_code == 0 and "bit-identical" in rerun.stdout, rerun.output
     resumed = invoke("resume", sweep, "--add-trials", "1", "--json")
     assert json.loads(resumed.stdout)["trials"]["completed"] == 3, resumed.output
     exported = invoke("export", sweep, "--trial", "0")

@@ -96,7 +96,9 @@ def trained(module, params, task, steps, folder):
         pytest.param("regression", marks=pytest.mark.extended),
     ],
 )
-def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
+def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path, request):
+    if module is sweeps.trainers.xgboost:  # The quickstart checks such a bundle in a new process.
+        request.getfixturevalue("checked_in_this_process")
     kept = trained(module, params, task, SKLEARN, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     np.testing.assert_array_equal(bundle.model_output(kept["raw"]), kept["expected"])
@@ -115,7 +117,7 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
+def test_a_chain_of_rays_preprocessors(local_ray, checked_in_this_process, tmp_path):
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     assert not {"ray[data]", "scikit-learn"} & {
@@ -126,7 +128,7 @@ def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
     assert bundle.predict(odd)["probability_yes"].notna().all()
 
 
-def test_a_bundle_with_categories_needs_no_ray(tmp_path):
+def test_a_bundle_with_categories_needs_no_ray(checked_in_this_process, tmp_path):
     steps = (Step("Categorizer", ("town", "rooms"), {}),)
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", steps, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))

@@ -22,6 +22,7 @@ from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.space import Step
 from sweeps.space.section_models import ReadKeys
+from tests.commands import check_in_this_process
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -33,6 +34,7 @@ pytestmark = [
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
+        check_in_this_process(patch)
         kept = made.ingredients(folder, patch, "files")
         yield made.write_parts(folder / "bundle", **kept), kept
 

@@ -22,7 +22,7 @@ from sweeps.serving.batching import predict_batch
 from sweeps.serving.request_checks import read
 from sweeps.tracking.mlflow import registry
 from tests.bundle.ensemble_sweeps import made
-from tests.commands import invoke
+from tests.commands import check_in_this_process, invoke
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
 
@@ -33,6 +33,7 @@ def exported(tmp_path_factory):
     export --ensemble 6`.
     """
     with pytest.MonkeyPatch.context() as patch:
+        check_in_this_process(patch)
         sweep = made(tmp_path_factory.mktemp("sweep"), patch, kinds=("scores",) * 8, seed=9)
         yield sweep, invoke("export", sweep.folder, "--ensemble", 6)
 

@@ -19,6 +19,7 @@ from test_bundle_of_trainers import SKLEARN, trained
 import sweeps.trainers.xgboost
 from sweeps.bundle.model import load_bundle
 from sweeps.core.errors import BundleError
+from tests.commands import check_in_this_process
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
 
@@ -81,6 +82,7 @@ def answers(tmp_path_factory):
     mark = folder / "mark"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(tampering.MARK, str(mark))
+        check_in_this_process(patch)
         bundle = good(folder)
         load_bundle(bundle)
         yield answered(bundle, folder), mark

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ from sweeps.core.trial import Checkpoint
 from sweeps.data.load import load_splits
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("checked_in_this_process"),
+]
 
 ROWS = 442
 LOOP = """
@@ -68,13 +73,19 @@ limits: {{max_concurrent_trials: 1}}
 trackers: []
 bundle: {{train_on: all}}
 space:
-  preprocessor: [StandardScaler]
-  params: {{alpha: {{grid: [0.1, 10.0]}}, log: "{log}", at_end: {at_end}}}
+  preprocessor: {preprocessor}
+  params: {{alpha: {{grid: {alphas}}}, log: "{log}", at_end: {at_end}}}
 """
 
 
 def swept(
-    folder: Path, module: str, splits: str, at_end: str = "train", **how: Any
+    folder: Path,
+    module: str,
+    splits: str,
+    at_end: str = "train",
+    alphas: Sequence[float] = (0.1, 10.0),
+    preprocessor: Sequence[str] = ("StandardScaler",),
+    **how: Any,
 ) -> tuple[sweeps.SweepResult, list[list[Any]]]:
     """Run a sweep.
 
@@ -82,7 +93,14 @@ def swept(
     """
     (folder / f"{module}.py").write_text(LOOP)
     log = folder / "log.jsonl"
-    text = SPACE.format(module=module, splits=splits, log=log, at_end=at_end)
+    text = SPACE.format(
+        module=module,
+        splits=splits,
+        log=log,
+        at_end=at_end,
+        alphas=list(alphas),
+        preprocessor=list(preprocessor),
+    )
     (folder / "space.yaml").write_text(text)
     result = sweeps.run(folder / "space.yaml", dir=folder / "runs", **how)
     return result, [json.loads(line) for line in log.read_text().splitlines()]
@@ -125,11 +143,18 @@ def test_the_model_of_the_search_is_scored_on_test_and_the_exported_model_has_se
     assert saved["best"]["refit"] == facts
     words = "trained on 442 rows: train, valid and test"
     assert words in invoke("show", result.dir).stdout
+    assert not list(result.dir.glob(".rerun-*"))
     # Every row is seen, also by the preprocessor.
     x = pd.DataFrame(load_diabetes().data, columns=load_diabetes().feature_names)
     scaled = sweeps.load_bundle(result.bundle).transform(x)
     np.testing.assert_allclose(scaled.mean(), 0, atol=1e-9)
+
+
+@pytest.mark.extended
+def test_the_export_of_another_trial_is_trained_on_all_rows_too(clean_ray, tmp_path):
+    result, _ = swept(tmp_path, "rows_other", "valid: 0.2, test: 0.2")
     again = invoke("export", result.dir, "--trial", "0", "-o", tmp_path / "other")
+    words = "trained on 442 rows: train, valid and test"
     assert again.exit_code == 0 and words in again.stderr, again.stderr
     assert "test score of the model before: " in again.stderr
     assert not list(result.dir.glob(".rerun-*"))
@@ -173,7 +198,9 @@ def test_after_folds_a_model_without_the_test_rows_is_scored_first(clean_ray, tm
 
 
 def test_if_the_final_training_fails_the_model_of_the_search_is_exported(clean_ray, tmp_path):
-    result, _ = swept(tmp_path, "rows_fail", "valid: 0.2, test: 0.2", at_end="fail")
+    result, _ = swept(
+        tmp_path, "rows_fail", "valid: 0.2, test: 0.2", "fail", alphas=[0.1], preprocessor=[]
+    )
     assert "refit" not in training_of(result) and result.best is not None
     assert result.best["test"] is not None and "refit" not in result.best
     (note,) = [note for note in result.notes if "all rows" in note]
@@ -195,7 +222,9 @@ def test_minutes_end_a_final_training_that_takes_too_long(clean_ray, tmp_path, m
         return "--minutes leaves too little time" if looks[-1] else None
 
     monkeypatch.setattr(SweepController, "why_no_training", why_no_training)
-    result, runs = swept(tmp_path, "rows_hang", "valid: 0.2, test: 0.2", at_end="hang")
+    result, runs = swept(
+        tmp_path, "rows_hang", "valid: 0.2, test: 0.2", "hang", alphas=[0.1], preprocessor=[]
+    )
     assert looks[0] is False and looks[-1] is True and runs[-1][1] is True
     assert "refit" not in training_of(result)
     assert any("--minutes leaves too little time" in note for note in result.notes)

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 import made
 
-from tests.commands import command
+from tests.commands import check_in_this_process, command
 
 SLOW = """
 
@@ -39,7 +39,9 @@ def exported(folder: Path, tag: str):
         kept = made.ingredients(folder, patch, tag)
         module = folder / f"model_{tag}.py"
         module.write_text(module.read_text() + SLOW)
+        del sys.modules[module.stem]  # imported before it had `load_slow`
         kept["load"] = f"model_{tag}:load_slow"
+        check_in_this_process(patch)
         yield made.write_parts(folder / "bundle", **kept), kept
 
 
