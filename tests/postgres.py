@@ -9,6 +9,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -102,11 +103,7 @@ def server() -> Iterator[str]:
         yield f"postgresql://sweeps:{PASSWORD}@127.0.0.1:{port}/postgres"
     finally:
         if process is not None:
-            process.terminate()  # waits for sessions to end
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.send_signal(3)  # ends them
-                process.wait(10)
+            process.send_signal(signal.SIGINT)  # ends open sessions
+            process.wait(10)
         log.close()
         shutil.rmtree(folder, ignore_errors=True)

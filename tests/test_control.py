@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import sweeps
 from sweeps.controller.sweep_lookup import find
 from sweeps.core.trial import State
 from sweeps.study import record
@@ -22,11 +24,11 @@ def trials_of(folder: Path) -> list[TrialRecord]:
     return list(study.trials) if study is not None else []
 
 
-def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
-    file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 2")
+def test_a_running_sweep_obeys_commands_and_records_them(clean_ray, tmp_path):
+    file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 2", data=False)
     file.write_text(file.read_text() + "trackers: [mlflow, jsonl]\n")
     root, go = tmp_path / "runs", tmp_path / "go"
-    driver = command("run", file, "--dir", root, "--json")
+    driver = ThreadPoolExecutor(1).submit(sweeps.run, file, dir=root)
     wait_until(
         lambda: (tmp_path / "own-0000.two").exists() and (tmp_path / "own-0001.two").exists(),
         120,
@@ -64,8 +66,11 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
         60,
         "two more trials to wait",
     )
-    assert run("stop") == "stopped; 1 completed, 1 pruned, 2 interrupted"
-    assert driver.wait(60) == 130
+    # A process of its own: at its end, the sweep redirects what this process prints.
+    out, err = command("stop", folder).communicate(timeout=60)
+    assert out == f"{folder.name}: stopped; 1 completed, 1 pruned, 2 interrupted\n", err
+    result = driver.result(60)
+    assert result.reason == "interrupted"
     assert "no process runs this sweep (interrupted), so it takes no commands" in run(
         "pause", code=1
     )
@@ -78,8 +83,7 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
         (False, None),
     ]
     assert trials[2].params["x"] == 0.25
-    result = json.loads(driver.stdout.read())
-    assert "the sweep was stopped by the command `sweeps stop`" in result["notes"]
+    assert "the sweep was stopped by the command `sweeps stop`" in result.notes
     assert "- `sweeps enqueue`: 0002\n- `sweeps stop`: 0000" in (folder / "report.md").read_text()
     assert f"PRUNED ({STOPPED})" in run(
         "show", "--trial", "0"
@@ -88,16 +92,16 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
     check_trackers(folder, result)
 
 
-def check_trackers(folder: Path, result: dict) -> None:
+def check_trackers(folder: Path, result: sweeps.SweepResult) -> None:
     """Check that MLflow and the JSON lines have the cause of the stopped trial and the origin of
     the enqueued one.
     """
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(result["mlflow"]["tracking_uri"])
-    experiment = client.get_experiment_by_name(result["mlflow"]["experiment"]).experiment_id
+    client = MlflowClient(result.mlflow["tracking_uri"])
+    experiment = client.get_experiment_by_name(result.mlflow["experiment"]).experiment_id
     runs = client.search_runs(
-        [experiment], f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
+        [experiment], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
     )
     tags = {run.data.tags["sweeps.trial"]: run.data.tags for run in runs}
     assert tags["0000"]["sweeps.reason"] == STOPPED and tags["0002"]["sweeps.enqueued"] == "true"

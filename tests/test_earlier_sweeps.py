@@ -6,27 +6,44 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 import sweeps
+from sweeps.core.trial import Report, State
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space.saved_space import save_space
 from sweeps.study import record
+from sweeps.study.live_trial import ProgressUpdate
 from tests.commands import invoke, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+def recorded(space_file: Path, root: Path) -> Path:
+    """Write the folder of a sweep in which the loss of each of the four trials is its `x`."""
+    folder = root / "own-20260102-120000"
+    folder.mkdir(parents=True)
+    space = sweeps.load(space_file)
+    save_space(folder, space, 1000.0)
+    loop = SearchLoop.open(folder, space)
+    while (trial := loop.ask()) is not None:
+        reports = (Report(1, {"loss": trial.params["x"]}, 1.0),)
+        loop.report(trial.number, ProgressUpdate(reports, None, None, 1, 1.0))
+        loop.tell(trial.number, State.COMPLETE)
+    return folder
 
 
 def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tmp_path):
     from mlflow.tracking import MlflowClient
 
     root = tmp_path / "runs"
-    first = sweeps.run(
-        space_of(tmp_path, "plain", limits="max_trials: 4, max_concurrent_trials: 1"), dir=root
-    )
+    earlier_folder = recorded(space_of(tmp_path, "plain"), root)
     file = space_of(
         tmp_path,
         "plain",
-        limits="max_trials: 3, max_concurrent_trials: 1",
+        limits="max_trials: 2, max_concurrent_trials: 1",
         x="{uniform: [0.0, 2.0]}",
     )
     messages = []
@@ -36,8 +53,7 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tm
         overrides=("search.from=[latest]",),
         on_progress=lambda s: messages.extend(s.messages),
     )
-    name = first.dir.name
-    text = f"learns from 4 of 4 configurations of {name}"
+    text = f"learns from 4 of 4 configurations of {earlier_folder.name}"
     assert text in messages and text in result.notes
     assert f"note: {text}\n" in invoke("show", result.dir).stdout
     assert (
@@ -49,11 +65,11 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tm
     ]
     run = MlflowClient(result.mlflow["tracking_uri"]).get_run(result.mlflow["parent_run"])
     assert run.data.tags["sweeps.learned_from"] == text.removeprefix("learns from ")
-    earlier, study = record.read(first.dir), record.read(result.dir)
+    earlier, study = record.read(earlier_folder), record.read(result.dir)
     assert study.trials[1].keys == earlier.best.keys, (
         "after the first trial, the sweep tries the best configuration"
     )
 
-    shutil.rmtree(first.dir)
-    again = sweeps.resume(result.dir, add_trials=2)
-    assert again.trials["completed"] == 5 and text in again.notes
+    shutil.rmtree(earlier_folder)
+    again = sweeps.resume(result.dir, add_trials=1)
+    assert again.trials["completed"] == 3 and text in again.notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,24 +12,40 @@ import pandas as pd
 import pytest
 
 import sweeps
-from tests.commands import invoke, space_of
+from tests.commands import invoke, mlflow_database, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
-def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
+BESIDE = """\
+class Clip:
+    def fit(self, frame):
+        self.upper = frame.quantile(0.9)
+        return self
+    def transform(self, frame):
+        return frame.clip(upper=self.upper, axis=1)
+"""
+
+
+def test_a_users_loop_with_load_leaves_a_bundle_and_trials_fit_a_step_beside_the_space_file_once(
+    clean_ray, checked_in_this_process, tmp_path
+):
     import sklearn.datasets
 
+    (tmp_path / "beside_it.py").write_text(BESIDE)
     file = space_of(
         tmp_path,
         "plain",
         extra=', load: "tests.user_loops:load"',
-        limits="max_trials: 4, max_concurrent_trials: 1",
+        limits="max_trials: 4, max_concurrent_trials: 2",
     )
-    bound = "checkpoints={per_trial: 1, top: 1}"
-    result = sweeps.run(
-        file, dir=tmp_path / "runs", overrides=("data.train=sklearn:diabetes", bound)
+    changed = (
+        "data.train=sklearn:diabetes",
+        "checkpoints={per_trial: 1, top: 1}",
+        'space.preprocessor={choice: [["beside_it:Clip"]]}',
     )
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=changed)
+    assert result.fits == 1 and result.trials["completed"] == 4
     assert result.bundle is not None and result.checkpoint is None
     left = {
         folder.name: len(list(folder.glob("checkpoint_*")))
@@ -60,7 +77,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
             "sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}
         )
         file = space_of(
-            tmp_path, "plain", limits="max_trials: 4, target: 100"
+            tmp_path, "plain", limits="max_trials: 4, target: 100", data=False
         )  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
     assert (
@@ -84,7 +101,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     assert still.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target")
     assert json.loads((before.dir / "result.json").read_text())["notes"] == list(before.notes)
     study = record.read(before.dir)
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = f"sqlite:///{shutil.copy(mlflow_database(), tmp_path)}"
     files = {
         path: path.stat().st_mtime_ns
         for path in before.dir.rglob("*")
@@ -174,13 +191,26 @@ def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_r
     assert 5 <= result["trials"]["failed"] <= 7
 
 
-def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
-    result = sweeps.run(
-        space_of(tmp_path, "sometimes_broken", x="{grid: [0.1, 0.9, 0.2, 0.8]}"),
-        dir=tmp_path / "runs",
+def test_a_trial_that_fails_leaves_the_others_alone_and_a_resume_with_other_data_changes_nothing(
+    clean_ray, tmp_path
+):
+    rows = pd.DataFrame({"a": range(40), "y": ["no", "yes"] * 20})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    file = space_of(
+        tmp_path, "sometimes_broken", limits="max_trials: 3", x="{grid: [0.1, 0.9, 0.8]}"
     )
-    assert result.trials == {"completed": 2, "pruned": 0, "failed": 2}
+    file.write_text(file.read_text().replace('"sklearn:iris", label: target', "rows.csv, label: y"))
+    more = ("space.params.y={uniform: [0, 1]}",)  # else the resume would have nothing to do
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=more)
+    assert result.trials == {"completed": 1, "pruned": 0, "failed": 2}
     assert result.best["params"]["x"] == 0.1
+    check_failed_runs(result)
+    rows.assign(a=rows.a + 1).to_csv(tmp_path / "rows.csv", index=False)
+    check_refused_resume(result.dir)
+
+
+def check_failed_runs(result: sweeps.SweepResult) -> None:
+    """Check that MLflow and the logs have the errors of the two failed trials."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result.mlflow["tracking_uri"])
@@ -204,17 +234,18 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError) as e:
         sweeps.run(
-            space_of(tmp_path, "unreported", limits="max_trials: 2, max_concurrent_trials: 1"),
+            space_of(tmp_path, "unreported", limits="max_trials: 1", data=False),
             dir=tmp_path / "runs",
         )
     said = (
         "objective.metric: the objective's metric `loss` was not reported at step 1; the loop "
         "reported: accuracy, f1"
     )
-    assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:21: {said}"
+    assert str(e.value) == f"{tmp_path / 'own.yaml'}:3:21: {said}"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
+@pytest.mark.extended
 def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path, monkeypatch):
     def an_hour_later_once_the_study_knows_of_a_report():
         return time.monotonic() + 3600 * any(
@@ -230,30 +261,11 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_pat
         "held",
         limits="max_trials: 4, timeout: 30m, max_concurrent_trials: 1",
         x="{grid: [0.1, 0.2]}",
+        data=False,
     )
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
-
-
-BESIDE = """\
-class Clip:
-    def fit(self, frame):
-        self.upper = frame.quantile(0.9)
-        return self
-    def transform(self, frame):
-        return frame.clip(upper=self.upper, axis=1)
-"""
-
-
-def test_trials_that_share_a_step_beside_the_space_file_fit_it_once(clean_ray, tmp_path):
-    (tmp_path / "beside_it.py").write_text(BESIDE)
-    result = sweeps.run(
-        space_of(tmp_path, "plain", limits="max_trials: 4, max_concurrent_trials: 2"),
-        dir=tmp_path / "runs",
-        overrides=('space.preprocessor={choice: [["beside_it:Clip"]]}',),
-    )
-    assert result.fits == 1 and result.trials["completed"] == 4
 
 
 def kept_of(folder: Path) -> list[Path]:
@@ -261,17 +273,12 @@ def kept_of(folder: Path) -> list[Path]:
     return [path for path in (folder / "prepared").rglob("*") if path.is_file()]
 
 
-def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
-    rows = pd.DataFrame({"a": range(40), "y": ["no", "yes"] * 20})
-    rows.to_csv(tmp_path / "rows.csv", index=False)
-    file = space_of(tmp_path, "plain", limits="max_trials: 1")
-    file.write_text(file.read_text().replace('"sklearn:iris", label: target', "rows.csv, label: y"))
-    folder = sweeps.run(file, dir=tmp_path / "runs").dir
+def check_refused_resume(folder: Path) -> None:
+    """Check that a resume of a sweep whose data has changed is refused and changes nothing."""
     before = {
         path: path.read_bytes()
         for path in [folder / "origin.json", folder / "result.json", *kept_of(folder)]
     }
-    rows.assign(a=rows.a + 1).to_csv(tmp_path / "rows.csv", index=False)
     with pytest.raises(
         sweeps.InputError,
         match=r"space.yaml:\d+:\d+: data.train: the data has changed since the sweep began",

@@ -148,7 +148,7 @@ def undisturbed(make_space, tmp_path, request):
 
 @pytest.mark.timeout(120)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @pytest.mark.parametrize(
     "undisturbed",
@@ -192,7 +192,7 @@ def enqueued(make_space, tmp_path, request):
 
 @pytest.mark.timeout(120)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @pytest.mark.parametrize(
     "enqueued", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True

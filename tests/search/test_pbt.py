@@ -256,7 +256,7 @@ def test_a_trial_stays_unchanged_if_the_checkpoint_of_its_donor_was_deleted(monk
 
 @pytest.mark.timeout(120)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(

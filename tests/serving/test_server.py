@@ -83,7 +83,7 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
     assert not asking.is_alive()
 
 
-def test_the_printed_curl_command_gets_a_prediction(bundle):
+def test_the_printed_curl_command_gets_a_prediction_without_ray_and_without_what_trains(bundle):
     process = command("serve", bundle[0], "--port", "0")
     assert (
         process.stderr.readline().startswith("serving ")
@@ -93,6 +93,10 @@ def test_the_printed_curl_command_gets_a_prediction(bundle):
     assert (
         words[0] == "curl" and len(post(words[2].removesuffix("/predict"), words[-1].encode())) == 1
     )
+    mapped = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "/pandas/" in mapped and not [
+        name for name in ("ray", "torch", "xgboost") if f"/{name}/" in mapped
+    ]
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0 and process.stderr.read() == ""
 
@@ -124,18 +128,6 @@ def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_
     for process in (open_to_all, closed_to_all):
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-
-
-def test_a_server_goes_without_ray_and_without_what_trains(bundle):
-    path, kept = bundle
-    process, url = started(path)
-    post(url, rows(kept["raw"]))
-    mapped = Path(f"/proc/{process.pid}/maps").read_text()
-    assert "/pandas/" in mapped and not [
-        name for name in ("ray", "torch", "xgboost") if f"/{name}/" in mapped
-    ]
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
 
 
 def test_what_cannot_be_served_is_one_line(bundle, tmp_path):

@@ -43,12 +43,14 @@ def test_events_are_written_by_another_process(tmp_path):
     check(MlflowClient(default_uri(tmp_path)), tracker)
 
 
-def test_the_run_of_the_sweep_has_system_metrics(tmp_path, monkeypatch):
+def test_the_run_has_system_metrics_and_a_process_that_is_killed_loses_nothing(
+    tmp_path, monkeypatch
+):
     from mlflow.tracking import MlflowClient
 
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
     tracker = started(tmp_path)
-    tracker.handle(begin(trial(0), 1.0))
+    tracker.handle(begin(trial(7), 1.0))
     wait_until(
         lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written"
     )
@@ -62,18 +64,6 @@ def test_the_run_of_the_sweep_has_system_metrics(tmp_path, monkeypatch):
         ]
 
     wait_until(lambda: "system/cpu_utilization_percentage" in metrics(), 30, "system metrics")
-    assert tracker.close() and tracker.error is None
-    assert client.get_run(tracker.parent).info.status == "RUNNING"  # no event has ended the sweep
-
-
-def test_a_process_that_is_killed_loses_nothing(tmp_path):
-    from mlflow.tracking import MlflowClient
-
-    tracker = started(tmp_path)
-    tracker.handle(begin(trial(7), 1.0))
-    wait_until(
-        lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written"
-    )
     first = tracker._process
     first.send_signal(signal.SIGSTOP)  # so that it cannot have read what is said now
     tracker.handle(report(7, reports(3)))
@@ -82,7 +72,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
     first.kill()
     wait_until(lambda: tracker._process is not first, 20, "another process")
     assert tracker.close() and tracker.error is None
-    client = MlflowClient(default_uri(tmp_path))
+    assert client.get_run(tracker.parent).info.status == "RUNNING"  # no event has ended the sweep
     runs = client.search_runs(
         [client.get_experiment_by_name("exp").experiment_id], "tags.`sweeps.kind` = 'trial'"
     )
