@@ -94,18 +94,17 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
     `reuse: never` gives every run a new worker.
     """
     (tmp_path / "go").touch()
-    limits = "max_trials: 4, max_concurrent_trials: 1"
+    limits = "max_trials: 3, max_concurrent_trials: 1"
     file = space_of(
-        tmp_path, "held", extra=", reuse: never", limits=limits, x="{grid: [0.1, 0.2, 0.3, 0.4]}"
+        tmp_path, "held", extra=", reuse: never", limits=limits, x="{grid: [0.1, 0.2, 0.3]}"
     )
-    scheduler = "scheduler={name: asha, max_t: 5, reduction_factor: 2, type: promotion}"
+    scheduler = "scheduler={name: asha, max_t: 2, reduction_factor: 2, type: promotion}"
     result = sweeps.run(
         file, dir=tmp_path / "runs", overrides=(scheduler, "trackers=[mlflow, jsonl]")
     )
     record = record_of(result)
     assert [(t.result.state.name, t.result.steps, t.reason) for t in record.trials] == [
-        ("COMPLETE", 5, None),
-        ("PRUNED", 2, "asha at step 2"),
+        ("COMPLETE", 2, None),
         ("PRUNED", 1, "asha at step 1"),
         ("PRUNED", 1, "asha at step 1"),
     ]
@@ -114,13 +113,7 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
     )
     started = [f.name.split(".started-at-") for f in tmp_path.glob("*.started-at-*")]
     runs = sorted((trial.removeprefix("own-"), step.partition(".")[0]) for trial, step in started)
-    assert runs == [
-        *(("0000", step) for step in "012"),
-        ("0001", "0"),
-        ("0001", "1"),
-        ("0002", "0"),
-        ("0003", "0"),
-    ]
+    assert runs == [("0000", "0"), ("0000", "1"), ("0001", "0"), ("0002", "0")]
     assert len({step.rpartition(".")[2] for _, step in started}) == len(started), (
         "each run has its own process"
     )
@@ -130,5 +123,5 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
     } == {t.id: ("FINISHED", t.result.state.name) for t in record.trials}
     events = [json.loads(line) for line in (result.dir / "events.jsonl").read_text().splitlines()]
     paused = [(e["trial"], e["step"]) for e in events if e["type"] == "TrialPaused"]
-    assert paused == [("0000", 1), ("0001", 1), ("0000", 2), ("0002", 1), ("0003", 1), ("0001", 2)]
+    assert paused == [("0000", 1), ("0001", 1), ("0002", 1)]
     assert result.best["trial"] == "0000" and result.bundle is None

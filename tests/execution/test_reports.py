@@ -106,7 +106,13 @@ def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(clean_ray, tmp_path
     assert pids[0] == pids[1]
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(1, marks=pytest.mark.extended, id="1 worker"),
+        pytest.param(2, id="2 workers"),
+    ],
+)
 def gang(
     request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gang]:

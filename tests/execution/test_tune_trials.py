@@ -55,9 +55,9 @@ def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
                     part.partition(".")[0] for part in process.cmdline() if part.startswith("ray::")
                 )
 
-    space = space_of(tmp_path, "no_checkpoint", limits="max_trials: 12, max_concurrent_trials: 2")
+    space = space_of(tmp_path, "no_checkpoint", limits="max_trials: 4, max_concurrent_trials: 2")
     result = sweeps.run(space, dir=tmp_path / "runs", on_progress=look)
-    assert result.trials["completed"] == 12
+    assert result.trials["completed"] == 4
     assert set(clean_ray.util.placement_group_table()) == before
     own = (
         "ray::IDLE",

@@ -85,9 +85,20 @@ class TestDataset(TestBinary):
             super().test_weights_count(tmp_path, definition)
 
 
-@pytest.mark.integration
-class TestDatasetInProcesses(TestDataset):
+class DatasetInProcesses(TestDataset):
     params: ClassVar = TestDataset.params | {"loader_workers": 2}
+
+
+@pytest.mark.integration
+def test_a_dataset_in_processes_repeats_resumes_and_stops(tmp_path):
+    suite = DatasetInProcesses()
+    for test in (
+        suite.test_a_resumed_run_equals_an_uninterrupted_one,
+        suite.test_a_stop_ends_the_loop,
+    ):
+        folder = tmp_path / test.__name__
+        folder.mkdir()
+        test(folder)
 
 
 def run(task, folder, params, options=NET, shards=None, **more):

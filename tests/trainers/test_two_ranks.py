@@ -50,6 +50,13 @@ def _train(rank, tracker, folder):
         patient = XGBOOST | {"num_boost_round": 400, "patience": 5}
         run = run_loop(xgboost.train_func, patient, current(), shards, keep, rank=rank, world=2)
         out["patience"] = run.steps, run.metrics
+        folders = {task: Path(folder, f"weights-{task}") for task in TASKS}
+        for each in folders.values():
+            each.mkdir(exist_ok=True)
+        out["weights"] = {
+            task: run_on_rank("xgboost", task, rank, lambda: None, each)
+            for task, each in folders.items()
+        }
     return out
 
 
@@ -103,24 +110,7 @@ def test_patience_ends_all_ranks_after_the_same_round(ranks):
     assert ranks[0]["patience"][0][-1] < 400
 
 
-def _train_weighted(rank, tracker, folder):
-    import xgboost as xgb
-
-    with xgb.collective.CommunicatorContext(**tracker, dmlc_task_id=str(rank)):
-        return {
-            task: run_on_rank("xgboost", task, rank, lambda: None, Path(folder, task))
-            for task in TASKS
-        }
-
-
 @pytest.mark.timeout(120)
-def test_weights_count_on_two_ranks_as_repeated_rows(tmp_path):
-    from xgboost.tracker import RabitTracker
-
-    for task in TASKS:
-        (tmp_path / task).mkdir()
-    tracker = RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
-    tracker.start()
-    ranks = call_on_two_ranks(_train_weighted, tracker.worker_args(), str(tmp_path), timeout=80)
-    for task in TASKS:
-        assert_weights_count_on_two_ranks([rank[task] for rank in ranks])
+@pytest.mark.parametrize("task", TASKS)
+def test_weights_count_on_two_ranks_as_repeated_rows(ranks, task):
+    assert_weights_count_on_two_ranks([rank["weights"][task] for rank in ranks])
