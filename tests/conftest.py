@@ -22,7 +22,7 @@ import pytest
 from sweeps.core import secrets
 from sweeps.study.record import read
 from sweeps.tracking import MlflowTracker
-from tests.commands import REPO, end_all, mlflow_database
+from tests.commands import REPO, check_in_this_process, end_all, mlflow_database
 from tests.processes import processes_of, wait_until_clean
 from tests.waiting import wait_until
 
@@ -53,17 +53,34 @@ LONGEST = (
     *(
         "tests/test_quickstart.py",
         "tests/controller/test_run.py",
+        "tests/test_patience.py",
+        "tests/test_row_fidelity.py",
         "tests/execution/test_ray_train_adapter.py",
+        "tests/execution/test_loop_mlflow.py",
     ),
     *(
-        "tests/test_finished_sweep.py",
+        "tests/test_searches.py",
+        "tests/test_elastic.py",
+        "tests/controller/test_trial_refit.py",
+        "tests/bundle/test_bundle_export.py",
+        "tests/trainers/test_two_ranks.py",
+        "tests/trainers/test_torch_trainer.py",
+        "tests/bundle/test_bundle_parity.py",
+        "tests/test_hostile_entries.py",
+        "tests/tracking/test_tracker_process.py",
+    ),
+    *(
         "tests/execution/test_reports.py",
         "tests/execution/test_retry.py",
-    ),
-    *(
-        "tests/bundle/test_bundle_of_trainers.py",
-        "tests/test_inside.py",
         "tests/test_command.py",
+        "tests/trainers/test_command_trainer.py",
+        "tests/test_run_from_python.py",
+        "tests/test_inside.py",
+        "tests/test_finished_sweep.py",
+        "tests/test_earlier_sweeps.py",
+        "tests/test_secrets_of_a_sweep.py",
+        "tests/test_control.py",
+        "tests/serving/test_server.py",
         "tests/test_cross_validation.py",
     ),
     *(
@@ -205,15 +222,8 @@ def clean_ray(
 
 @pytest.fixture
 def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check exported bundles in this process instead of a new process, which takes some seconds.
-
-    Use this fixture in tests of other properties of bundles.
-    """
-    from sweeps.bundle import check, write
-
-    monkeypatch.setattr(
-        write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle)
-    )
+    """Use this fixture in tests of other properties of bundles; see `check_in_this_process`."""
+    check_in_this_process(monkeypatch)
 
 
 @pytest.fixture
