@@ -286,7 +286,7 @@ def test_a_result_that_is_none_is_put_aside(finished_sweep):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("journal", ["a bad line", pytest.param("empty", marks=pytest.mark.long)])
 def test_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(
-    clean_ray, finished_sweep, tmp_path, journal
+    clean_ray, checked_in_this_process, finished_sweep, tmp_path, journal
 ):
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
     changed = [*lines[:8], b"\0\0\0\n", *lines[9:]] if journal == "a bad line" else []

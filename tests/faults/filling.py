@@ -1,17 +1,14 @@
-"""Run `sweeps` with a disk that becomes full at a chosen point: `python -m tests.faults.filling
-TARGET DISK ARGS...`.
-
-TARGET is a function that is called before something is written, as `module:function`.
-"""
+"""Fill a disk, at once or at a chosen point."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import os
-import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
@@ -25,8 +22,10 @@ def fill(disk: Path, leave: int = 0) -> Path:
     return filler
 
 
-def arm(target: str, disk: Path) -> None:
-    """Patch the function so that it fills the disk before it does its work."""
+def fill_before(target: str, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patch a function, given as `module:function`, so that it fills the disk before it does its
+    work.
+    """
     module, _, name = target.partition(":")
     owner: Any = importlib.import_module(module)
     whole = getattr(owner, name)
@@ -35,19 +34,4 @@ def arm(target: str, disk: Path) -> None:
         fill(disk)
         return whole(*args, **kwargs)
 
-    setattr(owner, name, latched)
-
-
-def main() -> None:
-    from sweeps.core import logging_setup
-
-    logging_setup.set_environment()
-    arm(sys.argv[1], Path(sys.argv[2]))
-    from sweeps import cli
-
-    sys.argv = ["sweeps", *sys.argv[3:]]
-    cli.main()
-
-
-if __name__ == "__main__":
-    main()
+    monkeypatch.setattr(owner, name, latched)

@@ -19,7 +19,7 @@ import pytest
 from sweeps import space as space_file
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
-from tests.commands import command, mlflow_database, space_of
+from tests.commands import command, invoke, mlflow_database, space_of
 from tests.faults.crashing import POINTS
 from tests.search.test_crash import drive
 from tests.waiting import wait_until
@@ -112,8 +112,18 @@ def crashing(point: str, *args: object) -> subprocess.Popen:
     )
 
 
-def through(points: list[str], tmp_path: Path, uri: str, trials: int, text: str = SPACE) -> Path:
-    """Kill one sweep at each point in turn, resume it after each kill, and return its folder."""
+def through(
+    points: list[str],
+    tmp_path: Path,
+    uri: str,
+    trials: int,
+    text: str = SPACE,
+    end_here: bool = False,
+) -> Path:
+    """Kill one sweep at each point in turn, resume it after each kill, and return its folder.
+
+    With `end_here`, the last resume runs in this process.
+    """
     file = tmp_path / "crash.yaml"
     file.write_text(text.format(trials=trials))
     first = True
@@ -121,7 +131,8 @@ def through(points: list[str], tmp_path: Path, uri: str, trials: int, text: str 
         args = ("run", file, "--tracking-uri", uri) if first else ("resume", "latest")
         ended(crashing(point, *args, "--dir", tmp_path / "runs", "-q"), -signal.SIGKILL)
         first = False
-    result = json.loads(ended(command("resume", "latest", "--dir", tmp_path / "runs", "--json")))
+    last = ("resume", "latest", "--dir", tmp_path / "runs", "--json")
+    result = json.loads(invoke(*last).stdout if end_here else ended(command(*last)))
     assert sum(result["trials"].values()) == trials and "interrupted" not in result["trials"]
     assert Path(result["checkpoint"]).is_dir()
     folder = Path(result["dir"])
@@ -130,7 +141,9 @@ def through(points: list[str], tmp_path: Path, uri: str, trials: int, text: str 
     return folder
 
 
-def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_result(tmp_path, uri):
+def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_result(
+    clean_ray, tmp_path, uri
+):
     file, _, whole = written(tmp_path / "whole", 3)
     space = space_file.load(file)
     whole.mkdir()
@@ -138,7 +151,7 @@ def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_resul
     drive(
         space, whole, lambda trial, step: trial.params["x"] + 1 / step, max_t=4
     )  # what `plain` reports, without Ray
-    folder = through(["end"], tmp_path, uri, 3)
+    folder = through(["end"], tmp_path, uri, 3, end_here=True)
     assert outcome(folder) == outcome(whole)
     in_mlflow(folder, uri)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.study import record
-from tests.commands import command, space_of
-from tests.faults.filling import fill
+from tests.commands import command, invoke, space_of
+from tests.faults.filling import fill, fill_before
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -54,24 +54,24 @@ def ends(process: subprocess.Popen, begun: float) -> str:
 
 def resumed(folder: Path, trials: int) -> None:
     """Resume, and check that every trial is recorded once and has ended."""
-    process = command("resume", folder, "--json")
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+    done = invoke("resume", folder, "--json")
+    assert done.exit_code == 0, done.stderr
     study = record.read(folder)
-    assert study is not None and json.loads(out)["trials"]["completed"] == trials == len(
+    assert study is not None and json.loads(done.stdout)["trials"]["completed"] == trials == len(
         study.trials
     )
     assert not list(folder.glob(".room*"))
 
 
-def test_r3_the_study_cannot_be_written(disk, tmp_path):
+def test_r3_the_study_cannot_be_written(clean_ray, disk, tmp_path):
     file = space_of(
         tmp_path,
         "held",
         limits="max_trials: 3, max_concurrent_trials: 1",
         x="{grid: [0.1, 0.2, 0.3]}",
     )
-    process = command("run", file, "--dir", disk / "runs")  # MLflow's database lies there as well
+    database = f"sqlite:///{disk / 'runs' / 'mlflow.db'}"
+    process = command("run", file, "--dir", disk / "runs", "--tracking-uri", database)
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     filler = fill(disk)
     begun = time.monotonic()
@@ -83,7 +83,7 @@ def test_r3_the_study_cannot_be_written(disk, tmp_path):
 
 
 @pytest.mark.long
-def test_r3_a_checkpoint_cannot_be_written(disk, tmp_path):
+def test_r3_a_checkpoint_cannot_be_written(clean_ray, disk, tmp_path):
     file = space_of(
         tmp_path,
         "heavy",
@@ -111,19 +111,19 @@ def test_r3_a_checkpoint_cannot_be_written(disk, tmp_path):
     ],
     ids=["begun", "almost done"],
 )
-def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
+def test_r3_the_winners_bundle_cannot_be_written(
+    clean_ray, checked_in_this_process, disk, tmp_path, monkeypatch, target
+):
     file = space_of(
         tmp_path, "plain", limits="max_trials: 2", extra=', load: "tests.user_loops:load"'
     )
     file.write_text(file.read_text().replace("label: target", "label: target, task: regression"))
-    local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    process = command("run", file, *local, module=("tests.faults.filling", target, disk))
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 1 and "Traceback" not in out + err, err
-    assert (
-        os.strerror(errno.ENOSPC) in err.splitlines()[-1]
-        and "sweeps resume" in err.splitlines()[-1]
-    )
+    with monkeypatch.context() as patched:
+        fill_before(target, disk, patched)
+        done = invoke("run", file, "--dir", disk / "runs")
+    assert done.exit_code == 1 and "Traceback" not in done.output, done.output
+    last = done.stderr.splitlines()[-1]
+    assert os.strerror(errno.ENOSPC) in last and "sweeps resume" in last
     (folder,) = (disk / "runs").glob("own-*")
     assert not (folder / "bundle").exists()
     (disk / "filler").unlink()

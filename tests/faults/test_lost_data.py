@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from sweeps.core.trial import State
-from tests.commands import command
+from tests.commands import command, invoke
 from tests.execution.driving import Driving, job, trial
 from tests.processes import actor_of
 from tests.waiting import wait_until
@@ -74,9 +74,9 @@ def kill_data_actor(process: subprocess.Popen[str], how: signal.Signals = signal
 
 def recorded(folder: str) -> list[dict[str, Any]]:
     """Return the trials of a sweep, as `sweeps show --json` prints them."""
-    out, err = command("show", folder, "--json").communicate(timeout=60)
-    assert out, err
-    trials: list[dict[str, Any]] = json.loads(out)["all"]
+    shown = invoke("show", folder, "--json")
+    assert shown.exit_code == 0, shown.stderr
+    trials: list[dict[str, Any]] = json.loads(shown.stdout)["all"]
     return trials
 
 
@@ -101,7 +101,7 @@ def test_a_sweep_outlives_its_data_process_while_a_trial_trains_and_a_chain_is_f
     )
 
 
-def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp_path):
+def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(clean_ray, tmp_path):
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
     (tmp_path / "go").touch()
     wait_until(lambda: list(tmp_path.glob("fit-*")), 120, "the second chain to be fitted")
@@ -117,10 +117,9 @@ def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp
     )
     assert "Restore the data, then continue: " in err.splitlines()[-1]
     (tmp_path / "rows.csv").write_text(before)
-    again = command("resume", next((tmp_path / "runs").glob("own-*")), "--json")
-    out, err = again.communicate(timeout=180)
-    assert again.returncode == 0, err
-    assert json.loads(out)["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
+    done = invoke("resume", next((tmp_path / "runs").glob("own-*")), "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
 
 
 @pytest.mark.long

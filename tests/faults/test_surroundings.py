@@ -18,7 +18,7 @@ import pytest
 
 from sweeps.core.trial import State
 from sweeps.study import record
-from tests.commands import command, space_of
+from tests.commands import command, invoke, space_of
 from tests.faults.test_crash import runs_of
 from tests.processes import actor_of
 from tests.waiting import wait_until
@@ -51,13 +51,13 @@ def test_a_folder_that_cannot_be_written_to(finished_sweep, tmp_path):
             (("resume", "latest", "--trust"), 2),
             (("export", "latest", "--trust"), 2),
         ):
-            process = command(*args, "--dir", mounted)
-            out, err = process.communicate(timeout=60)
-            assert process.returncode == code and "Traceback" not in out + err, err
+            done = invoke(*args, "--dir", mounted)
+            assert done.exit_code == code and "Traceback" not in done.output, done.output
+            err = done.stderr
             assert (err.count("\n") == 1 and str(mounted) in err) if code else not err
-        process = command("run", space_of(tmp_path, "plain"), "--dir", mounted)
-        err = process.communicate(timeout=60)[1]
-        assert process.returncode == 2 and "--dir" in err and err.count("\n") == 1, err
+        done = invoke("run", space_of(tmp_path, "plain"), "--dir", mounted)
+        assert done.exit_code == 2 and "--dir" in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
     finally:
         subprocess.run(["umount", "--lazy", mounted], check=True)
 
