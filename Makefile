@@ -26,7 +26,7 @@ test-unit: $(READY)  ## tests that start no Ray and no other processes; four min
 test-extended: $(READY)  ## integration tests of rare combinations; not in CI; a quarter of an hour
 	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
-test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; six minutes
+test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; five minutes
 	$(BIN)/python -m pytest -m "faults and not long" $(BY_FILE) --durations 10
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
@@ -34,7 +34,7 @@ test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a g
 
 test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs, and test-extended
 
-test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; a quarter of an hour
+test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; seven minutes
 	$(BIN)/python -m pytest -m frameworks $(BY_FILE) --durations 10 tests/frameworks
 
 test-frameworks-all: $(FRAMEWORKS)  ## every trainer by every task, on one and two workers, resumed and refitted; not in CI
@@ -44,7 +44,7 @@ test-gpu: $(READY)  ## sweeps on the GPUs of this machine; skipped where there i
 	$(BIN)/python -m pytest -m gpu -rs --durations 10 tests/gpu
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python -m pytest -m browser $(BY_FILE) tests/browser
 
 soak: $(READY)  ## kills at every point where state is written, 20 at random, and damaged input, into reports/crashes.md; half an hour
 	$(BIN)/python -m tests.soak

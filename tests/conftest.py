@@ -45,6 +45,10 @@ os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 # no process idles at the end.
 LONGEST = (
     *(
+        "tests/frameworks/test_sweeps.py",
+        "tests/frameworks/test_frameworks.py",
+    ),
+    *(
         "tests/test_stored_sweeps.py",
         "tests/test_streaming.py",
         "tests/data/streaming/test_splits.py",
@@ -84,10 +88,13 @@ LONGEST = (
         "tests/test_cross_validation.py",
     ),
     *(
-        "tests/faults/test_full_disk.py",
-        "tests/faults/test_lost_workers.py",
         "tests/faults/test_surroundings.py",
+        "tests/faults/test_lost_data.py",
+        "tests/faults/test_crash.py",
+        "tests/faults/test_lost_workers.py",
+        "tests/faults/test_full_disk.py",
     ),
+    "tests/browser/test_running_sweep.py",
 )
 
 

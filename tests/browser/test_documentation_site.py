@@ -4,9 +4,11 @@ elsewhere, no page is too wide.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,11 @@ EXTERNAL = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Build the site as `make docs` does."""
+    """Build the site as `make docs` does. If SWEEPS_SITE names a folder, the site is there
+    already.
+    """
+    if built := os.environ.get("SWEEPS_SITE"):
+        return Path(REPO, built)
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
