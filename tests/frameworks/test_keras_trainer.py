@@ -54,7 +54,7 @@ def run(
 class TestBinary(TrainerTests):
     module = "sweeps.trainers.keras"
     options: ClassVar = keras_options("compiled")
-    params: ClassVar = {"epochs": 4, "units": 8, "learning_rate": 0.02}
+    params: ClassVar = {"epochs": 3, "units": 8, "learning_rate": 0.02}
 
 
 @pytest.mark.parametrize(

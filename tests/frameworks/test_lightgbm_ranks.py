@@ -79,18 +79,40 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
     return out
 
 
+def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
+    from ray.train.lightgbm import config
+
+    def connect() -> None:
+        pair = ports.pop()
+        config._lightgbm_network_params = None
+        config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
+
+    found = {}
+    for task in TASKS:
+        keep = Path(folder, f"{task}-weighted")
+        keep.mkdir(exist_ok=True)  # the ranks share it
+        found[task] = run_on_rank("lightgbm", task, rank, connect, keep)
+    return found
+
+
+def train_all(rank: int, ports: list[list[int]], folder: str) -> tuple[dict, dict]:
+    weighted = train_weighted(rank, ports, folder)
+    return train(rank, ports, folder), weighted
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    flat = free_ports(2 * len(TASKS) * len(RUNS))
+    """Return what both functions return on each rank, in one pair of processes."""
+    flat = free_ports(2 * len(TASKS) * (len(RUNS) + 3))
     ports = [flat[i : i + 2] for i in range(0, len(flat), 2)]
     return call_on_two_ranks(
-        train, ports, str(tmp_path_factory.mktemp("ranks")), timeout=120, group=False
+        train_all, ports, str(tmp_path_factory.mktemp("ranks")), timeout=120, group=False
     )
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_ranks_agree_repeat_and_resume(ranks, task):
-    zero, one = ranks[0][task], ranks[1][task]
+    zero, one = ranks[0][0][task], ranks[1][0][task]
     for name in RUNS:
         assert zero[name][0] == one[name][0] and one[name][1] == {}
     first = zero["first"][0]
@@ -113,29 +135,6 @@ def test_ranks_agree_repeat_and_resume(ranks, task):
     )
 
 
-def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
-    from ray.train.lightgbm import config
-
-    def connect() -> None:
-        pair = ports.pop()
-        config._lightgbm_network_params = None
-        config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
-
-    return {
-        task: run_on_rank("lightgbm", task, rank, connect, Path(folder, task)) for task in TASKS
-    }
-
-
-def test_weights_count_on_two_ranks_as_repeated_rows(tmp_path):
+def test_weights_count_on_two_ranks_as_repeated_rows(ranks):
     for task in TASKS:
-        (tmp_path / task).mkdir()
-    flat = free_ports(2 * 3 * len(TASKS))
-    ranks = call_on_two_ranks(
-        train_weighted,
-        [flat[i : i + 2] for i in range(0, len(flat), 2)],
-        str(tmp_path),
-        timeout=120,
-        group=False,
-    )
-    for task in TASKS:
-        assert_weights_count_on_two_ranks([rank[task] for rank in ranks])
+        assert_weights_count_on_two_ranks([weighted[task] for _, weighted in ranks])

@@ -53,7 +53,7 @@ def run(
 class TestLightning(TrainerTests):
     module = "sweeps.trainers.lightning"
     options = {"module": f"{MODELS}:Net"}  # noqa: RUF012
-    params = {"max_epochs": 4, "batch_size": 33}  # noqa: RUF012
+    params = {"max_epochs": 3, "batch_size": 33}  # noqa: RUF012
     metric = "valid-loss"
 
 

@@ -1,12 +1,12 @@
-"""A sweep of each trainer: run, resume, refit, and predict in a process that cannot import Ray."""
+"""A sweep of each trainer: run, refit, and predict in a process that cannot import Ray."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from sweeps.space.trainer_section import trainer_names
-from tests.commands import REPO, command
+from tests.commands import REPO, invoke
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -86,23 +86,45 @@ TRAINERS = {
 }
 METRICS = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}
 MODULES = ("users", "user_trainable", "user_models", "user_modules", "keras_models")
-# Predicts the rows with each bundle.
+# Predicts the rows in a file with a bundle, for each line with both on the standard input.
 PREDICT = """
-import sys
+import json, sys
 sys.modules["ray"] = None
 import pandas as pd, sweeps
-for bundle in sys.argv[2:]:
-    predicted = sweeps.load_bundle(bundle).predict(pd.read_csv(sys.argv[1]))
-    predicted.to_csv(bundle + ".csv")
+for line in sys.stdin:
+    rows, bundle = json.loads(line)
+    sweeps.load_bundle(bundle).predict(pd.read_csv(rows)).to_csv(bundle + ".csv")
+    print("done", flush=True)
 """
 
 
+@pytest.fixture(scope="module")
+def without_ray() -> Iterator[subprocess.Popen[str]]:
+    """Start a process that predicts and cannot import Ray. All tests of this file share it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREDICT],
+        cwd=REPO,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        yield process
+
+
+def predictions(process: subprocess.Popen[str], rows: Path, bundle: str) -> pd.Series:
+    """Predict rows with a bundle in a process of `without_ray`."""
+    print(json.dumps([str(rows), bundle]), file=process.stdin, flush=True)
+    while (line := process.stdout.readline()) != "done\n":  # Frameworks print, too.
+        assert line, "the process has failed; see its traceback"
+    return pd.read_csv(f"{bundle}.csv")["prediction"]
+
+
 def call(*args: object) -> str:
-    """Run a command of sweeps, and return its output."""
-    process = command(*args)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return out
+    """Run a command of sweeps in this process, and return its output."""
+    done = invoke(*args)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
 
 
 def houses(task: str) -> pd.DataFrame:
@@ -124,8 +146,17 @@ def houses(task: str) -> pd.DataFrame:
     return frame.assign(label=worth if task == "regression" else classes)
 
 
-def sweep(trainer: str, task: str, folder: Path) -> None:
-    """Run a sweep, add a trial, refit the best trial, and predict with both bundles."""
+def sweep(
+    trainer: str,
+    task: str,
+    folder: Path,
+    process: subprocess.Popen[str],
+    more_trials: bool = False,
+) -> None:
+    """Run a sweep, refit the best trial, and predict with both bundles.
+
+    With `more_trials`, the sweep is resumed with one more trial before the refit.
+    """
     section, params, several = TRAINERS[trainer]
     frame = houses(task)
     frame.to_csv(folder / "rows.csv", index=False)
@@ -143,16 +174,12 @@ def sweep(trainer: str, task: str, folder: Path) -> None:
     (folder / "space.yaml").write_text(text)
     result = json.loads(call("run", folder / "space.yaml", "--dir", folder / "runs", "--json"))
     assert result["trials"]["failed"] == 0 and sum(result["trials"].values()) == 2
-    more = json.loads(call("resume", result["dir"], "--add-trials", 1, "--json"))
-    assert more["trials"]["failed"] == 0 and sum(more["trials"].values()) == 3
+    if more_trials:
+        result = json.loads(call("resume", result["dir"], "--add-trials", 1, "--json"))
+        assert result["trials"]["failed"] == 0 and sum(result["trials"].values()) == 3
     call("export", result["dir"], "--refit", "-o", folder / "refitted")
-    bundles = [more["bundle"], str(folder / "refitted")]
-    code = [sys.executable, "-c", PREDICT, str(folder / "rows.csv"), *bundles]
-    env = os.environ | {"PYTHONPATH": str(REPO)}
-    done = subprocess.run(code, env=env, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for bundle in bundles:
-        found = pd.read_csv(f"{bundle}.csv")["prediction"]
+    for bundle in (result["bundle"], str(folder / "refitted")):
+        found = predictions(process, folder / "rows.csv", bundle)
         if task == "regression":
             error = np.sqrt(((found - frame["label"]) ** 2).mean())
             assert error < 0.9 * frame["label"].std()
@@ -170,24 +197,28 @@ def skip_without(trainer: str) -> None:
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_sweep_from_run_to_predict(tmp_path, trainer):
+def test_a_sweep_from_run_to_predict(
+    clean_ray, checked_in_this_process, without_ray, tmp_path, trainer
+):
     skip_without(trainer)
-    sweep(trainer, "binary", tmp_path)
+    sweep(trainer, "binary", tmp_path, without_ray)
 
 
 @pytest.mark.frameworks_all
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_sweep_of_another_task(tmp_path, trainer, task):
+def test_a_sweep_of_another_task(
+    clean_ray, checked_in_this_process, without_ray, tmp_path, trainer, task
+):
     skip_without(trainer)
     if task == "multiclass" and trainer in ("command", "trainable"):
         pytest.skip("the user's model predicts two classes")
-    sweep(trainer, task, tmp_path)
+    sweep(trainer, task, tmp_path, without_ray, more_trials=True)
 
 
 @pytest.mark.frameworks_all
 @pytest.mark.parametrize("space", ["sklearn", "trainable"])
-def test_the_spaces_of_the_repository_run(tmp_path, space):
+def test_the_spaces_of_the_repository_run(clean_ray, tmp_path, space):
     file = REPO / "search_spaces" / f"{space}.yaml"
     result = json.loads(call("run", file, "--dir", tmp_path, "--json"))
     assert result["trials"]["failed"] == 0

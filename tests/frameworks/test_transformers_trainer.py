@@ -60,7 +60,7 @@ def run(
 class TestTransformers(TrainerTests):
     module = "sweeps.trainers.transformers"
     options = BERT
-    params = PARAMS
+    params = PARAMS | {"num_train_epochs": 3}
 
 
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
