@@ -117,12 +117,12 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path):
     trial = loop.ask()
     recorded = record.read(tmp_path).trials[0]
     assert (
-        recorded.data
+        recorded.trial.data
         == recorded.to_json()["data"]
         == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
     )
     assert f"data.rows {trial.data['rows']:g}" in " ".join(
-        terminal.format_trial(recorded, "loss", "minimize", "running").split()
+        terminal.format_trial(recorded, "running").split()
     )
 
 

@@ -12,14 +12,15 @@ import sweeps
 from sweeps.controller.sweep_lookup import find
 from sweeps.core.trial import State
 from sweeps.study import record
-from sweeps.study.record import STOPPED, TrialRecord
+from sweeps.study.record import STOPPED
+from sweeps.study.states import TrialState
 from tests.commands import command, invoke, space_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-def trials_of(folder: Path) -> list[TrialRecord]:
+def trials_of(folder: Path) -> list[TrialState]:
     study = record.read(folder)
     return list(study.trials) if study is not None else []
 
@@ -76,7 +77,7 @@ def test_a_running_sweep_obeys_commands_and_records_them(clean_ray, tmp_path):
     )
 
     trials = trials_of(folder)
-    assert [(t.enqueued, t.reason) for t in trials] == [
+    assert [(t.trial.enqueued, t.reason) for t in trials] == [
         (False, STOPPED),
         (False, None),
         (True, None),

@@ -12,7 +12,8 @@ import pytest
 
 import sweeps
 from sweeps.core.trial import GangSizePeriod
-from sweeps.study.record import TrialRecord, read
+from sweeps.study.record import read
+from sweeps.study.states import TrialState
 from sweeps.terminal.text import format_trial
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -42,7 +43,7 @@ def check_sizes(sizes: tuple[GangSizePeriod, ...], steps: int) -> None:
     assert third.step == third.reported == steps - 4 and third.step % 2 == 0
 
 
-def the_trial(folder: Path) -> TrialRecord:
+def the_trial(folder: Path) -> TrialState:
     """Return the only trial of a sweep."""
     study = read(folder)
     assert study is not None
@@ -80,13 +81,13 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path
     changes = [
         event
         for event in map(json.loads, (result.dir / "events.jsonl").read_text().splitlines())
-        if event["type"] == "TrialChanged"
+        if event["type"] == "TrialResized"
     ]
     assert [(event["step"], event["workers"]) for event in changes] == [
         (s.step, s.workers) for s in trial.sizes
     ]
 
-    shown = format_trial(trial, "loss", "minimize", "COMPLETE")
+    shown = format_trial(trial, "COMPLETE")
     assert (
         "3 from step 1, 2 from step 6 (trained step 5 again), 3 from step "
         f"{trial.sizes[2].step + 1}" in shown

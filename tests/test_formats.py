@@ -21,7 +21,7 @@ from tests.commands import invoke
 MISSING = object()
 # A wrong `format`, and the text about it.
 WRONG = {
-    "2": (2, "`format` is 2"),
+    "1": (1, "`format` is 1"),
     "missing": (MISSING, "has no key `format`"),
     "a text": ("1", '`format` is "1"'),
     "true": (True, "`format` is true"),

@@ -318,9 +318,7 @@ def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(
 
 
 def reports(folder: Path) -> list[dict[str, float]]:
-    from sweeps.study.record import reports_of, trials_of
-
-    return [report.metrics for report in reports_of(trials_of(folder)[0], "loss")]
+    return [report.metrics for report in read(folder).trials[0].own_reports]
 
 
 FOREST = """\
@@ -440,10 +438,9 @@ def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machin
 
 def latest_checkpoint(folder: Path) -> str | None:
     """Return the name of the latest checkpoint that the study has for the first trial."""
-    from sweeps.study.record import checkpoint_names, trials_of
-
-    trials = trials_of(folder)
-    return checkpoint_names(trials[0])[1] if trials else None
+    study = read(folder)
+    saved = study.trials[0].checkpoint if study is not None and study.trials else None
+    return None if saved is None else saved.name
 
 
 def test_rows_of_a_bucket(tmp_path, bucket):

@@ -18,7 +18,7 @@ from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space, saved_space
 from sweeps.space.trainer_definition import definition_of
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.commands import invoke
 
 SPACE = """\
@@ -56,16 +56,22 @@ def sweep(tmp_path: Path) -> Path:
     loop = SearchLoop.open(folder, space)
     for state in (State.COMPLETE, State.RUNNING):
         trial = loop.ask()
-        checkpoint = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000001"), 1, 1)
-        Path(checkpoint.path).mkdir(parents=True)
-        Path(checkpoint.path, "model.pkl").write_bytes(pickle.dumps(Harmful(tmp_path / "harm")))
-        loop.report(
-            trial.number,
-            ProgressUpdate(
-                (Report(1, {"valid-accuracy": 0.5}, 1.0),), checkpoint, checkpoint, 1, 1.0
+        checkpoint = Checkpoint("checkpoint_000001", 1, 1)
+        saved = folder / "trials" / trial.id / checkpoint.name
+        saved.mkdir(parents=True)
+        (saved / "model.pkl").write_bytes(pickle.dumps(Harmful(tmp_path / "harm")))
+        loop.append(
+            TrialReported(
+                1.0,
+                trial.number,
+                (Report(1, {"valid-accuracy": 0.5}, 1.0),),
+                checkpoint,
+                checkpoint,
+                1,
+                1.0,
             ),
         )
-        loop.tell(trial.number, state)
+        loop.end(trial.number, state)
     return folder
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ import numpy as np
 from sweeps.bundle import write
 from sweeps.bundle.manifest import Manifest
 from sweeps.core import metrics, provenance, references
-from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root, local_checkpoint
+from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_place, local_checkpoint
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import (
     BundleError,
@@ -48,7 +49,6 @@ from sweeps.data.preprocessing.fit import data_key
 from sweeps.space import Space
 from sweeps.space.saved_space import how_to_get_a_bundle
 from sweeps.space.trainer_definition import definition_of
-from sweeps.study import record
 from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
@@ -425,19 +425,20 @@ def model_to_export(
     note gives the reason.
     """
     trial_id = format_trial_id(number)
-    checkpoint = study_store.latest(number) if latest else result.checkpoint
+    state = study_store.states[number]
+    checkpoint = state.checkpoint if latest else state.best
     if checkpoint is None:
         return None, 0, _why_no_checkpoint(study_store, number, latest)
-    # the sweep's folder may have been moved
-    source = f"{checkpoint_root(folder, trial_id)}/{Path(checkpoint.path).name}"
+    source = checkpoint_place(folder, trial_id, checkpoint.name)
     if not checkpoint_exists(source):
         deleted = "latest checkpoint" if latest else "checkpoint"
         return None, 0, f"trial {trial_id} cannot be exported, because its {deleted} was deleted"
-    step, value, note = checkpoint.best_step, study_store.value_at(number, checkpoint.best_step), ""
+    step, note, values = checkpoint.best_step, "", dict(state.curve)
+    value = values.get(step, math.nan)
     if (
         step != result.best_step
         and value == value
-        and value != study_store.value_at(number, result.best_step or 0)
+        and value != values.get(result.best_step or 0, math.nan)
     ):
         reason = (
             ""
@@ -452,11 +453,7 @@ def model_to_export(
 def _why_no_checkpoint(study_store: StudyStore, number: int, latest: bool) -> str:
     """Return why a trial that reported no checkpoint cannot be exported, and what to do."""
     cannot = f"trial {format_trial_id(number)} cannot be exported, because it"
-    saved = [
-        format_trial_id(n)
-        for n, r in study_store.results().items()
-        if _saved(study_store, n, r, latest)
-    ]
+    saved = [format_trial_id(n) for n in study_store.states if _saved(study_store, n, latest)]
     if saved:
         others = first_of(saved, 8)
         return f"{cannot} reported no checkpoint; trials with a checkpoint: {others}"
@@ -585,14 +582,8 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
     The costs are still the costs of the whole trial.
     """
-    recorded, objectives = (
-        study_store.study.get_trials(deepcopy=False)[number],
-        study_store.objectives,
-    )
-    curve, others = (
-        [(s, v) for s, v in record.curve_of(recorded) if s == step],
-        record.others_of(recorded, objectives.reported_metrics[1:]),
-    )
+    state, objectives = study_store.states[number], study_store.objectives
+    curve, others = [(s, v) for s, v in state.curve if s == step], state.other_curves
     costs = {name: result.metrics[name] for name in COSTS if name in result.metrics}
     score = objectives.score(result.state, step, curve, others, costs, result.final)
     return replace(
@@ -667,8 +658,7 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     Raises:
         InputError: no complete trial has both a value and the required checkpoint.
     """
-    results = study_store.results()
-    numbers = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
+    numbers = [n for n in study_store.ranked() if _saved(study_store, n, latest)]
     if not numbers:
         what = "its latest checkpoint" if latest else "a checkpoint"
         raise InputError(
@@ -695,14 +685,12 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
             "--pareto",
             f"needs several objectives, but this sweep has only one, `{one}`; use --top K instead",
         )
-    front, results = study_store.front(), study_store.results()
+    front = study_store.front()
     if not front:
         raise InputError(
             "--pareto", "this sweep has no completed trial with a value of every objective"
         )
-    if short := [
-        format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)
-    ]:
+    if short := [format_trial_id(n) for n in front if not _saved(study_store, n, latest)]:
         what = "latest checkpoint" if latest else "checkpoint"
         raise InputError(
             "--pareto",
@@ -712,13 +700,10 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     return front
 
 
-def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
-    """Return whether the checkpoint to export exists in the sweep's folder.
-
-    Only the name of the recorded path is used, because the sweep's folder may have been moved.
-    """
-    checkpoint = study_store.latest(number) if latest else result.checkpoint
+def _saved(study_store: StudyStore, number: int, latest: bool) -> bool:
+    """Return whether the checkpoint to export exists."""
+    state = study_store.states[number]
+    checkpoint = state.checkpoint if latest else state.best
     if checkpoint is None:
         return False
-    root = checkpoint_root(study_store.folder, format_trial_id(number))
-    return checkpoint_exists(f"{root}/{Path(checkpoint.path).name}")
+    return checkpoint_exists(checkpoint_place(study_store.folder, state.id, checkpoint.name))

@@ -26,7 +26,7 @@ from sweeps.core.checkpoint_files import (
 )
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Result, State, format_trial_id
+from sweeps.core.trial import Result, format_trial_id
 from sweeps.space.section_models import Repeats
 from sweeps.study.repeats import Configurations
 from sweeps.study.study_store import StudyStore
@@ -104,19 +104,17 @@ class CheckpointCleaner:
     @classmethod
     def of_study(cls, store: StudyStore, policy: RetentionPolicy) -> Self:
         """Create a cleaner that knows all trials of a study that have ended."""
-        configurations, saved = store.configurations(), store.saved()
-        origins = {
-            n: first
-            for first, trials in configurations.trials.items()
-            for n, _ in trials
-            if n != first
-        }
         ended = [
-            (n, origins.get(n), r, saved[n][1])
-            for n, r in store.results().items()
-            if r.state is not State.RUNNING
+            (
+                state.number,
+                state.trial.repeat_of,
+                state.result,
+                state.checkpoint.name if state.checkpoint else None,
+            )
+            for state in store.states.values()
+            if state.has_ended
         ]
-        return cls(store.folder, policy, configurations.repeats, store.objectives.goals, ended)
+        return cls(store.folder, policy, store.space.repeats, store.objectives.goals, ended)
 
     def trial_ended(self, trial: EndedTrial) -> None:
         """Start to delete the checkpoints that are unnecessary now that a trial has ended.
@@ -205,5 +203,5 @@ class CheckpointCleaner:
         if number not in self._ended:
             return TrialCheckpoints(number, False, self._files[number])
         _, _, result, latest = self._ended[number]
-        best = Path(result.checkpoint.path).name if result.checkpoint else None
+        best = result.checkpoint.name if result.checkpoint else None
         return TrialCheckpoints(number, finished, self._files[number], best, latest)

@@ -121,17 +121,21 @@ def _show(
 
 def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json: bool) -> None:
     from sweeps.controller.sweep_lookup import trial_of
+    from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_place
 
     recorded = trial_of(study, trial)
     assert study is not None
     if as_json:
         click.echo(json.dumps(recorded.to_json()))
         return
-    state, kinds = (
-        summary.state_of(recorded),
-        (study.objectives.cross_validated, study.objectives.on_more_rows),
-    )
-    click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, *kinds)))
+    place: str | None = None
+    if (best := recorded.best) is not None:
+        place = checkpoint_place(summary.folder, recorded.id, best.name)
+        # The address of a checkpoint in the sweep's store is shown without a request to the store.
+        if summary.store is None and not checkpoint_exists(place):
+            place = None
+    state = summary.state_of(recorded)
+    click.echo(printable(text.format_trial(recorded, state, place)))
     if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
 

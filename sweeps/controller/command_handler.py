@@ -19,12 +19,10 @@ from sweeps.controller.commands import (
 from sweeps.core.errors import InputError
 from sweeps.core.trial import State, format_trial_id
 from sweeps.space.enqueued_point import parse_point, problem_texts, refusal
-from sweeps.study import record
 from sweeps.study.record import STOPPED
+from sweeps.study.states import TrialState
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
     from sweeps.controller.controller import SweepController
 
 
@@ -98,40 +96,38 @@ class CommandHandler:
     def _stop_trial(self, trial: str, name: str) -> Answer | None:
         """Stop a trial. Return None until a running trial has ended."""
         found = self._trial(trial)
-        stopped = name in self._stopping and record.latest_progress(found).get("reason") == STOPPED
-        if found.state.is_finished() and not stopped:
+        stopped = name in self._stopping and found.reason == STOPPED
+        if found.has_ended and not stopped:
             raise CommandError(
-                f"trial {trial} has ended already "
-                f"({'GIVEN' if record.is_given(found) else found.state.name})"
+                f"trial {trial} has ended already ({found.result.state_name(is_driven=True)})"
             )
-        if not found.state.is_finished():
+        if not found.has_ended:
             self._stopping.add(name)
             self._controller.stop_trial(found.number)
         if trial in self._controller.running:
             return None
         self._stopping.discard(name)
-        steps, unit = (
-            self._search.store.live_trial(found.number).steps,
-            "fold" if self._search.space.data.folds else "step",
-        )
+        steps = self._search.store.states[found.number].steps
+        unit = "fold" if self._search.space.data.folds else "step"
         after = f"after {steps} {unit}{'s' * (steps != 1)}" if steps else f"before its first {unit}"
         return Answer(f"trial {trial} is stopped, {after}", trial)
 
-    def _trial(self, trial: str) -> FrozenTrial:
+    def _trial(self, trial: str) -> TrialState:
         """Return a trial that has started.
 
         Raises:
             CommandError: There is no such trial.
         """
-        trials = {format_trial_id(t.number): t for t in self._search.store.trials()}
-        if (found := trials.get(trial)) is None:
+        store = self._search.store
+        trials = {format_trial_id(t.number): t.number for t in store.trials()}
+        if (number := trials.get(trial)) is None:
             shown = (
                 f"the trials are {min(trials)} to {max(trials)}"
                 if trials
                 else "no trial has started"
             )
             raise CommandError(f"no trial `{trial}`; {shown}", invalid=True)
-        if "begun" not in found.user_attrs:
+        if (found := store.states.get(number)) is None:
             raise CommandError(
                 f"trial {trial} is enqueued, but has not started yet; only a trial that has "
                 "started can be stopped"

@@ -31,8 +31,8 @@ from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import rung_set
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
-from sweeps.study.live_trial import LiveTrial
 from sweeps.study.record import STOPPED
+from sweeps.study.states import TrialState
 from sweeps.tracking import TrackerHub
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ class SweepController:
         """
         started: deque[str] = deque()
         waiting = (
-            [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)]
+            [self.study_store.existing(number) for number in sorted(self.search.interrupted)]
             if not self.reason
             else []
         )
@@ -241,10 +241,11 @@ class SweepController:
                 step == live.steps and step in self.scheduler.rungs() and step > live.decided_rung
             )
             if undecided:  # The last driver died before it decided about this step.
-                self.trials.perturb(live, step)
-        for live in sorted(waiting, key=lambda t: (t.decided_rung, t.trial.number)):
-            self.search.interrupted.remove(live.trial.number)
-            started.append(self.trials.resume(live.trial.number))
+                self.search.decide(live.number, step)
+        decided = {live.number: self.study_store.states[live.number] for live in waiting}
+        for number in sorted(decided, key=lambda n: (decided[n].decided_rung, n)):
+            self.search.interrupted.remove(number)
+            started.append(self.trials.resume(number))
         while not self.reason and (trial := self.search.ask()) is not None:
             started.append(self.trials.start(trial))
         return started
@@ -259,7 +260,7 @@ class SweepController:
             self.stop("interrupted", State.RUNNING)
             return
         for number in list(self.search.interrupted):
-            live = self.study_store.live_trial(number)
+            live = self.study_store.existing(number)
             # With several ranks, one rank may not have written its part of the last checkpoint, so
             # the last complete checkpoint counts.
             alone = live.trial.shape.sizes == range(1, 2)
@@ -276,7 +277,7 @@ class SweepController:
         # The earlier driver may have spent a budget and died before it stopped the sweep.
         self._check_budgets()
 
-    def _leftover_action(self, live: LiveTrial) -> Action:
+    def _leftover_action(self, live: TrialState) -> Action:
         """Return what happens to an interrupted trial whose latest step is a rung, and record it.
 
         CONTINUE for any other trial.
@@ -293,7 +294,7 @@ class SweepController:
             or (pauses and not saved)
         ):
             return Action.CONTINUE
-        return self.search.decide(live.trial.number, live.steps).action
+        return self.search.decide(live.number, live.steps).action
 
     # Follow trials
 
@@ -351,7 +352,7 @@ class SweepController:
         If not, the trial fails. If no trial has ended yet, the sweep ends, because every other
         trial would fail in the same way.
         """
-        live = self.study_store.live_trial(self.running[trial].trial.number)
+        live = self.study_store.states[self.running[trial].trial.number]
         if step <= live.decided_rung or (
             live.checkpoint is not None and live.checkpoint.step == step
         ):
@@ -451,7 +452,7 @@ class SweepController:
         unfinished = [*self.search.interrupted, *self.search.view.paused]
         used += [
             (live.worker_seconds, live.trial)
-            for live in map(self.study_store.live_trial, unfinished)
+            for live in (self.study_store.states[number] for number in unfinished)
         ]
         gpus = sum(
             seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used
@@ -497,7 +498,7 @@ class SweepController:
         """
         space = self.space
         parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
-        saved = self.study_store.live_trial(number).best is not None
+        saved = self.study_store.states[number].best is not None
         return not parts and (saved or space.trainer.load is None)
 
     def why_no_training(self) -> str | None:
@@ -605,7 +606,7 @@ class SweepController:
         """Record the end of an interrupted or paused trial without running it again."""
         if number in self.search.interrupted:
             self.search.interrupted.remove(number)
-        trial = self.study_store.live_trial(number).trial
+        trial = self.study_store.states[number].trial
         self.trials.record_start(trial)
         self._finish(trial.id, state, None, reason)
 
@@ -617,7 +618,7 @@ class SweepController:
         A running trial ends when the pool has returned the trial's last reports. If the pool has
         been restarted meanwhile, call this method again.
         """
-        trial = self.study_store.live_trial(number).trial.id
+        trial = self.study_store.states[number].trial.id
         if trial in self.running:
             self._stop_requested.add(trial)
             self.pool.stop.remote(trial)

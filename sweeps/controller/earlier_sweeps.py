@@ -21,8 +21,10 @@ from sweeps.space import Objective, Space
 from sweeps.space.saved_space import recorded_space
 from sweeps.space.section_models import Repeats
 from sweeps.study import record
+from sweeps.study.event_records import has_started, state_of
 from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
+from sweeps.study.states import TrialState
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -87,14 +89,13 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
         folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives
     )
     translator, left_out, trials = Translator(recorded_space(folder), space), Counter[str](), []
-    for keys, constants, trial in _configurations(
-        study, Repeats(**study.user_attrs.get("repeats", {}))
-    ):
+    for state, constants, trial in _configurations(study):
         if not trial.intermediate_values and trial.values is None:
             left_out[NO_VALUE] += 1
             continue
         try:
-            trials.append(_earlier_trial(translator.translate(keys, constants), trial))
+            keys = translator.translate(dict(state.keys), constants)
+            trials.append(_earlier_trial(keys, trial, bool(state.lineage)))
         except OutsideDomain as e:
             left_out[e.reason] += 1
         except UNREADABLE:
@@ -132,28 +133,39 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
 
 
 def _configurations(
-    study: Any, repeats: Repeats
-) -> Iterator[tuple[dict[str, Any], dict[str, Any], FrozenTrial]]:
-    """Yield the keys, the constants and the merged trials of each started configuration."""
+    study: Any,
+) -> Iterator[tuple[TrialState, dict[str, Any], FrozenTrial]]:
+    """Yield the first trial, the constants and the merged trials of each configuration."""
     from sweeps.search.samplers.configuration_view import merge_repeats
 
+    objectives = Objectives.from_json(study.user_attrs["judged"])
+    repeats = Repeats(**study.user_attrs.get("repeats", {}))
     by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
     for t in study.get_trials(deepcopy=False):
-        if "begun" in t.user_attrs:
+        if has_started(t):
             first = record.repeat_of(t)
             by_configuration[t.number if first is None else first].append(t)
     for trials in by_configuration.values():
-        begun = trials[0].user_attrs["begun"]
-        constants = {section: begun.get(section, {}) for section in ("params", "scaling", "data")}
-        yield record.keys_of(trials[0]), constants, merge_repeats(trials, repeats)
+        state = state_of(trials[0], objectives)
+        assert state is not None
+        started = state.started.trial
+        constants = {
+            "params": started.params,
+            "scaling": started.shape.scaling,
+            "data": started.data,
+        }
+        yield state, constants, merge_repeats(trials, repeats)
 
 
-def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial) -> EarlierTrial:
+def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
     """Return a trial for the new sweep.
 
-    If PBT changed the trial's parameters, its values at rungs are left out.
-
     A trial whose final value is not finite counts as failed.
+
+    Args:
+        keys: Keys of the trial's dimensions in the new space.
+        trial: The trial, with its repeats.
+        perturbed: True if PBT changed the trial's parameters. Its values at rungs are left out.
     """
     values = tuple(trial.values) if trial.state.name == "COMPLETE" else None
     failed = trial.state.name == "FAIL" or (
@@ -166,7 +178,7 @@ def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial) -> EarlierTrial:
     )
     rungs = (
         {}
-        if record.lineage_of(trial)
+        if perturbed
         else {
             step: v if abs(v) < LARGEST else math.nan
             for step, v in trial.intermediate_values.items()

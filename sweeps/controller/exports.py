@@ -252,7 +252,7 @@ class _Export:
             step = trial_refit.steps_to_train(self.folder, self.space, self.store, number)
             at = result.best_step if self.store.objectives.last_step_counts else step
         else:
-            checkpoint = self.store.latest(number) if self.latest else result.checkpoint
+            checkpoint = self.store.states[number].checkpoint if self.latest else result.checkpoint
             at = step = result.best_step if checkpoint is None else checkpoint.best_step
         return step, None if at is None else trial_export.objective_value(self.store, number, at)
 

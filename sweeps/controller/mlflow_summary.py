@@ -19,8 +19,8 @@ from sweeps.core.sweep_folder import PROVENANCE, RESULT, SweepFolder
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 from sweeps.study import storage
+from sweeps.study.events import ArtifactSaved, SweepEnded, SweepStarted
 from sweeps.tracking import MlflowTracker
-from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
 from sweeps.tracking.history import TrialHistory
 
 # Beginning of the note in a result that says that MLflow missed events.
@@ -40,9 +40,8 @@ def sweep_started(
         time: Time of the event, in seconds since the epoch.
         resumed: True if an earlier driver may have started trials.
     """
-    history = (
-        TrialHistory(folder, space, (storage.place_of(folder) or (None,))[0]) if resumed else None
-    )
+    url, _ = storage.place_of(folder) or (None, "")
+    history = TrialHistory(folder, url) if resumed else None
     return SweepStarted(
         time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history
     )

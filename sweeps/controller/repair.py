@@ -112,7 +112,7 @@ def _repair(folder: Path) -> RepairResult:
 def _study_problem(folder: Path) -> str | None:
     """Return what is wrong with the study, or how it contradicts the sweep's result; else None."""
     try:
-        record.trials_of(folder)
+        record.read(folder)
     except DamagedStudy as e:
         problem = e.problems[0]
         return f"{Path(problem.place).name}: {problem.text.partition('; ')[0]}"

@@ -32,7 +32,7 @@ from sweeps.study.objectives import Objectives
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
     from sweeps.execution.messages import Progress
-    from sweeps.study.record import TrialRecord
+    from sweeps.study.states import TrialState
 
 # Seconds between two looks at whether the training of a single trial must stop.
 LOOK_EVERY = 0.2
@@ -210,38 +210,33 @@ def _read_original(folder: Path, space: Space, trial: str) -> _Original:
     """
     from sweeps.controller import sweep_lookup
     from sweeps.study import record
-    from sweeps.study.trial_building import build_trial
+    from sweeps.study.trial_building import recorded_trial
 
     study = record.read(folder)
-    recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
+    recorded: TrialState = sweep_lookup.trial_of(study, trial)
     assert study is not None
     _refuse_unrepeatable(recorded)
-    built = build_trial(space, recorded.number, lambda d: recorded.keys[d.name], recorded.repeat_of)
+    built = recorded_trial(space, recorded)
     shape = built.shape
     if recorded.sizes:
         shape = shape.of_size(recorded.sizes[0].workers)
-    reports = next(
-        record.reports_of(t, study.objectives.metric)
-        for t in record.trials_of(folder)
-        if t.number == recorded.number
-    )
     return _Original(
-        trial=dataclasses.replace(built, seed=recorded.seed, shape=shape),
+        trial=dataclasses.replace(built, seed=recorded.trial.seed, shape=shape),
         result=recorded.result,
-        reports=reports,
+        reports=tuple(recorded.own_reports),
         metrics=study.objectives.reported_metrics,
         fingerprint=study.data,
     )
 
 
-def _refuse_unrepeatable(trial: TrialRecord) -> None:
+def _refuse_unrepeatable(trial: TrialState) -> None:
     """Raise an error if a trial cannot be repeated.
 
     Raises:
         InputError: The trial never ran, reported nothing, or continued from checkpoints of other
             trials.
     """
-    from sweeps.study.record import lineage_text
+    from sweeps.study.states import lineage_text
 
     if trial.result.given:
         raise InputError(

@@ -150,7 +150,7 @@ class Sweep:
         best = study.best if study is not None else None
         if study is None or best is None:
             return None
-        value = study.configurations.results()[best.first_trial].value
+        value = study.configurations.results()[best.trial.first_trial].value
         return Best(best.number, best.id, value, best.params, best.labels)
 
     @property

@@ -16,7 +16,8 @@ from sweeps.core.trial import complete_trial_id
 from sweeps.space import saved_space
 
 if TYPE_CHECKING:
-    from sweeps.study.record import Record, TrialRecord
+    from sweeps.study.record import Record
+    from sweeps.study.states import TrialState
 
 
 def find(sweep: str | Path, root: Path) -> Path:
@@ -105,7 +106,7 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
     return saved_space.bundle_of(folder)
 
 
-def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
+def trial_of(study: Record | None, trial_id: str) -> TrialState:
     """Return the trial that the user named.
 
     Args:

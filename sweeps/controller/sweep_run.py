@@ -26,7 +26,7 @@ from sweeps.controller.status import SweepStatus, starting_status
 from sweeps.controller.store_mirror import StoreMirror, mirrored
 from sweeps.core import crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
-from sweeps.core.checkpoint_files import local_checkpoint
+from sweeps.core.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import StoreError, SweepsError
@@ -38,6 +38,7 @@ from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
+from sweeps.core.trial import format_trial_id
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
@@ -49,9 +50,9 @@ from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.space.trainer_definition import definition_of
 from sweeps.study import budgets, repeats
 from sweeps.study import storage as storages
+from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import MlflowTracker, TrackerHub
 from sweeps.tracking.create import NamedTracker
-from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
 if TYPE_CHECKING:
@@ -169,11 +170,12 @@ class SweepRun:
             references.parse(self.space.trainer.loop)[0], roots_of(self.space)
         ).pickles
         for number in (*search.interrupted, *search.view.paused):
-            if (checkpoint := search.store.live_trial(number).checkpoint) is None:
+            if (checkpoint := search.store.existing(number).checkpoint) is None:
                 continue
-            if not pickles and is_address(checkpoint.path):  # A store has only regular files.
+            place = checkpoint_place(self.folder, format_trial_id(number), checkpoint.name)
+            if not pickles and is_address(place):  # A store has only regular files.
                 continue
-            with local_checkpoint(checkpoint.path) as files:
+            with local_checkpoint(place) as files:
                 refuse_special_files(files)
                 refuse_unsigned(files, pickles, self.trust)
 

@@ -24,7 +24,8 @@ from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder, is_sweep
 
 if TYPE_CHECKING:
-    from sweeps.study.record import Record, RecordReader, TrialRecord
+    from sweeps.study.record import Record, RecordReader
+    from sweeps.study.states import TrialState
 
 # State of a sweep whose folder has another format than this version reads.
 UNREADABLE = "unreadable"
@@ -83,7 +84,7 @@ class SweepSummary:
         """True if a process runs the sweep, which may be paused."""
         return self.state in ("running", "paused")
 
-    def state_of(self, trial: TrialRecord) -> str:
+    def state_of(self, trial: TrialState) -> str:
         """Return a trial's state in one word.
 
         This is `WAITING`, for example, if the trial waits for workers (see `stages`).
@@ -119,7 +120,7 @@ class SweepSummary:
         return shown
 
 
-def trial_state(trial: TrialRecord, is_driven: bool) -> str:
+def trial_state(trial: TrialState, is_driven: bool) -> str:
     """Return the state of a trial: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
 
     Args:
@@ -256,7 +257,7 @@ def best_of(study: Record) -> tuple[str, float] | None:
     """
     if (best := study.best) is None:
         return None
-    value = study.configurations.results()[best.first_trial].value
+    value = study.configurations.results()[best.trial.first_trial].value
     return None if value is None else (best.id, value)
 
 

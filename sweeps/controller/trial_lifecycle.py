@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from pathlib import Path
+from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
 from sweeps.checkpoints.retention import RetentionPolicy
@@ -19,15 +19,16 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import UNREADABLE_LINE, Action, Report, Result, State, Trial
 from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study.live_trial import LiveTrial, ProgressUpdate
-from sweeps.tracking import TrackerHub
-from sweeps.tracking.events import (
-    TrialChanged,
+from sweeps.study.events import (
     TrialEnded,
-    TrialPaused,
+    TrialEvent,
     TrialReported,
+    TrialResized,
     TrialStarted,
 )
+from sweeps.study.states import TrialState, new_reports
+from sweeps.tracking import TrackerHub
+from sweeps.tracking.history import with_logged_names
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class TrialLifecycle:
         self._store = search.store
         self._pool = pool
         self._trackers = trackers
+        search.publish = self._publish
         self._folder = SweepFolder(search.store.folder)
         limits = search.space.checkpoints
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
@@ -81,62 +83,51 @@ class TrialLifecycle:
 
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
-        live = self._store.live_trial(number)
-        return self.start(live.trial, self._resume_state(live))
+        return self.start(self._store.states[number].trial, self._resume_state(number))
 
     def record_start(self, trial: Trial) -> None:
         """Tell the trackers that a trial has started, and add the trial to the running trials."""
+        number = trial.number
         self._trackers.publish(
-            TrialStarted(time.time(), trial.number, self._search.trial_at_start(trial.number))
+            TrialStarted(time.time(), number, self._search.trial_at_start(number))
         )
         self.progress.on_start(trial)
 
     def record_reports(self, trial: str, progress: Progress) -> None:
-        """Record those reports of a trial that are not in the study yet."""
+        """Record what is new in the progress of a trial."""
         number = self.progress.running[trial].trial.number
-        known = len(self._store.live_trial(number).sizes)
-        spent = (progress.attempts, progress.seconds, progress.worker_seconds, progress.sizes)
-        new = self._search.report(
-            number, ProgressUpdate(progress.reports, progress.checkpoint, progress.best, *spent)
-        )
-        live = self._store.live_trial(number)
-        for size in live.sizes[known:]:
-            self._trackers.publish(
-                TrialChanged(size.time, number, live.trial, size.step, size.metrics, size.workers)
+        state = self._store.states[number]
+        new = new_reports(state, progress.reports)
+        events: list[TrialEvent] = [
+            TrialResized(size.time, number, size) for size in progress.sizes[len(state.sizes) :]
+        ]
+        if new or progress.checkpoint is not None or progress.state is not None:
+            events.append(
+                TrialReported(
+                    new[-1].time if new else time.time(),
+                    number,
+                    new,
+                    checkpoint=progress.checkpoint,
+                    best=progress.best,
+                    attempt=progress.attempts,
+                    seconds=round(progress.seconds, 4),
+                    worker_seconds=round(progress.worker_seconds, 4),
+                )
             )
-        if new:
-            logged = tuple(report.logged for report in new)
-            self._trackers.publish(TrialReported(new[-1].time, number, logged))
+        if events:
+            self._search.append(*events)
         for report in new:
             self.notes = notes_about(trial, report) | self.notes
         self.progress.on_reports(trial, progress.attempts, new)
 
     def pause(self, trial: str) -> None:
-        """Let a trial give up its workers.
+        """Let a trial give up its workers, after the pause has been recorded.
 
         The trial can continue later from its checkpoint; see `resume`.
         """
         number = self.progress.running[trial].trial.number
-        self.progress.on_end(trial, self._search.tell(number, State.RUNNING))
-        self._trackers.publish(
-            TrialPaused(time.time(), number, self._store.live_trial(number).steps)
-        )
+        self.progress.on_end(trial, self._store.states[number].result)
         self._pool.forget.remote(trial)
-
-    def perturb(self, live: LiveTrial, step: int) -> bool:
-        """Let the scheduler decide at a perturbation step.
-
-        Return True if the trial must continue from another trial's checkpoint.
-        """
-        if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
-            return False
-        change = live.lineage[-1]
-        self._trackers.publish(
-            TrialChanged(
-                change.time, live.trial.number, live.trial, change.donor_step, change.metrics
-            )
-        )
-        return True
 
     def perturb_running(self, trial: str, step: int) -> None:
         """Let the scheduler decide about a trial that waits at a perturbation step.
@@ -144,12 +135,11 @@ class TrialLifecycle:
         Send the decision to the pool. The trial then continues: either unchanged, or from another
         trial's checkpoint with new parameters.
         """
-        live = self._store.live_trial(self.progress.running[trial].trial.number)
-        # A trial that lost its workers after this step reaches the step again. The decision has
-        # then been made already.
-        if step > live.decided_rung and self.perturb(live, step):
-            self.progress.on_change(live.trial)
-            self._pool.renew.remote(live.trial, step, self._resume_state(live))
+        number = self.progress.running[trial].trial.number
+        if self._search.decide(number, step).action is Action.EXPLOIT:
+            changed = self._store.states[number].trial
+            self.progress.on_change(changed)
+            self._pool.renew.remote(changed, step, self._resume_state(number))
         else:
             self._pool.answer.remote(trial, step, True)
         self._store.sync()
@@ -163,8 +153,7 @@ class TrialLifecycle:
         caused the restart.
         """
         for running in self.progress.running.values():
-            live = self._store.live_trial(running.trial.number)
-            self._start_in_pool(running.trial, self._resume_state(live))
+            self._start_in_pool(running.trial, self._resume_state(running.trial.number))
 
     def end(
         self,
@@ -185,11 +174,10 @@ class TrialLifecycle:
             final: Metrics of the finished model; None if the loop reported none.
         """
         ended = self.progress.running[trial].trial
-        result = self._search.tell(ended.number, state, error, reason, final)
+        result = self._search.end(ended.number, state, error, reason, final)
         self.progress.on_end(trial, result)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self._trackers.publish(TrialEnded(self._store.ended_at(ended.number), ended.number, result))
         self._pool.forget.remote(trial)
         if state is not State.RUNNING and self.cleaner is not None:
             self._clean_after(self.cleaner, ended, result)
@@ -197,9 +185,9 @@ class TrialLifecycle:
     def _clean_after(self, cleaner: CheckpointCleaner, ended: Trial, result: Result) -> None:
         # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
         self._store.sync()
-        latest = self._store.live_trial(ended.number).checkpoint
+        latest = self._store.states[ended.number].checkpoint
         cleaner.trial_ended(
-            (ended.number, ended.repeat_of, result, Path(latest.path).name if latest else None)
+            (ended.number, ended.repeat_of, result, latest.name if latest else None)
         )
 
     def close(self) -> None:
@@ -207,12 +195,18 @@ class TrialLifecycle:
         if self.cleaner is not None:
             self.cleaner.close()
 
-    def _resume_state(self, live: LiveTrial) -> ResumeState:
+    def _resume_state(self, number: int) -> ResumeState:
         """Return the state from which the pool continues a trial."""
-        curve, others = tuple(live.curve.items()), live.other_curves
-        reports = tuple(self._store.objectives.step_metrics(curve, others))
-        spent = (live.seconds, live.worker_seconds, live.sizes)
-        return ResumeState(max(1, live.attempts), reports, live.checkpoint, live.best, *spent)
+        state = self._store.existing(number)
+        reports = tuple(self._store.objectives.step_metrics(state.curve, state.other_curves))
+        spent = (state.seconds, state.worker_seconds, state.sizes)
+        return ResumeState(max(1, state.attempt), reports, state.checkpoint, state.best, *spent)
+
+    def _publish(self, event: TrialEvent, state: TrialState) -> None:
+        """Tell the trackers about a recorded event."""
+        if isinstance(event, TrialEnded):
+            event = replace(event, result=state.result)
+        self._trackers.publish(with_logged_names(event))
 
 
 def notes_about(trial: str, report: Report) -> dict[str, str]:

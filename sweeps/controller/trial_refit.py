@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sweeps.bundle.export import Refitted
 from sweeps.controller.rerun import scratch_folder, train_once
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
-from sweeps.core.checkpoint_files import local_checkpoint
+from sweeps.core.checkpoint_files import local_checkpoint, root_in
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
@@ -122,10 +122,10 @@ def trained_again(
     with contextlib.ExitStack() as files:
         for splits in _splits_to_train(space):
             scratch = files.enter_context(scratch_folder(folder))
-            checkpoint = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
+            place = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
             model = Refitted(
                 scratch,
-                files.enter_context(local_checkpoint(checkpoint.path)),
+                files.enter_context(local_checkpoint(place)),
                 steps,
                 # The train rows of a cross-validation include the rows of valid.
                 sum(rows[name] for name in splits if not (name == "valid" and space.data.folds)),
@@ -182,10 +182,11 @@ def _train(
     steps: int,
     rows: RefitRows,
     why_stop: Callable[[], str | None],
-) -> Checkpoint:
+) -> str:
     """Train a trial for a number of steps.
 
-    Return the checkpoint of the last step, which is in the folder of `rows`.
+    Return the path or the address of the checkpoint of the last step, which is in the folder of
+    `rows`.
     """
     import ray
 
@@ -202,12 +203,14 @@ def _train(
         "tracking": None,
         "store": store_of(Path(rows.folder)),
     }
+    trial_folder = Path(rows.folder) / "trial"
     try:
         ray.get(session.pool.prepare_refit.remote(settings, rows))
-        _, end = train_once(session, trial, Path(rows.folder) / "trial", why_stop=why_stop)
+        _, end = train_once(session, trial, trial_folder, why_stop=why_stop)
     except ray.exceptions.RayError as e:
         raise SweepFailed(f"trial {trial.id} could not be trained again: {e}") from e
-    return last_checkpoint(trial.id, end, steps)
+    name = last_checkpoint(trial.id, end, steps).name
+    return f"{root_in(store_of(Path(rows.folder)), trial_folder)}/{name}"
 
 
 def steps_of(result: Result) -> int | None:
@@ -230,12 +233,9 @@ def steps_to_train(folder: Path, space: Space, study_store: StudyStore, number: 
         study_store: The sweep's study.
         number: Number of the trial.
     """
-    from sweeps.study import record
-
     if not space.data.folds and not space.scheduler.counts_rows:
         return steps_of(study_store.results()[number])
-    trial = next(t for t in record.trials_of(folder) if t.number == number)
-    reports = record.reports_of(trial, None)
+    reports = study_store.states[number].own_reports
     metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
     return max(1, round(reports[-1].metrics[metric])) if reports else None
 

@@ -37,6 +37,17 @@ def checkpoint_root(folder: Path, trial: str) -> str:
     return root_in(stores.store_of(folder), SweepFolder(folder).trial(trial))
 
 
+def checkpoint_place(folder: Path, trial: str, name: str) -> str:
+    """Return the path or the address of a checkpoint.
+
+    Args:
+        folder: The sweep's folder.
+        trial: The trial's id.
+        name: Name of the checkpoint; see `sweeps.core.trial.Checkpoint`.
+    """
+    return f"{checkpoint_root(folder, trial)}/{name}"
+
+
 def root_in(store: str | None, trial_folder: str | Path) -> str:
     """Return the folder of a trial's checkpoints, given the address of the sweep's store.
 

@@ -13,7 +13,7 @@ from typing import Any
 from sweeps.core.errors import Problem
 
 # The format that this version writes. It reads no other format.
-FORMAT = 1
+FORMAT = 2
 # Longest text of a wrong `format` in a message.
 _LONGEST = 40
 

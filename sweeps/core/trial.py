@@ -150,14 +150,15 @@ class Checkpoint:
     """A checkpoint that a loop has reported and that is stored on disk.
 
     Attributes:
-        path: The checkpoint's folder, as a path or URI that every worker can read.
+        name: Name of the checkpoint's folder in the folder of the trial's checkpoints; see
+            `checkpoint_files.checkpoint_root`.
         step: Step of the report that has this checkpoint. A loop that continues from this
             checkpoint next makes step `step` + 1.
         best_step: The step whose model the checkpoint holds. This is `step`, unless the loop passed
             another step to `note_checkpoint`.
     """
 
-    path: str
+    name: str
     step: int
     best_step: int
 
@@ -221,6 +222,8 @@ class Trial:
         lineage: Under PBT, the trials whose checkpoints this trial has copied, each with the step
             of the copy, such as `0003 at 8, 0001 at 12`. "" if there are none.
         enqueued: True if the command `sweeps enqueue` added this trial.
+        chain_text: The text that `chain` returns, if the trial was read without the space file and
+            therefore has no preprocessing steps; else "".
     """
 
     number: int
@@ -234,6 +237,7 @@ class Trial:
     repeat_of: int | None = None
     lineage: str = ""
     enqueued: bool = False
+    chain_text: str = ""
 
     @property
     def first_trial(self) -> int:
@@ -246,6 +250,8 @@ class Trial:
 
         It is a label or the steps, and then the sampled values: `scale+pca (n_components=8)`.
         """
+        if self.chain_text:
+            return self.chain_text
         label = (
             self.labels.get("preprocessor")
             or "+".join(step.name for step in self.preprocessor)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from sweeps.core.json_files import is_number
 from sweeps.dashboard.reader import Snapshot
 from sweeps.space.domains import short_names
-from sweeps.study.record import TrialRecord, lineage_text
+from sweeps.study.states import TrialState, lineage_text
 from sweeps.sweep_report.configuration import configuration_rows, value_text
 from sweeps.sweep_report.figures import PlotData, option_text
 
@@ -197,7 +197,7 @@ def time_text(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
 
 
-def trial_facts(t: TrialRecord, snapshot: Snapshot) -> list[tuple[str, str]]:
+def trial_facts(t: TrialState, snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return the facts about one trial, as (name, value)."""
     r = t.result
     objectives = snapshot.study.objectives.objectives if snapshot.study is not None else ()
@@ -206,8 +206,8 @@ def trial_facts(t: TrialRecord, snapshot: Snapshot) -> list[tuple[str, str]]:
     facts["best step"] = None if r.best_step is None else f"{r.best_step} of {r.steps}"
     facts["stopped"] = t.reason
     facts |= {name: value for name, value in {**r.metrics, **r.final}.items() if name not in facts}
-    facts |= {"attempts": t.attempts, "seed": t.seed, "began": t.began, "ended": t.ended}
-    facts["repeats"] = None if t.repeat_of is None else f"trial {t.repeat_of:04d}"
+    facts |= {"attempts": t.attempt, "seed": t.trial.seed, "began": t.began, "ended": t.ended}
+    facts["repeats"] = None if t.trial.repeat_of is None else f"trial {t.trial.repeat_of:04d}"
     facts["copied from"] = lineage_text(t.lineage) if t.lineage else None
     facts["stage"] = snapshot.summary.stages.get(t.id)
     return [
@@ -217,12 +217,12 @@ def trial_facts(t: TrialRecord, snapshot: Snapshot) -> list[tuple[str, str]]:
     ]
 
 
-def trial_configuration(t: TrialRecord) -> list[tuple[str, str]]:
+def trial_configuration(t: TrialState) -> list[tuple[str, str]]:
     """Return the configuration of one trial, as (name, value)."""
     return [
-        *configuration_rows(t.data, "data."),
-        ("preprocessor", t.preprocessor),
-        *configuration_rows(t.scaling, "scaling."),
+        *configuration_rows(t.trial.data, "data."),
+        ("preprocessor", t.trial.chain),
+        *configuration_rows(t.trial.shape.scaling, "scaling."),
         *configuration_rows(t.params),
     ]
 

@@ -184,7 +184,9 @@ class TrialDriver:
         In a store, the checkpoints are only noted in `unneeded`. The driver has them deleted when
         it has saved the study in the store.
         """
-        for path in running.progress.drop():
+        root = root_in(self.job.store, running.folder)
+        for name in running.progress.drop():
+            path = f"{root}/{name}"
             if self.job.store is None:
                 self._delete(path)
             else:
@@ -213,8 +215,8 @@ class TrialDriver:
         """
         root = root_in(self.job.store, running.folder)
         found = await asyncio.get_running_loop().run_in_executor(self.files, checkpoint_names, root)
-        unneeded = running.progress.checkpoints_to_delete(f"{root}/{name}" for name in found)
-        for path in unneeded:
+        for name in running.progress.checkpoints_to_delete(found):
+            path = f"{root}/{name}"
             self.unneeded.pop(path, None)
             self._delete(path)
         if deletions := [

@@ -11,9 +11,8 @@ asyncio actor, and a rank resends each report and checkpoint until the pool ackn
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.core.checkpoint_files import newest_checkpoints
@@ -63,13 +62,13 @@ class TrialProgress:
     sizes: tuple[GangSizePeriod, ...] = ()
     _stored: dict[str, None] = field(
         default_factory=dict
-    )  # Paths of the complete checkpoints on disk. The latest checkpoint is last.
+    )  # Names of the complete checkpoints that exist. The latest checkpoint is last.
     _named: set[str] = field(
         default_factory=set
-    )  # Paths of the checkpoints that the driver's record may name.
+    )  # Names of the checkpoints that the driver's record may name.
     _named_next: set[str] = field(
         default_factory=set
-    )  # Paths that the record names after the driver stores the last progress.
+    )  # Names that the record has after the driver stores the last progress.
     _latest_step: int = 0
     _keys: dict[int, tuple[int, float]] = field(default_factory=dict)
     _metrics: Mapping[str, float] = field(default_factory=dict)  # the latest value of each metric
@@ -90,7 +89,7 @@ class TrialProgress:
             recorded.checkpoint,
             recorded.best,
         )
-        self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
+        self._stored = {c.name: None for c in (self.best, self.checkpoint) if c}
         self._named, self._named_next = set(self._stored), set(self._stored)
         self._restored = True
         for step, self._metrics in recorded.curve:
@@ -115,29 +114,22 @@ class TrialProgress:
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
-    def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
-        """Return the paths of the checkpoints to delete before another attempt.
+    def checkpoints_to_delete(self, existing: Collection[str]) -> list[str]:
+        """Return the names of the checkpoints to delete before another attempt.
 
         These checkpoints are incomplete or no longer needed. After `restore`, the first call also
         finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
         because the driver's record names only the latest one and the best one.
 
         Args:
-            existing: Paths of all checkpoints in the trial's folder.
+            existing: Names of all checkpoints in the trial's folder.
         """
-        paths = {Path(path).name: path for path in existing}
         if self._restored and self.checkpoint is not None:
-            latest = [
-                paths[name]
-                for name in reversed(
-                    newest_checkpoints(paths, Path(self.checkpoint.path).name, self.keep_latest)
-                )
-            ]
-            self._stored = dict.fromkeys(
-                [*(path for path in self._stored if path not in latest), *latest]
-            )
+            newest = newest_checkpoints(existing, self.checkpoint.name, self.keep_latest)
+            older = [name for name in self._stored if name not in newest]
+            self._stored = dict.fromkeys([*older, *reversed(newest)])
             self._restored = False
-        return [path for path in paths.values() if path not in self.kept]
+        return [name for name in existing if name not in self.kept]
 
     def record_update(
         self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False
@@ -191,28 +183,27 @@ class TrialProgress:
         if self.best is None or self._key(new) <= self._key(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
-        self._stored.pop(
-            new.path, None
-        )  # A loop that started from scratch writes the same step again.
-        self._stored[new.path] = None
+        # A loop that started from scratch writes the same step again.
+        self._stored.pop(new.name, None)
+        self._stored[new.name] = None
 
     @property
     def kept(self) -> set[str]:
-        """Paths of the checkpoints to keep.
+        """Names of the checkpoints to keep.
 
         They are the latest ones, the best one, and any that the driver's record may still name.
         """
         latest = list(self._stored)[-self.keep_latest :]
-        return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
+        return self._named | {c.name for c in (self.checkpoint, self.best) if c} | set(latest)
 
     def drop(self) -> list[str]:
-        """Return the paths of the checkpoints on disk that are no longer needed.
+        """Return the names of the checkpoints that exist and are no longer needed.
 
         The caller must delete them; the next call omits them.
         """
-        gone = [path for path in self._stored if path not in self.kept]
-        for path in gone:
-            del self._stored[path]
+        gone = [name for name in self._stored if name not in self.kept]
+        for name in gone:
+            del self._stored[name]
         return gone
 
     def _key(self, checkpoint: Checkpoint) -> tuple[int, float]:
@@ -295,7 +286,7 @@ class TrialProgress:
             sizes=self.sizes,
         )
         self._undelivered, self._fresh, self._delivered_rung = [], False, self.rung
-        self._named_next = {c.path for c in (self.checkpoint, self.best) if c}
+        self._named_next = {c.name for c in (self.checkpoint, self.best) if c}
         self._named |= self._named_next
         return progress
 

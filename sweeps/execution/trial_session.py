@@ -418,7 +418,8 @@ class TrialSession:
         if checkpoint is None:
             return None
         if self._local is None:
-            self._local = self._closing.enter_context(local_checkpoint(checkpoint.path))
+            place = f"{root_in(self.job.store, self.folder)}/{checkpoint.name}"
+            self._local = self._closing.enter_context(local_checkpoint(place))
         return ray.train.Checkpoint.from_directory(str(self._local))
 
     def close(self) -> None:
@@ -460,7 +461,8 @@ class TrialSession:
         Raises:
             StoreError: The store does not answer.
         """
-        target = f"{root_in(self.job.store, self.folder)}/checkpoint_{self.step:06d}"
+        name = f"checkpoint_{self.step:06d}"
+        target = f"{root_in(self.job.store, self.folder)}/{name}"
         files: Any = checkpoint.filesystem
         if self.job.store is None:
             Path(target).mkdir(parents=True, exist_ok=True)
@@ -476,7 +478,7 @@ class TrialSession:
         if files.get_file_info(note).type == pyarrow.fs.FileType.File:
             with files.open_input_file(note) as file:
                 best_step = json.loads(file.read())["best_step"]
-        return Checkpoint(target, self.step, best_step)
+        return Checkpoint(name, self.step, best_step)
 
 
 def stack_of(thread: int) -> str:

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeps.search.trial_queue import QueueItem
 from sweeps.space import Dimension
 from sweeps.study.distributions import suggest
-from sweeps.study.record import REPEAT_OF
+from sweeps.study.event_records import REPEAT_OF, has_started
 
 
 class _DraftStorage:
@@ -52,7 +52,7 @@ class OptunaAsker:
             True if the trial was never started.
         """
         interrupted = t.state is TrialState.WAITING or (
-            t.state is TrialState.RUNNING and "begun" not in t.user_attrs
+            t.state is TrialState.RUNNING and not has_started(t)
         )
         if interrupted:
             self._interrupted[t.number] = t

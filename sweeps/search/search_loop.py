@@ -1,6 +1,6 @@
 """Search of one sweep: combines the queue, the sampler and the scheduler.
 
-`ask` and `tell` are named after Optuna's methods.
+`ask` is named after Optuna's method.
 
 Every decision and every report is recorded in the study, and each decision depends only on the
 study. A resumed search therefore makes the same decisions as a search without interruption.
@@ -9,19 +9,18 @@ study. A resumed search therefore makes the same decisions as a search without i
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import math
 import random
+import time
 import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
 from sweeps.core.thread_pools import single_threaded
-from sweeps.core.trial import Action, Report, Result, State, Trial
+from sweeps.core.trial import Action, Result, State, Trial
 from sweeps.search import earlier_trials
 from sweeps.search.configurations import configuration_of
 from sweeps.search.exploit import exploit_donor
@@ -34,13 +33,13 @@ from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
 from sweeps.study.budgets import BudgetState
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialDecided, TrialEvent, TrialPaused, TrialStarted
 from sweeps.study.repeats import merged, settled
+from sweeps.study.states import TrialState, ending
 from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
 
 # How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts,
 # the grid cell and the values of an initial point are kept.
@@ -64,6 +63,8 @@ class SearchLoop:
         budget: Spent budget and best results of the sweep.
         interrupted: Numbers of the trials that were running when an earlier driver ended. This
             driver must continue these trials.
+        publish: Function that is called with each recorded event and the state of the trial after
+            it. The controller sets it.
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
@@ -82,6 +83,7 @@ class SearchLoop:
         self.view = StudyView(self.space.search.seed, store.minimize)
         self.budget = BudgetState(store.objectives.goals)
         self.interrupted: deque[int] = deque()
+        self.publish: Callable[[TrialEvent, TrialState], None] = lambda event, state: None
         self._asker = OptunaAsker(store.study)
         store.add_given_points()
         self._replay()
@@ -138,13 +140,12 @@ class SearchLoop:
         if record.is_enqueued(optuna_trial._cached_frozen_trial):
             trial = dataclasses.replace(trial, enqueued=True)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
-        self.store.record_start(
-            optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None
-        )
+        recorded = bracket if self.scheduler.bracket_count > 1 else None
+        keys = dict(optuna_trial.params)
+        event = TrialStarted(time.time(), trial.number, trial, keys, recorded)
+        state = self.store.start(optuna_trial, event)
         if trial.repeat_of is None:
-            self.view.trials[trial.number] = TrialView(
-                trial.number, bracket, population=self._population(trial)
-            )
+            self.view.trials[trial.number] = self._view_of(state, bracket)
             self.view.all_started = not self.queue.configurations_left
         return trial
 
@@ -213,41 +214,44 @@ class SearchLoop:
         """
         if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
             return None
-        rung = self.view.paused[number]
-        self.store.record_passed(number, rung)
-        self.store.record_pause(number, None)
-        self.view.trials[number].paused_at = None
+        self.append(TrialDecided(time.time(), number, self.view.paused[number]))
         return number
 
     def row_steps(self, trial: Trial) -> tuple[int, ...]:
         """Return the steps at which a trial trains; see `schedulers.base.row_steps`."""
         return row_steps(self.scheduler, self.space.search.seed, trial)
 
-    # Decide
+    # Record
 
-    def report(self, number: int, progress: ProgressUpdate) -> tuple[Report, ...]:
-        """Record the progress of a trial; see `StudyStore.record_reports`.
+    def append(self, *events: TrialEvent) -> TrialState:
+        """Record events of one trial, show them to the scheduler, and publish them.
 
         Args:
-            number: Number of the trial.
-            progress: Reports and checkpoints of the trial since the last call.
+            events: The events, in order; at least one.
 
         Returns:
-            The reports that this call recorded. Reports that were already recorded are left out.
+            The state of the trial after the events.
         """
-        new = self.store.record_reports(number, progress)
+        number = events[0].number
+        known = len(self.store.states[number].compared)
+        state = self.store.append(*events)
         if number in self.view.trials:
-            trial, values = self.view.trials[number], self.store.compared_values(number)
-            trial.values.update((report.step, values[report.step]) for report in new)
-            trial.seconds = progress.seconds
-        return new
+            shown = self.view.trials[number]
+            shown.values.update(state.compared[known:])
+            shown.seconds, shown.paused_at = state.seconds, state.paused_at
+        for event in events:
+            self.publish(event, state)
+        return state
 
     def decide(self, number: int, rung: int) -> Decision:
-        """Decide what happens to a trial at a rung, and record the decision.
+        """Decide what happens to a trial at a rung, and record that it continues or is paused.
 
         A trial that fails after a rung may restart from an earlier checkpoint and reach the same
         rung a second time. It then continues without a new decision. A trial that repeats another
         one (see `study.repeats`) continues at every rung.
+
+        After an EXPLOIT decision, the trial in the store has the donor's checkpoint and the new
+        parameters.
 
         Args:
             number: Number of the trial.
@@ -256,65 +260,45 @@ class SearchLoop:
         Returns:
             The decision.
         """
-        live = self.store.live_trial(number)
-        if live.trial.repeat_of is not None:
+        state, perturbs = self.store.states[number], self.scheduler.perturbs
+        if state.trial.repeat_of is not None or state.decided_rung >= rung:
             return CONTINUE
-        if self.scheduler.perturbs:
-            return (
-                CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
-            )
-        if live.steps > rung or live.passed_rung >= rung:
+        if state.steps > rung and not perturbs:
             return CONTINUE
-        rungs = self.scheduler.rungs(self.view.trials[number].bracket)
-        decision = self.scheduler.decide(self.view, number, rung) if rung in rungs else CONTINUE
-        if decision.action is Action.CONTINUE:
-            self.store.record_passed(number, rung)
-        elif decision.action is Action.PAUSE:
-            self.store.record_pause(number, rung)
-            self.view.trials[number].paused_at = rung
-        return decision
-
-    def _decide_perturbation(self, number: int, rung: int) -> Decision:
-        """Decide whether a trial is perturbed at a perturbation step, and record the decision.
-
-        After an EXPLOIT decision, the trial in the store has the donor's checkpoint and the new
-        parameters.
-        """
-        self._update_checkpoints()
-        decision = self.scheduler.decide(self.view, number, rung)
+        if perturbs:
+            self._update_checkpoints()
+        decision = CONTINUE
+        if perturbs or rung in self.scheduler.rungs(self.view.trials[number].bracket):
+            decision = self.scheduler.decide(self.view, number, rung)
         if decision.action is Action.EXPLOIT and decision.donor is not None:
-            live, donor = self.store.live_trial(number), self.store.live_trial(decision.donor)
-            explore = self.scheduler.explorer(self.view, number, rung)
-            perturbation = exploit_donor(
-                self.space,
-                live,
-                donor,
-                explore,
-                rung,
-                checkpoint_root(self.store.folder, live.trial.id),
-            )
-            if perturbation is not None:
-                self.store.record_perturbation(number, perturbation)
+            event = self._exploit(state, decision.donor, rung)
+            if event is not None:
+                self.append(event)
                 return decision
             decision = CONTINUE
         if decision.action is Action.CONTINUE:
-            self.store.record_unperturbed(number, rung)
+            self.append(TrialDecided(time.time(), number, rung))
+        elif decision.action is Action.PAUSE:
+            self.append(TrialPaused(time.time(), number, rung))
         return decision
+
+    def _exploit(self, state: TrialState, donor: int, rung: int) -> TrialDecided | None:
+        """Return the perturbation of a trial; None if the trial must stay unchanged."""
+        explore = self.scheduler.explorer(self.view, state.number, rung)
+        return exploit_donor(
+            self.space, self.store.folder, state, self.store.states[donor], explore, rung
+        )
 
     def _update_checkpoints(self) -> None:
         for trial in self.view.trials.values():
             if trial.running:
-                checkpoint = self.store.live_trial(trial.number).checkpoint
-                trial.checkpoint_step = (
-                    checkpoint.step
-                    if checkpoint is not None and checkpoint_exists(checkpoint.path)
-                    else None
-                )
+                checkpoint = self.store.existing(trial.number).checkpoint
+                trial.checkpoint_step = None if checkpoint is None else checkpoint.step
 
     # End
 
     @single_threaded()
-    def tell(
+    def end(
         self,
         number: int,
         state: State,
@@ -324,17 +308,21 @@ class SearchLoop:
     ) -> Result:
         """Record the end of a trial, and update the queue, the view and the budget.
 
-        The arguments are the same as for `StudyStore.finish`. With the state RUNNING, the trial
-        does not end: its latest progress is recorded, so that a later driver can resume it.
+        The arguments are the same as for `states.ending`. With the state RUNNING, the trial does
+        not end, so that a later driver can resume it.
 
         Returns:
             The result of the trial. Its state is the recorded one: FAIL instead of COMPLETE if a
                 required metric is missing.
         """
-        result = self.store.finish(number, state, error, reason, final)
-        if result.state is not State.RUNNING:
-            self._record_end(number, self.store.live_trial(number).trial.repeat_of, result)
-        return result
+        before = self.store.states[number]
+        event = ending(before, time.time(), state, error, reason, final)
+        if event.result.state is State.RUNNING:
+            self.publish(event, before)
+            return before.result
+        after = self.append(event)
+        self._record_end(number, after.trial.repeat_of, after.result)
+        return after.result
 
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
         """Update the queue, the view and the budget after the end of a trial.
@@ -358,7 +346,7 @@ class SearchLoop:
 
     def _replay(self) -> None:
         """Rebuild the state of the search from the study."""
-        ended: list[tuple[float, datetime.datetime, int, FrozenTrial]] = []
+        ended: list[TrialState] = []
         for t in self.store.trials():
             enqueued = record.is_enqueued(t)
             if self._asker.add_interrupted(t):
@@ -366,40 +354,33 @@ class SearchLoop:
                     t.number, record.repeat_of(t), record.fixed_keys(t) if enqueued else None
                 )
                 continue
-            self.queue.record_tried(t.user_attrs["begun"]["labels"])
-            if record.is_given(t):
+            state = self.store.states[t.number]
+            self.queue.record_tried(state.labels)
+            if state.started.given is not None:
                 continue
-            self.queue.record_start(t.params, record.repeat_of(t), enqueued=enqueued)
-            if record.repeat_of(t) is None:
-                self.view.trials[t.number] = self._replayed_view(t)
-            if t.state.is_finished():
-                # The machine's clock may have been set back. The clock of the sweep always
-                # advances.
-                at = record.latest_progress(t).get("at", math.inf)
-                ended.append((at, t.datetime_complete or datetime.datetime.max, t.number, t))
-            elif record.paused_at(t) is None:
+            self.queue.record_start(t.params, state.trial.repeat_of, enqueued=enqueued)
+            if state.trial.repeat_of is None:
+                bracket = self.scheduler.bracket(self.space.search.seed, t.number)
+                self.view.trials[t.number] = self._view_of(state, bracket)
+            if state.has_ended:
+                ended.append(state)
+            elif state.paused_at is None:
                 self.interrupted.append(t.number)
         self.view.all_started = not self.queue.configurations_left
-        for *_, number, t in sorted(ended, key=lambda e: e[:3]):
-            self._record_end(
-                number, record.repeat_of(t), record.result_of(t, self.store.objectives)
-            )
+        # The machine's clock may have been set back. The clock of the sweep always advances.
+        for state in sorted(ended, key=lambda e: (e.at, e.ended_at or 0.0, e.number)):
+            self._record_end(state.number, state.trial.repeat_of, state.result)
 
-    def _replayed_view(self, t: FrozenTrial) -> TrialView:
-        bracket = self.scheduler.bracket(self.space.search.seed, t.number)
-        running, judge = not t.state.is_finished(), self.store.objectives
+    def _view_of(self, state: TrialState, bracket: int) -> TrialView:
+        """Return a trial as the scheduler sees it."""
         return TrialView(
-            t.number,
+            state.number,
             bracket,
-            judge.compared_values(
-                record.reported_values(t).items(), record.others_of(t, judge.reported_metrics[1:])
-            ),
-            running,
-            record.paused_at(t) if running else None,
-            record.latest_progress(t).get("seconds", 0.0),
-            population=self._population(self.store.trial(t.number))
-            if self.scheduler.perturbs
-            else "",
+            dict(state.compared),
+            not state.has_ended,
+            state.paused_at,
+            state.seconds,
+            population=self._population(self.store.trial(state.number)),
         )
 
     def _population(self, trial: Trial) -> str:
@@ -424,7 +405,7 @@ class SearchLoop:
         Args:
             number: Number of a trial that this driver runs or ran.
         """
-        live = self.store.live_trial(number)
-        if not live.lineage:
-            return live.trial
-        return trial_building.recorded_trial(self.space, self.store.frozen(number), initial=True)
+        state = self.store.states[number]
+        if not state.lineage:
+            return state.trial
+        return state.started.trial

@@ -1,8 +1,8 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
 A record is one of Optuna's journal operations. What Optuna itself does not record is in user
-attributes of the study (`judged`, `repeats`, `stops`, `data`, `paused`) and of trials (`begun`,
-`told.N`, `passed`, `paused`, `enqueued`). Unknown keys are ignored in most records.
+attributes of the study (`judged`, `repeats`, `stops`, `data`, `paused`) and of trials (`events.N`,
+`paused`, `enqueued`). Unknown keys are ignored in most records.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from optuna.trial import TrialState
 from pydantic import (
     AfterValidator,
-    BaseModel,
     Field,
-    InstanceOf,
     Strict,
     TypeAdapter,
     ValidationError,
@@ -25,18 +23,13 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from sweeps.core.json_files import is_deep, is_number
-from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX, SWEEP_PAUSED
+from sweeps.core.json_files import is_number
+from sweeps.study.event_records import EVENTS_PREFIX, Model, Numbers, Text
+from sweeps.study.record import PAUSED, SWEEP_PAUSED
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
 # Returned by `parse_line` for a line that is not JSON.
 NOTHING = object()
-
-
-def _shallow(value: dict[str, Any]) -> dict[str, Any]:
-    if is_deep(value):
-        raise ValueError("is nested too deeply")
-    return value
 
 
 def _time(text: str) -> str:
@@ -44,12 +37,6 @@ def _time(text: str) -> str:
     if not 2 <= time.year <= 9998 or time.tzinfo is None:
         raise ValueError("must be a time with a time zone")
     return text
-
-
-def _path(path: str) -> str:
-    if "\0" in path or path.rstrip("/").rpartition("/")[2] in ("", ".", ".."):
-        raise ValueError("must name a folder")
-    return path
 
 
 def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
@@ -61,27 +48,14 @@ def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
     return attribute
 
 
-Text = InstanceOf[
-    str
-]  # pydantic's `str` rejects texts that are not valid Unicode, such as some file names
 Time = Annotated[Text, AfterValidator(_time)]
-Configuration = Annotated[dict[Text, Any], AfterValidator(_shallow)]
-Numbers = dict[Text, float]
-Count = Annotated[int, Field(ge=0, lt=10**12)]
-Workers = Annotated[int, Field(gt=0, lt=10**9)]
-Seconds = Annotated[float, Field(gt=-(10**12), lt=10**12)]
-Curve = list[Annotated[tuple[int, float], Strict(False)]]
 Attribute = Annotated[dict[Text, Any], Field(min_length=1, max_length=1)]
-
-
-class _Model(BaseModel, strict=True):
-    pass
 
 
 # Values of attributes
 
 
-class ObjectivesAttribute(_Model):
+class ObjectivesAttribute(Model):
     """The attribute `judged` of the study: objectives and constraints of the sweep."""
 
     objectives: list[Annotated[tuple[Text, Literal["minimize", "maximize"]], Strict(False)]]
@@ -90,104 +64,11 @@ class ObjectivesAttribute(_Model):
     on_more_rows: bool = False
 
 
-class RepeatsAttribute(_Model, extra="forbid"):
+class RepeatsAttribute(Model, extra="forbid"):
     """The attribute `repeats` of the study: the section `repeats` of the space file."""
 
     count: Annotated[int, Field(ge=1)]
     aggregate: Literal["mean", "median", "min", "max"]
-
-
-class Elastic(_Model, extra="forbid"):
-    """The smallest and the largest number of workers of a trial."""
-
-    elastic: Annotated[list[Workers], Field(min_length=2, max_length=2)]
-
-
-class Scaling(_Model):
-    """The key `scaling` of `Start`: number of workers of a trial, and resources of each worker."""
-
-    num_workers: Workers | Elastic
-    resources_per_worker: Numbers
-
-
-class Start(_Model):
-    """The attribute `begun` of a trial: the trial's configuration when it started."""
-
-    id: Text
-    seed: int
-    preprocessor: Text
-    scaling: Scaling
-    params: Configuration
-    labels: Configuration
-    data: Configuration = {}
-    bracket: int | None = None
-    given: bool = False
-
-
-class RecordedCheckpoint(_Model, extra="forbid"):
-    """A checkpoint in a progress record; see `sweeps.core.trial.Checkpoint`."""
-
-    path: Annotated[Text, AfterValidator(_path)]
-    step: int
-    best_step: int
-
-
-class NoPerturbation(_Model):
-    """PBT's decision that a trial continues from a perturbation step with unchanged parameters."""
-
-    step: int
-    donor: None = None
-
-
-class RecordedPerturbation(_Model):
-    """A perturbation of a trial; see `record.Perturbation`.
-
-    `curve` and `others` are the donor's curves, which the trial takes over.
-    """
-
-    step: int
-    donor: Text
-    origin: int
-    keys: Configuration
-    params: Configuration
-    labels: Configuration
-    time: float
-    curve: Curve
-    others: dict[Text, Curve]
-
-
-class RecordedSize(_Model, extra="forbid"):
-    """A number of workers of an elastic trial; see `sweeps.core.trial.GangSizePeriod`."""
-
-    step: Count
-    workers: Workers
-    reported: Count
-    time: Seconds
-
-
-class ProgressRecord(_Model):
-    """The attribute `told.N` of a trial: its progress since the progress record N-1.
-
-    The first progress record has the number 0.
-
-    The last progress record of an ended trial has no reports.
-    """
-
-    reports: list[
-        Annotated[tuple[Annotated[int, Field(ge=0)], float, float, Numbers], Strict(False)]
-    ]
-    steps: Count
-    attempts: Count
-    seconds: Seconds
-    at: Seconds
-    checkpoint: RecordedCheckpoint | None = None
-    best: RecordedCheckpoint | None = None
-    error: Text = ""
-    reason: Text = ""
-    final: Numbers = {}
-    pbt: RecordedPerturbation | NoPerturbation | None = None
-    worker_seconds: Seconds = 0.0
-    sizes: list[RecordedSize] = []
 
 
 STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
@@ -198,9 +79,6 @@ STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     SWEEP_PAUSED: TypeAdapter(Annotated[bool, Strict()]),
 }
 TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
-    "begun": TypeAdapter(Start),
-    PROGRESS_PREFIX: TypeAdapter(ProgressRecord),
-    PASSED: TypeAdapter(Annotated[int, Strict()]),
     PAUSED: TypeAdapter(Annotated[int, Strict()] | None),
 }
 
@@ -208,7 +86,7 @@ TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
 # Records
 
 
-class _Record(_Model):
+class _Record(Model):
     op_code: int
     worker_id: Text
 
@@ -249,14 +127,14 @@ class CreateTrial(_OfStudy):
     trial_id: Annotated[int, Field(ge=0)]
     datetime_start: Time | None
     state: Literal[0, 1, 4] = 0  # RUNNING, COMPLETE, WAITING
-    user_attrs: dict[Text, Any] = {}
-    system_attrs: dict[Text, Any] = {}
+    user_attrs: dict[Text, Any] = Field(default_factory=dict)
+    system_attrs: dict[Text, Any] = Field(default_factory=dict)
     datetime_complete: Time | None = None
     value: float | None = None
     values: list[float] | None = None
-    params: Numbers = {}
-    distributions: dict[Text, Text] = {}
-    intermediate_values: dict[Text, Any] = {}
+    params: Numbers = Field(default_factory=dict)
+    distributions: dict[Text, Text] = Field(default_factory=dict)
+    intermediate_values: dict[Text, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -280,7 +158,7 @@ class CreateTrial(_OfStudy):
         else:
             consistent = (
                 not any(results)
-                and "begun" not in self.user_attrs
+                and f"{EVENTS_PREFIX}0" not in self.user_attrs
                 and (self.datetime_start is not None or self.state == WAITING)
             )
         if not consistent:
@@ -328,7 +206,7 @@ class SetIntermediateValue(_OfTrial):
 
 
 class TrialAttribute(_OfTrial):
-    """A user attribute of a trial, such as `begun`."""
+    """A user attribute of a trial, such as `events.0`."""
 
     op_code: Literal[8]
     user_attr: Attribute
@@ -365,12 +243,3 @@ def is_valid(adapter: TypeAdapter[Any], value: Any) -> bool:
     except (ValidationError, RecursionError):
         return False
     return True
-
-
-def describe_error(error: ValidationError) -> str:
-    """Return the first problem that pydantic found in a record, as text for a message."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
-    return (
-        f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
-    )

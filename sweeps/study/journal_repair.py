@@ -18,10 +18,10 @@ from optuna.storages.journal._storage import JournalOperation as Op
 from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.study.distributions import distribution_of
+from sweeps.study.event_records import REPEAT_OF
 from sweeps.study.journal_records import RECORD, RUNNING, WAITING, is_valid, parse_line
 from sweeps.study.journal_rules import Rules
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import REPEAT_OF
 
 # `worker_id` of the records that a repair writes.
 WORKER = "sweeps repair"
@@ -70,11 +70,11 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
         if chosen != own or (trial.state == RUNNING and not trial.started):
             lost.add(number)
         kept += chosen
-    started = {n: trial for n, trial in enumerate(rules.trials) if trial.started}
+    ended = {n: trial.has_ended for n, trial in enumerate(rules.trials) if trial.started}
     return RebuiltJournal(
         b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in kept),
-        ended=_ids(n for n, trial in started.items() if trial.state != RUNNING),
-        unfinished=_ids(n for n, trial in started.items() if trial.state == RUNNING),
+        ended=_ids(n for n, has_ended in ended.items() if has_ended),
+        unfinished=_ids(n for n, has_ended in ended.items() if not has_ended),
         lost=_ids(lost),
     )
 

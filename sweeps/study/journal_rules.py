@@ -19,12 +19,21 @@ from optuna.distributions import (
     check_distribution_compatibility,
     json_to_distribution,
 )
+from optuna.trial import TrialState as OptunaState
 from pydantic import ValidationError
 
 from sweeps.core.trial import format_trial_id
 from sweeps.study import journal_records as records
+from sweeps.study.event_records import (
+    BATCH,
+    EVENTS_PREFIX,
+    REPEAT_OF,
+    EndedModel,
+    EventModel,
+    StartedModel,
+    describe_error,
+)
 from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
-from sweeps.study.record import PROGRESS_PREFIX, REPEAT_OF
 
 
 class Fault(Exception):
@@ -44,23 +53,31 @@ UNREADABLE = (
 
 
 @dataclass
-class TrialState:
+class JournalTrial:
     """State of a trial after the records read so far.
 
     Attributes:
         state: Optuna's number for the state, such as `journal_records.RUNNING`.
         params: Names of the parameters that have a value.
-        progress: Number of progress records.
-        started: True if the `begun` attribute is set.
-        closed: True if the trial's latest progress record has no reports. Only then may the record
-            of the trial's end follow.
+        batches: Number of batches of events.
+        ended: Optuna's number for the state in the event of the trial's end; None without this
+            event. Only after this event may Optuna's record of the end follow.
     """
 
     state: int
     params: set[str] = field(default_factory=set)
-    progress: int = 0
-    started: bool = False
-    closed: bool = False
+    batches: int = 0
+    ended: int | None = None
+
+    @property
+    def started(self) -> bool:
+        """True if the trial has events."""
+        return self.batches > 0
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the trial has ended, also if Optuna's record of the end is missing."""
+        return self.ended is not None or self.state == COMPLETE
 
 
 class Rules:
@@ -75,7 +92,7 @@ class Rules:
     """
 
     def __init__(self, dimensions: Mapping[str, BaseDistribution] | None = None) -> None:
-        self.trials: list[TrialState] = []
+        self.trials: list[JournalTrial] = []
         self._study_name: str | None = None
         self._value_count = 0  # number of values of a complete trial
         self.has_objectives = False
@@ -96,7 +113,7 @@ class Rules:
         try:
             self._check(records.RECORD.validate_python(record))
         except ValidationError as e:
-            return _printable(records.describe_error(e))
+            return _printable(describe_error(e))
         except UNREADABLE as e:
             return _printable(
                 str(e) if isinstance(e, Fault) else f"is a record that cannot be read: {e}"
@@ -139,7 +156,7 @@ class Rules:
 
     def _create_trial(self, record: records.CreateTrial) -> None:
         number = len(self.trials)
-        trial = TrialState(record.state)
+        trial = JournalTrial(record.state)
         if record.trial_id != number:
             raise Fault(f"creates trial {record.trial_id}, but trial {number} must come next")
         if not self.has_objectives:
@@ -154,7 +171,7 @@ class Rules:
             self._add_given(record, trial, number)
         self.trials.append(trial)
 
-    def _add_given(self, record: records.CreateTrial, trial: TrialState, number: int) -> None:
+    def _add_given(self, record: records.CreateTrial, trial: JournalTrial, number: int) -> None:
         """Check the record of an initial point with a known result, and update `trial`.
 
         This single record contains the whole trial.
@@ -163,10 +180,9 @@ class Rules:
         for name, value in record.params.items():
             self._check_param(name, value, record.distributions[name])
         trial.params = set(record.params)
-        self._start(trial, number, record.user_attrs["begun"])
-        if not record.user_attrs["begun"].get("given"):
+        start = self._add_batch(trial, number, record.user_attrs[f"{EVENTS_PREFIX}0"])[0]
+        if not isinstance(start, StartedModel) or start.given is None:
             raise Fault("creates a complete trial that is not an initial point")
-        trial.closed = True
 
     def _change_trial(self, record: records.OfTrial) -> None:
         number = record.trial_id
@@ -215,35 +231,48 @@ class Rules:
                 "needed"
             )
 
-    def _set_state(self, trial: TrialState, number: int, record: records.SetState) -> None:
+    def _set_state(self, trial: JournalTrial, number: int, record: records.SetState) -> None:
         if record.state == RUNNING:
             if trial.state != WAITING:
                 raise Fault(f"starts trial {format_trial_id(number)}, which is already running")
-        elif trial.state != RUNNING or not trial.closed:
-            first = "its last report" if trial.started else "`begun`"
+        elif trial.state != RUNNING or trial.ended != record.state:
+            first = "the event of its end" if trial.started else f"`{EVENTS_PREFIX}0`"
             raise Fault(f"ends trial {format_trial_id(number)}, but {first} must come first")
         elif record.state == COMPLETE:
             self._check_values(record.values)
         trial.state = record.state
 
-    def _set_trial_attribute(self, trial: TrialState, number: int, name: str, value: Any) -> None:
-        if name.startswith(PROGRESS_PREFIX):
-            due = f"{PROGRESS_PREFIX}{trial.progress}" if trial.started else "begun"
+    def _set_trial_attribute(self, trial: JournalTrial, number: int, name: str, value: Any) -> None:
+        if name.startswith(EVENTS_PREFIX):
+            due = f"{EVENTS_PREFIX}{trial.batches}"
             if name != due:
                 raise Fault(
                     f"has `{name}` of trial {format_trial_id(number)}, but `{due}` must come next"
                 )
-            progress = records.TRIAL_ATTRIBUTES[PROGRESS_PREFIX].validate_python(value)
-            trial.closed, trial.progress = not progress.reports, trial.progress + 1
-        elif name == "begun":
             if trial.state != RUNNING:
                 raise Fault("starts a trial that is still enqueued")
-            self._start(trial, number, value)
+            self._add_batch(trial, number, value)
         elif name in records.TRIAL_ATTRIBUTES:
             records.TRIAL_ATTRIBUTES[name].validate_python(value)
 
-    def _start(self, trial: TrialState, number: int, value: Any) -> None:
-        start = records.TRIAL_ATTRIBUTES["begun"].validate_python(value)
+    def _add_batch(self, trial: JournalTrial, number: int, value: Any) -> list[EventModel]:
+        """Check a batch of events, update `trial`, and return the events."""
+        events: list[EventModel] = BATCH.validate_python(value).events
+        first = not trial.started
+        for event in events:
+            if trial.ended is not None:
+                raise Fault(f"has an event of trial {format_trial_id(number)} after its end")
+            if isinstance(event, StartedModel) != first:
+                raise Fault(f"has the start of trial {format_trial_id(number)} in a wrong place")
+            first = False
+            if isinstance(event, StartedModel):
+                self._start(trial, number, event)
+            elif isinstance(event, EndedModel):
+                trial.ended = OptunaState[event.state].value
+        trial.batches += 1
+        return events
+
+    def _start(self, trial: JournalTrial, number: int, start: StartedModel) -> None:
         if start.id != format_trial_id(number):
             raise Fault(f"starts trial {start.id}, but belongs to trial {format_trial_id(number)}")
         if different := start.labels.keys() ^ trial.params:
@@ -252,7 +281,6 @@ class Rules:
                 "trial; "
                 f"only one of the two has: {', '.join(sorted(different))}"
             )
-        trial.started = True
 
 
 def _printable(text: str) -> str:

@@ -24,6 +24,8 @@ from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, remember_uri, secrets_in, without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder
+from sweeps.core.trial import format_trial_id
+from sweeps.study.event_records import has_ended, is_given
 
 # SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for
 # `postgresql` differs between versions.
@@ -205,11 +207,9 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     result = read_result(folder)
     if result is None:
         return
-    starts = [
-        t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs
-    ]
+    finished = [t for t in trials() if has_ended(t)]
     ended, given = (
-        {begun["id"] for begun in starts if bool(begun.get("given")) is flag}
+        {format_trial_id(t.number) for t in finished if is_given(t) is flag}
         for flag in (False, True)
     )
     if (problem := contradiction(ended, given, result)) is None:

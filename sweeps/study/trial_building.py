@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import time
-from collections.abc import Callable, Container, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from sweeps.core.resources import shape_of
-from sweeps.core.trial import Report, Result, Trial, format_trial_id
+from sweeps.core.trial import Trial, format_trial_id
 from sweeps.space import Space
-from sweeps.study import record, storage
-from sweeps.study.objectives import Objectives
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
+from sweeps.study.states import TrialState
 
 
 def seed_of(seed: int, number: int, purpose: str) -> int:
@@ -69,77 +63,29 @@ def build_trial(
     )
 
 
-def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial:
-    """Build the `Trial` of a trial that is recorded in the study.
+def recorded_trial(space: Space, state: TrialState) -> Trial:
+    """Build the `Trial` of a recorded trial with its current parameters.
 
     Args:
         space: The search space.
-        t: The trial as Optuna recorded it.
-        initial: True to use the parameters from before the first perturbation; False to use the
-            current parameters.
+        state: What is known of the trial.
     """
-    keys = t.params if initial else record.keys_of(t)
+    recorded, keys = state.trial, state.keys
     trial = build_trial(
-        space, t.number, lambda dimension: keys[dimension.name], record.repeat_of(t)
+        space, state.number, lambda dimension: keys[dimension.name], recorded.repeat_of
     )
-    return dataclasses.replace(
-        trial, lineage=record.lineage_text(record.lineage_of(t)), enqueued=record.is_enqueued(t)
-    )
+    return dataclasses.replace(trial, lineage=recorded.lineage, enqueued=recorded.enqueued)
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordedTrials:
-    """Reader of a sweep's recorded trials.
+def complete(space: Space, state: TrialState) -> TrialState:
+    """Return the state of a trial that was read from the study, with complete trials.
 
-    The reader can be pickled, so that another process can call it.
-
-    Attributes:
-        folder: The sweep's folder.
-        space: The search space.
-        url: URL of the study's database, including the password; None if the study is a journal.
+    Without the space, a trial has no preprocessing steps; see `TrialStarted`.
     """
-
-    folder: Path
-    space: Space
-    url: str | None = dataclasses.field(default=None, repr=False)
-
-    def __call__(
-        self, skip: Container[int] = ()
-    ) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
-        """Yield the started trials with their reports (see `Report.logged`) and results.
-
-        If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each
-        perturbation is yielded as one of the trial's reports; see `Perturbation.metrics`. Each
-        number of workers of an elastic trial is also yielded as one of the reports; see
-        `GangSizePeriod.metrics`.
-
-        Args:
-            skip: Numbers of the trials to skip.
-
-        Yields:
-            (trial, start time, reports, result, end time). Times are in seconds since the epoch. If
-            the study does not have a time, the current time is used.
-        """
-        if self.url is not None:
-            storage.remember(self.url)
-        objectives = Objectives.from_space(self.space)
-        for t in record.trials_of(self.folder):
-            if t.number not in skip:
-                begin, end = (
-                    at.timestamp() if at else time.time()
-                    for at in (t.datetime_start, t.datetime_complete)
-                )
-                perturbed = (
-                    Report(perturbation.donor_step, perturbation.metrics, perturbation.time)
-                    for perturbation in record.lineage_of(t)
-                )
-                sizes = (Report(size.step, size.metrics, size.time) for size in record.sizes_of(t))
-                own = (report.logged for report in record.reports_of(t, objectives.metric))
-                reports = *own, *perturbed, *sizes
-                yield (
-                    recorded_trial(self.space, t, initial=True),
-                    begin,
-                    reports,
-                    record.result_of(t, objectives),
-                    end,
-                )
+    start = state.started
+    initial = recorded_trial(space, dataclasses.replace(state, trial=start.trial, keys=start.keys))
+    return dataclasses.replace(
+        state,
+        trial=recorded_trial(space, state),
+        started=dataclasses.replace(start, trial=initial),
+    )

@@ -101,9 +101,9 @@ class ComparedSweep:
         if best is None:
             return None
         return {
-            **dict(flat(best.data, "data.")),
-            "preprocessor": best.preprocessor,
-            **dict(flat(best.scaling, "scaling.")),
+            **dict(flat(best.trial.data, "data.")),
+            "preprocessor": best.trial.chain,
+            **dict(flat(best.trial.shape.scaling, "scaling.")),
             **dict(flat(best.params, "params.")),
             "steps": best.result.steps,
             "best step": best.result.best_step,

@@ -25,7 +25,8 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State, trained_on
 from sweeps.space import Space
 from sweeps.space.domains import short_names
-from sweeps.study.record import STOPPED, Record, TrialRecord, read
+from sweeps.study.record import STOPPED, Record, read
+from sweeps.study.states import TrialState
 from sweeps.sweep_report import html_page, plots
 from sweeps.sweep_report.configuration import configuration_rows, value_text
 from sweeps.sweep_report.figures import PlotData, plot_data
@@ -267,9 +268,7 @@ def _notes(notes: Sequence[str]) -> str:
     return "\n".join(f"- {cell(note)}" for note in notes)
 
 
-def _top(
-    ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best: str | None
-) -> str:
+def _top(ranked: Sequence[TrialState], names: dict[str, str], metric: str, best: str | None) -> str:
     """Return a section with a table of the best `TOP` trials; "" if no trial has a value."""
     if not ranked:
         return ""
@@ -316,13 +315,13 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
     )
 
 
-def _commands(trials: Sequence[TrialRecord]) -> str:
+def _commands(trials: Sequence[TrialState]) -> str:
     """Return a section about the trials that users have stopped or enqueued while the sweep ran.
 
     Return "" if there are none.
     """
     enqueued, stopped = (
-        [t.id for t in trials if t.enqueued],
+        [t.id for t in trials if t.trial.enqueued],
         [t.id for t in trials if t.reason == STOPPED],
     )
     lines = [
@@ -342,7 +341,7 @@ def _mattered(data: PlotData) -> str:
     return f"## Importance of the dimensions\n\n{listed}; by Optuna's PED-ANOVA on {basis}."
 
 
-def _failures(trials: Iterable[TrialRecord]) -> str:
+def _failures(trials: Iterable[TrialState]) -> str:
     """Return a section with the errors of the first three failed trials; "" if no trial failed."""
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects
 
     from sweeps.space import Space
-    from sweeps.study.record import Record, TrialRecord
+    from sweeps.study.record import Record
+    from sweeps.study.states import TrialState
 
 T = TypeVar("T")
 
@@ -168,7 +169,7 @@ class PlotData:
     dimensions: tuple[Dimension, ...]
     objectives: tuple[Objective, ...]
     rungs: tuple[int, ...]
-    trials: tuple[TrialRecord, ...]
+    trials: tuple[TrialState, ...]
     front: tuple[int, ...] = ()
     is_driven: bool = False
     now: float = 0.0
@@ -190,7 +191,7 @@ class PlotData:
         return short_names([d.name for d in self.dimensions])
 
     @cached_property
-    def ranked(self) -> list[TrialRecord]:
+    def ranked(self) -> list[TrialState]:
         """The trials with a finite value, the best first."""
         return best_first(self.trials, self.minimize)
 
@@ -273,7 +274,7 @@ def read_plot_data(folder: Path) -> PlotData | None:
     )
 
 
-def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
+def basis_of(trials: Sequence[TrialState], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
     """Return comparable values of the trials: values at the same step.
 
     The best values of the trials are not comparable, because a trial that was stopped early had
@@ -332,7 +333,7 @@ def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(step, value) for step, value in curve if math.isfinite(value)]
 
 
-def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecord]:
+def best_first(trials: Sequence[TrialState], minimize: bool) -> list[TrialState]:
     """Return the trials with a finite value, the best first."""
     valued = [
         (t.result.value, t)
@@ -347,7 +348,7 @@ def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecor
     ]
 
 
-def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int, float]]:
+def best_so_far(trials: Sequence[TrialState], minimize: bool) -> list[tuple[int, float]]:
     """Return the best value so far after each trial that improved it, as (number, value).
 
     The last point is at the last trial. As for the winner of a sweep, only trials of the best tier

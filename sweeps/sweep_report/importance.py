@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import optuna
 
     from sweeps.space import Space
-    from sweeps.study.record import Record, TrialRecord
+    from sweeps.study.record import Record
+    from sweeps.study.states import TrialState
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def distribution_of(
 
     Args:
         dimension: The dimension.
-        values: The values of the dimension in the trials, as in `TrialRecord.labels`. For a normal
+        values: The values of the dimension in the trials, as in `TrialState.labels`. For a normal
             distribution, these are values from the distribution itself, not the quantiles (0 to 1)
             that Optuna samples.
     """
@@ -107,7 +108,7 @@ def shown_options(dimension: Dimension) -> dict[Any, Any]:
 
 
 def study_of(
-    data: PlotData, trials: Sequence[TrialRecord], values: dict[int, float]
+    data: PlotData, trials: Sequence[TrialState], values: dict[int, float]
 ) -> optuna.Study:
     """Return a study in memory.
 

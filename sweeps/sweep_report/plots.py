@@ -30,7 +30,7 @@ from sweeps.sweep_report.figures import (
 )
 
 if TYPE_CHECKING:
-    from sweeps.study.record import TrialRecord
+    from sweeps.study.states import TrialState
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     return drawn("curves", traces, layout, note)
 
 
-def curve_of(data: PlotData, t: TrialRecord) -> dict[str, Any]:
+def curve_of(data: PlotData, t: TrialState) -> dict[str, Any]:
     """Return the curve of a trial."""
     curve = thin(finite(t.curve), MAX_CURVE_POINTS)
     steps = [step for step, _ in curve]
@@ -198,7 +198,7 @@ def parallel(data: PlotData) -> Figure:
 
 
 def parallel_axis(
-    data: PlotData, dimension: Dimension, trials: Sequence[TrialRecord]
+    data: PlotData, dimension: Dimension, trials: Sequence[TrialState]
 ) -> dict[str, Any]:
     """Return one axis of the parallel coordinates.
 
@@ -290,10 +290,9 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
 
 def timeline(data: PlotData) -> Figure:
     """Return when each trial ran."""
-    timed = [t for t in data.trials if t.began is not None]
-    if not timed:
-        return empty("timeline", "There is no timeline, because no trial has a recorded start.")
-    shown = timed[-MAX_BARS:]
+    if not data.trials:
+        return empty("timeline", "There is no timeline, because no trial has started.")
+    shown = data.trials[-MAX_BARS:]
     traces = []
     for state, chosen in by_state(data, shown).items():
         spans = [span(data, t) for t in chosen]
@@ -315,7 +314,8 @@ def timeline(data: PlotData) -> Figure:
     layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1}
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"autorange": "reversed", **whole_axis(t.number for t in shown)}
-    latest = f" The latest {MAX_BARS:,} of {len(timed):,} trials." if len(timed) > MAX_BARS else ""
+    count = len(data.trials)
+    latest = f" The latest {MAX_BARS:,} of {count:,} trials." if count > MAX_BARS else ""
     note = (
         "Each bar goes from the start of a trial to its end; a paused trial holds no workers "
         "during part of its bar."
@@ -452,7 +452,7 @@ def drawn(key: str, traces: list[dict[str, Any]], layout: dict[str, Any], note: 
 
 
 def points(
-    data: PlotData, name: str, trials: Sequence[TrialRecord], x: Sequence[Any]
+    data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Any]
 ) -> dict[str, Any]:
     """Return one point for each trial: its value by `x`, in the color of the state `name`."""
     trace: dict[str, Any] = {
@@ -485,32 +485,31 @@ def axes(x: str, y: str) -> dict[str, Any]:
     }
 
 
-def by_state(data: PlotData, trials: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
+def by_state(data: PlotData, trials: Sequence[TrialState]) -> dict[str, list[TrialState]]:
     """Return the trials in each state, by the name of the state.
 
     States without trials are left out.
     """
-    found: dict[str, list[TrialRecord]] = {}
+    found: dict[str, list[TrialState]] = {}
     for t in trials:
         found.setdefault(t.result.state_name(data.is_driven), []).append(t)
     return {state: found[state] for state in STATES if state in found}
 
 
-def span(data: PlotData, t: TrialRecord) -> tuple[float, float]:
+def span(data: PlotData, t: TrialState) -> tuple[float, float]:
     """Return the start and the end of a trial, in seconds since the epoch.
 
     The end of an interrupted trial is an estimate.
     """
-    assert t.began is not None
-    start = t.began.timestamp()
-    if t.ended is not None:
-        return start, max(start, t.ended.timestamp())
+    start = t.started.time
+    if t.ended_at is not None:
+        return start, max(start, t.ended_at)
     return start, max(start, data.now) if data.is_driven else start + t.result.seconds
 
 
-def workers_of(t: TrialRecord) -> str:
+def workers_of(t: TrialState) -> str:
     """Return the number of a trial's workers as text, such as `2 workers`."""
-    return workers_text(t.scaling.get("num_workers", 1))
+    return workers_text(t.trial.shape.scaling.get("num_workers", 1))
 
 
 def iso(seconds: float) -> str:

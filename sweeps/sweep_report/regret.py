@@ -6,14 +6,14 @@ Regret is computed after some trials, seconds or core seconds.
 from __future__ import annotations
 
 import bisect
-import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sweeps.core.trial import Result, State
 from sweeps.study import ranking
-from sweeps.study.record import Record, TrialRecord
+from sweeps.study.record import Record
 from sweeps.study.repeats import merged
+from sweeps.study.states import TrialState
 
 # What a sweep spends until a trial has ended: names of the attributes of `Spent`.
 BUDGETS = ("trials", "seconds", "cpu_seconds", "gpu_seconds")
@@ -70,7 +70,7 @@ def best_result(record: Record) -> Result | None:
     Return None if no trial has a value, or if there are several objectives.
     """
     best = record.best
-    return None if best is None else record.configurations.results()[best.first_trial]
+    return None if best is None else record.configurations.results()[best.trial.first_trial]
 
 
 def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> Progress:
@@ -86,8 +86,7 @@ def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> P
     """
     ended = sorted((t for t in record.ran if t.result.state is not State.RUNNING), key=_end_of)
     final = best_result(record)
-    starts = [_seconds(t.began) for t in record.ran if t.began is not None]
-    first = min(starts, default=0.0)
+    first = min((t.started.time for t in record.ran), default=0.0)
     spent, costs = [], {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
     for n, trial in enumerate(ended, 1):
         end = max(_end_of(trial)[0], first)
@@ -104,7 +103,7 @@ def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> P
     return Progress(tuple(spent), tuple(best))
 
 
-def _best_so_far(ended: Iterable[TrialRecord], record: Record) -> Iterator[Result | None]:
+def _best_so_far(ended: Iterable[TrialState], record: Record) -> Iterator[Result | None]:
     """Yield the result of the best configuration after each trial ended."""
     minimize, repeats = record.goal == "minimize", record.repeats
     trials: dict[int, list[Result]] = {}
@@ -115,32 +114,20 @@ def _best_so_far(ended: Iterable[TrialRecord], record: Record) -> Iterator[Resul
         if repeats.count == 1:
             best = trial.result if ranking.ahead(trial.result, best, minimize) else best
         else:  # A repeat can make the value of its configuration worse.
-            own = trials.setdefault(trial.first_trial, [])
+            own = trials.setdefault(trial.trial.first_trial, [])
             own.append(trial.result)
-            result = results[trial.first_trial] = merged(own, repeats)
+            result = results[trial.trial.first_trial] = merged(own, repeats)
             if ranking.ahead(result, best, minimize):
-                best, leader = result, trial.first_trial
-            elif trial.first_trial == leader:
+                best, leader = result, trial.trial.first_trial
+            elif trial.trial.first_trial == leader:
                 leader = ranking.winner(results.items(), minimize)
                 best = None if leader is None else results[leader]
         yield best
 
 
-def _end_of(trial: TrialRecord) -> tuple[float, int]:
+def _end_of(trial: TrialState) -> tuple[float, int]:
     """Return the sort key of trials: their end in seconds since the epoch, and their number."""
-    at = trial.ended or trial.began
-    return (0.0 if at is None else _seconds(at)), trial.number
-
-
-def _seconds(at: datetime.datetime) -> float:
-    """Return a time in seconds since the epoch.
-
-    0 for a time that the platform does not know, which only a damaged study has.
-    """
-    try:
-        return at.timestamp()
-    except (ValueError, OverflowError, OSError):
-        return 0.0
+    return trial.started.time if trial.ended_at is None else trial.ended_at, trial.number
 
 
 def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> float:
@@ -158,7 +145,7 @@ def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, flo
         record: The content of the study.
         drivers: When the sweep was started and each time resumed, in seconds since the epoch.
     """
-    ends = [_seconds(t.ended) for t in record.ran if t.ended is not None]
+    ends = [t.ended_at for t in record.ran if t.ended_at is not None]
     pauses = []
     for resumed in sorted(drivers)[1:]:
         before = [end for end in ends if end <= resumed]

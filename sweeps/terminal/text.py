@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
     from sweeps.core.trial import Result
-    from sweeps.study.record import Record, TrialRecord
+    from sweeps.study.record import Record
+    from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
@@ -501,16 +502,16 @@ def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
     return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
 
 
-def _trial_facts(t: TrialRecord, metric: str) -> Iterator[tuple[str, Any]]:
+def _trial_facts(t: TrialState, metric: str) -> Iterator[tuple[str, Any]]:
     """Yield what `show --trial` prints about a trial between its configuration and its value."""
     r = t.result
-    yield "seed", t.seed
+    yield "seed", t.trial.seed
     if t.sizes:
         yield "workers", ", ".join(map(str, t.sizes))
-    if t.enqueued:
+    if t.trial.enqueued:
         yield "origin", "the command `sweeps enqueue`"
-    if t.repeat_of is not None:
-        yield "repeats", f"trial {format_trial_id(t.repeat_of)}"
+    if t.trial.repeat_of is not None:
+        yield "repeats", f"trial {format_trial_id(t.trial.repeat_of)}"
     for taken in t.lineage:
         values = {
             name.removeprefix("pbt.params."): f"{value:.6g}"
@@ -532,11 +533,10 @@ def _trial_facts(t: TrialRecord, metric: str) -> Iterator[tuple[str, Any]]:
             if v or name != "gpu_seconds"
         ]
         yield "cost", ", ".join(shown)
-    if t.began:
-        yield "started", t.began.strftime("%Y-%m-%d %H:%M:%S")
+    yield "started", t.began.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _end_of(t: TrialRecord, state: str) -> str:
+def _end_of(t: TrialState, state: str) -> str:
     """Format how a trial ended, in one line."""
     r = t.result
     if r.given:
@@ -545,46 +545,36 @@ def _end_of(t: TrialRecord, state: str) -> str:
             f"({', '.join(map(format_value, r.values))}), so it was not run"
         )
     reason = f" ({t.reason})" if t.reason else ""
-    attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
+    attempts = f" in {t.attempt} attempts" if t.attempt > 1 else ""
     return (
         f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} "
         f"s{attempts}"
     )
 
 
-def format_trial(
-    t: TrialRecord,
-    metric: str,
-    goal: str,
-    state: str,
-    cross_validated: bool = False,
-    on_more_rows: bool = False,
-) -> str:
+def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> str:
     """Format one trial: its configuration, curve and error.
 
     Args:
         t: The trial.
-        metric: Metric of the objective.
-        goal: `minimize` or `maximize`.
         state: The word for the trial's state.
-        cross_validated: True if each step of the trial is one fold of a cross-validation.
-        on_more_rows: True if each step of the trial trained on more rows than the step before.
+        checkpoint: Path or address of the trial's best checkpoint; None if it does not exist.
     """
-    r = t.result
+    r, objectives = t.result, t.objectives
+    metric, goal = objectives.objectives[0].metric, objectives.objectives[0].goal
     lines = [_end_of(t, state)]
-    lines += configuration(t.data, t.preprocessor, t.scaling, params=t.params)
+    lines += configuration(t.trial.data, t.trial.chain, t.trial.shape.scaling, params=t.params)
     for fact in _trial_facts(t, metric):
         lines += pairs([fact])
     if r.value is not None:
-        found = _value_of(r, cross_validated, on_more_rows)
+        found = _value_of(r, objectives.cross_validated, objectives.on_more_rows)
         lines += ["", f"{metric} ({goal}): {found}"]
     if t.curve:
         first, last = t.curve[0], t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
-    if r.checkpoint:
-        path = r.checkpoint.path
-        place = path if is_address(path) else relative_path(Path(path))
+    if r.checkpoint and checkpoint is not None:
+        place = checkpoint if is_address(checkpoint) else relative_path(Path(checkpoint))
         lines += [
             "",
             *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {place}")], indent=""),

@@ -13,7 +13,8 @@ from sweeps.terminal.text import format_table
 
 if TYPE_CHECKING:
     from sweeps.controller.sweep_summary import SweepSummary
-    from sweeps.study.record import Record, TrialRecord
+    from sweeps.study.record import Record
+    from sweeps.study.states import TrialState
 
 
 def trial_rows(study: Record, sweep: SweepSummary) -> Iterator[dict[str, Any]]:
@@ -23,7 +24,7 @@ def trial_rows(study: Record, sweep: SweepSummary) -> Iterator[dict[str, Any]]:
     limited = [c.metric for c in judge.constraints if c.metric not in {*metrics, "seconds"}]
     dimensions = list(dict.fromkeys(name for t in study.trials for name in t.labels))
     front = {t.number for t in study.front}
-    any_enqueued = any(t.enqueued for t in study.trials)
+    any_enqueued = any(t.trial.enqueued for t in study.trials)
     for t in sorted(study.trials, key=_rank(study)):
         values = t.result.values or (t.result.value,)
         row: dict[str, Any] = {"trial": t.id, "state": sweep.state_of(t)}
@@ -34,16 +35,18 @@ def trial_rows(study: Record, sweep: SweepSummary) -> Iterator[dict[str, Any]]:
             feasible = "yes" if t.result.feasible else "no"
             row["feasible"] = feasible if t.result.metrics else None
         if study.repeats.count > 1:
-            row["repeats"] = None if t.repeat_of is None else format_trial_id(t.repeat_of)
+            row["repeats"] = (
+                None if t.trial.repeat_of is None else format_trial_id(t.trial.repeat_of)
+            )
         if front:
             row["front"] = "*" if t.number in front else ""
         if any_enqueued:
-            row["enqueued"] = "yes" if t.enqueued else ""
+            row["enqueued"] = "yes" if t.trial.enqueued else ""
         row |= {"steps": t.result.steps, "seconds": t.result.seconds}
         yield row | {name: t.labels.get(name) for name in dimensions}
 
 
-def _rank(study: Record) -> Callable[[TrialRecord], tuple[Any, ...]]:
+def _rank(study: Record) -> Callable[[TrialState], tuple[Any, ...]]:
     """Return a function that returns the sort key of a trial.
 
     The Pareto front comes first, then feasible and complete trials, then the value. Repeats of one
@@ -53,11 +56,11 @@ def _rank(study: Record) -> Callable[[TrialRecord], tuple[Any, ...]]:
     front = {t.number for t in study.front}
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
-    def rank(t: TrialRecord) -> tuple[Any, ...]:
-        r = of_configurations.get(t.first_trial, t.result)
+    def rank(t: TrialState) -> tuple[Any, ...]:
+        r = of_configurations.get(t.trial.first_trial, t.result)
         order = 2 * (not r.feasible) + (r.state.name != "COMPLETE")
         value = math.inf if r.value is None or math.isnan(r.value) else sign * r.value
-        return (t.number not in front, r.given, order, value, t.first_trial, t.number)
+        return (t.number not in front, r.given, order, value, t.trial.first_trial, t.number)
 
     return rank
 

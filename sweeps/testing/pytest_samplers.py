@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from sweeps.core.trial import Report, State, Trial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 
 SPACE = """\
 name: suite
@@ -121,10 +121,8 @@ class SamplerTests:
 
 def _finish(search: SearchLoop, trial: Trial) -> None:
     loss = trial.params.get("x", 0.5) + (0.1 if trial.params["cell"] == "p" else 0.0)
-    search.report(
-        trial.number, ProgressUpdate((Report(9, {"loss": loss}, 0.0),), None, None, 1, 1.0)
-    )
-    search.tell(trial.number, State.COMPLETE)
+    search.append(TrialReported(0.0, trial.number, (Report(9, {"loss": loss}, 0.0),), seconds=1.0))
+    search.end(trial.number, State.COMPLETE)
 
 
 def no_loop(config: dict[str, Any]) -> None:

@@ -23,18 +23,28 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.result import SweepResult
-from sweeps.core.trial import Report, Result, State, Trial
+from sweeps.core.trial import (
+    Action,
+    Checkpoint,
+    GangSizePeriod,
+    Report,
+    Result,
+    State,
+    Trial,
+)
 from sweeps.space import Space, load
-from sweeps.tracking.events import (
+from sweeps.study.events import (
     ArtifactSaved,
     Event,
+    Perturbation,
     SweepEnded,
     SweepStarted,
-    TrialChanged,
+    TrialDecided,
     TrialEnded,
     TrialEvent,
     TrialPaused,
     TrialReported,
+    TrialResized,
     TrialStarted,
 )
 from sweeps.tracking.tracker import Tracker
@@ -122,13 +132,20 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     events.append(ArtifactSaved(START, "environment.json", "[]\n"))
     for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
         events += trial_events(number, state) if number or not resumed else []
-    changed = [
-        TrialStarted(START + 4, 4, sample_trial(4)),
-        TrialChanged(START + 5, 4, sample_trial(4), 1, {"pbt.params.lr": 0.2}),
-    ]
-    changed.append(TrialChanged(START + 6, 4, sample_trial(4), 1, {"scaling.num_workers": 2.0}, 2))
+    perturbation = Perturbation(
+        step=1,
+        donor="0001",
+        donor_step=1,
+        keys={"params.lr": 0.2},
+        params={"lr": 0.2},
+        labels={"params.lr": 0.2},
+        time=START + 5,
+        checkpoint=Checkpoint("checkpoint_000001_of_0001", 1, 1),
+    )
     events += [
-        *changed,
+        TrialStarted(START + 4, 4, sample_trial(4)),
+        TrialDecided(START + 5, 4, 1, Action.EXPLOIT, perturbation, sample_trial(4)),
+        TrialResized(START + 6, 4, GangSizePeriod(1, 2, 1, START + 6)),
         TrialPaused(START + 6, 4, 1),
         TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1)),
     ]

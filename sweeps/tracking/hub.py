@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 
 from sweeps.core.secrets import masked
-from sweeps.tracking.events import Event, TrialEvent
+from sweeps.study.events import Event, TrialEvent
 from sweeps.tracking.mlflow.tracker import MlflowTracker, OnWait, ignore_wait
 from sweeps.tracking.tracker import Tracker
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
-from sweeps.tracking import events
+from sweeps.study import events
 from sweeps.tracking.json_values import json_value
 
 # Fields of `Result` that are written at the end of a trial.
@@ -101,6 +101,8 @@ class JsonLinesTracker:
                     yield _line(
                         event, {"step": report.step, "metrics": report.metrics}, report.time
                     )
+        elif isinstance(event, events.TrialDecided) and event.perturbation is None:
+            return
         elif not (isinstance(event, events.TrialEnded) and event.trial_id in self._ended):
             if isinstance(event, events.TrialEnded) and event.result.state is not State.RUNNING:
                 self._ended.add(event.trial_id)
@@ -139,14 +141,10 @@ def to_json(event: events.Event) -> dict[str, object]:
                 "seed": trial.seed,
             }
             return {**content, "repeat_of": trial.repeat_of, "enqueued": trial.enqueued}
-        case events.TrialChanged():
-            size = {} if event.workers is None else {"workers": event.workers}
-            return {
-                "step": event.step,
-                "params": event.trial.params,
-                "lineage": event.trial.lineage,
-                **size,
-            }
+        case events.TrialDecided(perturbation=change) if change is not None:
+            return {"step": change.donor_step, "params": change.params, "donor": change.donor}
+        case events.TrialResized(size=size):
+            return {"step": size.step, "workers": size.workers}
         case events.TrialPaused():
             return {"step": event.step}
         case events.TrialEnded(result=result):

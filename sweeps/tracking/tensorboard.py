@@ -16,13 +16,14 @@ from sweeps.core.installed_package import install
 from sweeps.core.safe_names import safe_name
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State, Trial, format_trial_id
-from sweeps.tracking.events import (
+from sweeps.study.events import (
     Event,
     SweepStarted,
-    TrialChanged,
+    TrialDecided,
     TrialEnded,
     TrialPaused,
     TrialReported,
+    TrialResized,
     TrialStarted,
 )
 
@@ -63,11 +64,16 @@ class TensorBoardTracker:
         """Write a trial's metrics when it reports, and its hyperparameters when it ends."""
         if isinstance(event, SweepStarted):
             self._start(event)
-        elif isinstance(event, TrialStarted | TrialChanged):
+        elif isinstance(event, TrialStarted):
             self._trials[event.number] = event.trial
             self._writer(event.number)
-            if isinstance(event, TrialChanged):
-                self._add_report(event.number, Report(event.step, event.metrics, event.time))
+        elif isinstance(event, TrialDecided) and event.perturbation is not None:
+            change = event.perturbation
+            self._trials[event.number] = event.trial or self._trials[event.number]
+            self._add_report(event.number, Report(change.donor_step, change.metrics, event.time))
+        elif isinstance(event, TrialResized):
+            size = event.size
+            self._add_report(event.number, Report(size.step, size.metrics, event.time))
         elif isinstance(event, TrialReported):
             for report in event.reports:
                 self._add_report(event.number, report)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from sweeps.tracking.events import Event
+from sweeps.study.events import Event
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, JsonValue, StrictStr
 
 from sweeps.core.result import outcome_of
 from sweeps.core.secrets import masked, remember_variables
-from sweeps.tracking.events import Event, SweepEnded, SweepStarted
+from sweeps.study.events import Event, SweepEnded, SweepStarted
 from sweeps.tracking.json_values import json_value
 
 

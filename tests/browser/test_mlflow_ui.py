@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from sweeps.core.trial import Result, State
+from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
-from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from tests.browser.conftest import page_server
 from tests.dashboard.made import sweep_folder
 from tests.tracking.made import START, begin, end, sweep_result, sweep_started, trial

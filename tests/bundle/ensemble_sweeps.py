@@ -27,7 +27,7 @@ from sweeps.data.variants import DataVariants
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
 from sweeps.space.saved_space import save_space, saved_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from sweeps.study.study_store import StudyStore
 
 MODULE = """
@@ -174,11 +174,13 @@ def made(
                 np.save(
                     path / CHECK_PREDICTIONS, model.predict(chain.transform(checked.to_pandas()))
                 )
-        at = Checkpoint(str(path), 1, 1)
-        loop.report(
-            trial.number, ProgressUpdate((Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1, 1.0)
+        at = Checkpoint(path.name, 1, 1)
+        loop.append(
+            TrialReported(
+                1.0, trial.number, (Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1, 1.0
+            )
         )
-        loop.tell(trial.number, State.COMPLETE)
+        loop.end(trial.number, State.COMPLETE)
     return reopened(folder, variants, outputs)
 
 

@@ -69,7 +69,7 @@ def test_the_command_prints_the_folder_and_both_scores(exported, bundle):
 
 def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
     manifest = Manifest.read(bundle)
-    assert len(manifest.members) >= 2 and manifest.checked and manifest.format == 1
+    assert len(manifest.members) >= 2 and manifest.checked and manifest.format == 2
     assert {len(member.manifest.columns) for member in load_bundle(bundle).members} == {28, 30}, (
         "one member without two columns"
     )

@@ -30,7 +30,7 @@ def save(folder: Path, number: int, step: int, size: int = 1000) -> Checkpoint:
     path = folder / "trials" / f"{number:04d}" / f"checkpoint_{step:06d}"
     (path / "deep").mkdir(parents=True)
     (path / "deep" / "state").write_bytes(b"x" * size)
-    return Checkpoint(str(path), step, step)
+    return Checkpoint(path.name, step, step)
 
 
 def driver(space: Any, folder: Path) -> SweepController:
@@ -81,7 +81,7 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
         "left": 3000,
     }
     again = driver(space, tmp_path)
-    assert again.search.store.live_trial(3).checkpoint.step == 2
+    assert again.search.store.states[3].checkpoint.step == 2
     name = again.start_trial()
     assert name == "0003"
     again.on_trial_progress(name, Progress(state=State.COMPLETE))
@@ -121,7 +121,7 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
 
 
 def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = Path(save(tmp_path, 0, 1).path)
+    path = tmp_path / "trials" / "0000" / save(tmp_path, 0, 1).name
     monkeypatch.setattr(
         checkpoints.shutil, "rmtree", lambda *args, **how: None
     )  # as if the driver died before it came to it

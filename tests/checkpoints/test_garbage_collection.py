@@ -14,7 +14,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.commands import space_of
 
 
@@ -37,14 +37,14 @@ def sweep(tmp_path):
             path = folder / "trials" / trial.id / f"checkpoint_{step:06d}"
             path.mkdir(parents=True)
             (path / "state.json").write_text("x" * 1000)
-            return Checkpoint(str(path), step, step)
+            return Checkpoint(path.name, step, step)
 
         value = 0.4 - i / 10
         reports = (Report(1, {"loss": value}, 1.0), Report(2, {"loss": 1.0}, 2.0))
         best, latest = saved(1), saved(2)
-        loop.report(trial.number, ProgressUpdate(reports, latest, best, 1, 1.0))
+        loop.append(TrialReported(1.0, trial.number, reports, latest, best, 1, 1.0))
         if i < 3:
-            loop.tell(trial.number, State.COMPLETE)
+            loop.end(trial.number, State.COMPLETE)
     return folder
 
 

@@ -30,9 +30,10 @@ from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import Progress, ResumeState, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
+from sweeps.study.events import TrialPaused, TrialResized
 from sweeps.study.journal import Journal
 from sweeps.study.record import STOPPED
-from sweeps.tracking.events import TrialChanged
+from sweeps.study.states import TrialState
 from tests.search.deaths import Deaf
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
@@ -86,7 +87,7 @@ def controller(space: Any, folder: Any) -> tuple[SweepController, Pool]:
     return going, pool
 
 
-def record_of(folder: Any) -> tuple[record.TrialRecord, ...]:
+def record_of(folder: Any) -> tuple[TrialState, ...]:
     found = record.read(folder)
     assert found is not None
     return found.trials
@@ -134,7 +135,7 @@ def saved(folder: Any, name: str, step: int) -> Checkpoint:
     """Return a checkpoint of a trial, with its folder."""
     path = folder / "trials" / name / f"checkpoint_{step:06d}"
     path.mkdir(parents=True)
-    return Checkpoint(str(path), step, step)
+    return Checkpoint(path.name, step, step)
 
 
 def test_time_is_kept_for_a_running_trial_that_is_the_best(make_space, tmp_path):
@@ -273,7 +274,8 @@ def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_p
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
     assert name is not None
-    first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), seconds=7200.0))
+    spent = {"seconds": 7200.0, "worker_seconds": 7200.0}
+    first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), **spent))
     going, _ = controller(space, tmp_path)
     assert going.search.interrupted == deque([0]) and going.reason is None
     object.__setattr__(going.space.limits, "max_gpu_hours", 1.5)
@@ -362,7 +364,7 @@ def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(
     path.mkdir(parents=True)
     first.on_trial_progress(name, news(1, 0.5))
     first.on_trial_progress(
-        name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None)
+        name, news(2, 0.4, checkpoint=Checkpoint(path.name, 2, 2) if whole else None)
     )
     going, _ = controller(space, tmp_path)
     assert (going.search.interrupted == deque()) == whole
@@ -503,7 +505,7 @@ def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_
     for _ in range(2):
         assert first.start_trial() is not None
     first.on_trial_progress("0000", news(1, 0.5))
-    first.search.store.record_pause(0, 1)
+    first.search.append(TrialPaused(1.0, 0, 1))
     going, _ = controller(space, tmp_path)
     going._monitor = Monitor()
     assert going.search.view.paused == {0: 1} and list(going.search.interrupted) == [1]
@@ -575,7 +577,7 @@ def test_an_enqueued_configuration_starts_next_and_the_record_says_so(going):
         "0003",
     ]
     trials = record_of(going.folder)
-    assert [t.enqueued for t in trials] == [False, True, True, False]
+    assert [t.trial.enqueued for t in trials] == [False, True, True, False]
     assert [t.params["eta"] for t in trials[1:3]] == [0.25, 0.75] and trials[1].to_json()[
         "enqueued"
     ] is True
@@ -597,7 +599,7 @@ def test_an_enqueued_configuration_survives_the_driver_and_is_enqueued_once(make
     going.poll()
     assert read_answer(file) == Answer("trial 0000 starts after 1 trial enqueued earlier", "0000")
     assert [going.start_trial(), going.start_trial()] == ["0000", "0001"]
-    assert [(t.enqueued, t.params["eta"] == 0.25) for t in record_of(tmp_path)] == [
+    assert [(t.trial.enqueued, t.params["eta"] == 0.25) for t in record_of(tmp_path)] == [
         (True, True),
         (False, False),
     ]
@@ -688,11 +690,8 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
     going.on_trial_progress(
         name, news(5, 0.4, sizes=(three, two), seconds=30.0, worker_seconds=70.0)
     )
-    changes = [event for event in events if isinstance(event, TrialChanged)]
-    assert [(e.step, e.workers, e.metrics, e.time) for e in changes] == [
-        (0, 3, {"scaling.num_workers": 3.0}, 1.0),
-        (2, 2, {"scaling.num_workers": 2.0}, 2.0),
-    ]
+    changes = [event for event in events if isinstance(event, TrialResized)]
+    assert [(e.size, e.time) for e in changes] == [(three, 1.0), (two, 2.0)]
     again, pool = controller(space, tmp_path)
     resume_from = again.start_trial() and pool.started[-1]
     assert resume_from is not None and (

@@ -23,7 +23,7 @@ from sweeps.search.samplers.earlier_sweeps import history_of
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.commands import invoke
 
 SPACE_FILE = """\
@@ -65,13 +65,15 @@ def recorded(root: Path, name: str, trials: int = 8, **changes: str) -> Path:
         if i == 1:
             continue
         if i:
-            loop.report(
-                trial.number,
-                ProgressUpdate(
-                    (Report(1, {"loss": trial.params["eta"]}, time.time()),), None, None, 1, 2.0
+            loop.append(
+                TrialReported(
+                    1.0,
+                    trial.number,
+                    (Report(1, {"loss": trial.params["eta"]}, time.time()),),
+                    seconds=2.0,
                 ),
             )
-        loop.tell(trial.number, State.COMPLETE if i else State.FAIL, error=None if i else "no")
+        loop.end(trial.number, State.COMPLETE if i else State.FAIL, error=None if i else "no")
     return folder
 
 
@@ -114,7 +116,7 @@ def trial_of(state: TrialState, value: float | None, violation: float = 0.0, run
     ],
 )
 def test_extreme_values_can_be_saved_and_read(tmp_path, trial, values, violation):
-    earlier = earlier_sweeps._earlier_trial({"params.eta": 0.1}, trial)
+    earlier = earlier_sweeps._earlier_trial({"params.eta": 0.1}, trial, False)
     assert (earlier.values, earlier.violation) == (values, violation)
     space = load(write(tmp_path, {}))
     earlier_trials.save(tmp_path, [earlier_trials.EarlierSweep("first", "somewhere", (earlier,))])

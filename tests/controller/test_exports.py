@@ -29,7 +29,7 @@ from sweeps.execution.messages import Progress, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import bundle_of, save_space, saved_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
@@ -56,14 +56,14 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
         path = folder / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
         (path / "state.json").write_text(json.dumps({"loss": loss}))
-        kept = latest = Checkpoint(str(path), 1, 1)
+        kept = latest = Checkpoint(path.name, 1, 1)
         reports = [Report(1, {"loss": loss, "size": size}, 1.0)]
         if worse:
             later = shutil.copytree(path, path.with_name("checkpoint_000002"))
-            latest = Checkpoint(str(later), 2, 2)
+            latest = Checkpoint(later.name, 2, 2)
             reports.append(Report(2, {"loss": loss + worse, "size": size}, 1.0))
-        loop.report(trial.number, ProgressUpdate(tuple(reports), latest, kept, 1, 1.0))
-        loop.tell(trial.number, State.COMPLETE)
+        loop.append(TrialReported(1.0, trial.number, tuple(reports), latest, kept, 1, 1.0))
+        loop.end(trial.number, State.COMPLETE)
     return folder
 
 
@@ -158,7 +158,7 @@ def test_what_refit_is_not_for(tmp_path):
     ).ask()
     assert trial is not None
     loop = SearchLoop.open(sweep, space)
-    loop.tell(trial.number, State.FAIL, "boom")
+    loop.end(trial.number, State.FAIL, "boom")
     with pytest.raises(
         InputError,
         match="--refit: trial 0005 reported no value, so the number of steps to train is unknown",
@@ -190,7 +190,7 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
             book.record_update(
                 1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,))
             )
-        assert book.best is not None and book.best.path == best
+        assert book.best is not None and book.best.name == best
 
 
 def test_a_refit_trains_the_steps_of_the_exported_model():
@@ -238,20 +238,18 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
     for again in range(space.repeats.count):
         trial = loop.ask()
         assert trial is not None
-        kept = [
-            Checkpoint(str(folder / "trials" / trial.id / f"checkpoint_{step:06d}"), step, step)
-            for step in (2, 4)
-        ]
+        kept = [Checkpoint(f"checkpoint_{step:06d}", step, step) for step in (2, 4)]
         for checkpoint in kept:
-            Path(checkpoint.path).mkdir(parents=True)
-            (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
+            saved = folder / "trials" / trial.id / checkpoint.name
+            saved.mkdir(parents=True)
+            (saved / "state.json").write_text(json.dumps(checkpoint.step))
         curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
         told = tuple(
             Report(step, {"loss": loss + again, "auc": auc}, 1.0)
             for step, (loss, auc) in enumerate(curves, 1)
         )
-        loop.report(trial.number, ProgressUpdate(told, kept[1], kept[0], 1, 1.0))
-        loop.tell(trial.number, State.COMPLETE)
+        loop.append(TrialReported(1.0, trial.number, told, kept[1], kept[0], 1, 1.0))
+        loop.end(trial.number, State.COMPLETE)
     return folder, loop
 
 
@@ -443,12 +441,12 @@ def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) ->
         trial, kept = loop.ask(), None
         assert trial is not None
         if trial.number == checkpoint_of:
-            kept = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000001"), 1, 1)
-            Path(kept.path).mkdir(parents=True)
-        loop.report(
-            trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, 1.0),), kept, kept, 1, 1.0)
+            kept = Checkpoint("checkpoint_000001", 1, 1)
+            (folder / "trials" / trial.id / kept.name).mkdir(parents=True)
+        loop.append(
+            TrialReported(1.0, trial.number, (Report(1, {"loss": 0.5}, 1.0),), kept, kept, 1, 1.0)
         )
-        loop.tell(trial.number, state)
+        loop.end(trial.number, state)
     return folder
 
 

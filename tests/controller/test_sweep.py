@@ -24,7 +24,7 @@ from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.controller.test_sweep_lookup import ended, made
 
 CONDITIONAL = """\
@@ -57,17 +57,15 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Search
     for n in range(trials):
         trial = loop.ask()
         assert trial is not None
-        loop.report(
-            trial.number,
-            ProgressUpdate(
+        loop.append(
+            TrialReported(
+                1.0,
+                trial.number,
                 (Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),),
-                None,
-                None,
-                1,
-                0.5,
+                seconds=0.5,
             ),
         )
-        loop.tell(trial.number, State.COMPLETE)
+        loop.end(trial.number, State.COMPLETE)
     return folder, loop
 
 
@@ -208,14 +206,16 @@ def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
         trial = loop.ask()
         assert trial is not None
         assert opened.trials["state"].tolist() == ["COMPLETE", "COMPLETE", "RUNNING"]
-        loop.report(
-            trial.number,
-            ProgressUpdate(
-                (Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),), None, None, 1, 0.5
+        loop.append(
+            TrialReported(
+                1.0,
+                trial.number,
+                (Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),),
+                seconds=0.5,
             ),
         )
         assert opened.curves(trial.number)["value"].tolist() == [0.5]
-        loop.tell(trial.number, State.COMPLETE)
+        loop.end(trial.number, State.COMPLETE)
         best = opened.best
         assert (
             best is not None

@@ -15,7 +15,7 @@ from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.commands import invoke
 
 SPACE_FILE = """\
@@ -47,13 +47,15 @@ def recorded(root: Path, name: str, seed: int = 0, highest: float = 1.0, trials:
     for _ in range(trials):
         trial = loop.ask()
         assert trial is not None
-        loop.report(
-            trial.number,
-            ProgressUpdate(
-                (Report(1, {"loss": trial.params["eta"]}, time.time()),), None, None, 1, 2.0
+        loop.append(
+            TrialReported(
+                1.0,
+                trial.number,
+                (Report(1, {"loss": trial.params["eta"]}, time.time()),),
+                seconds=2.0,
             ),
         )
-        loop.tell(trial.number, State.COMPLETE)
+        loop.end(trial.number, State.COMPLETE)
     return folder
 
 

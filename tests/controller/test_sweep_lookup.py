@@ -29,7 +29,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from sweeps.terminal import text as terminal
 from tests.waiting import wait_until
 
@@ -66,13 +66,13 @@ def made(root, name="made-1", began=1000.0):
     for state, values in states:
         trial = loop.ask()
         at = folder / "trials" / trial.id / "checkpoint_000002"
-        kept = Checkpoint(str(at), 2, 2) if state is State.COMPLETE else None
+        kept = Checkpoint(at.name, 2, 2) if state is State.COMPLETE else None
         if kept is not None:
             at.mkdir(parents=True)
         told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
-        loop.report(trial.number, ProgressUpdate(told, kept, kept, 1, 1.25))
+        loop.append(TrialReported(1.0, trial.number, told, kept, kept, 1, 1.25))
         if state is not None:
-            loop.tell(
+            loop.end(
                 trial.number,
                 state,
                 "Traceback: boom" if state is State.FAIL else None,
@@ -338,12 +338,12 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)
     loop = SearchLoop.open(tmp_path, load(file))
-    for saved in (None, Checkpoint(str(tmp_path / "checkpoint_000002"), 2, 2)):
+    for saved in (None, Checkpoint("checkpoint_000002", 2, 2)):
         trial = loop.ask()
-        loop.report(
-            trial.number, ProgressUpdate((Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
+        loop.append(
+            TrialReported(1.0, trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
         )
-        loop.tell(trial.number, State.RUNNING)
+        loop.end(trial.number, State.RUNNING)
     with pytest.raises(
         InputError, match="use --trial with the id of a trial that has a checkpoint: 0001"
     ):

@@ -11,7 +11,7 @@ from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 
 SPACE = """\
 name: made
@@ -53,13 +53,12 @@ def sweep_folder(
             Report(step, {"mlogloss": level + rng.random() / step}, time.time())
             for step in range(1, steps + 1)
         )
-        loop.report(
-            trial.number,
-            ProgressUpdate(reports, None, None, 1, 0.5 * steps * rng.uniform(0.8, 1.2)),
+        loop.append(
+            TrialReported(1.0, trial.number, reports, seconds=0.5 * steps * rng.uniform(0.8, 1.2)),
         )
         logs = SweepFolder(folder).logs(trial.number)
         logs.mkdir(parents=True)
         (logs / "rank-0.log").write_text(f"\x1b[32mtraining\x1b[0m trial {trial.id} <b>\n")
         if number < count - running:
-            loop.tell(trial.number, State.COMPLETE if steps == 9 else State.PRUNED)
+            loop.end(trial.number, State.COMPLETE if steps == 9 else State.PRUNED)
     return folder

@@ -21,8 +21,8 @@ from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.dashboard import server
 from sweeps.dashboard.server import PageOptions, serve
+from sweeps.study.events import SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
-from sweeps.tracking.events import SweepEnded
 from tests.dashboard.made import sweep_folder
 from tests.strangers import as_nobody, request
 from tests.tracking.made import START, sweep_result, sweep_started

@@ -23,7 +23,7 @@ from tests.execution.driving import trial
 def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
     reports = (Report(step, {"loss": 1.0}, 0.0),) if rank == 0 else ()
     return RankUpdate(
-        rank, step, reports, (Checkpoint(f"/t/checkpoint_{step:06d}", step, step),) if saved else ()
+        rank, step, reports, (Checkpoint(f"checkpoint_{step:06d}", step, step),) if saved else ()
     )
 
 
@@ -102,7 +102,7 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     resumed = TrialProgress(1, StepOrder("loss", True))
     resumed.restore(
         ResumeState(
-            4, ((4, {"loss": 1.0}),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes
+            4, ((4, {"loss": 1.0}),), Checkpoint("checkpoint_000004", 4, 4), None, sizes=sizes
         )
     )
     resumed.begin(3)

@@ -61,7 +61,7 @@ class Session:
         return (
             None
             if self.assignment.checkpoint is None
-            else ray.train.Checkpoint(self.assignment.checkpoint.path)
+            else ray.train.Checkpoint(self.assignment.checkpoint.name)
         )
 
     def exchange(self, value: Any) -> list[Any]:

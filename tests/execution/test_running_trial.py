@@ -29,7 +29,7 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
         )
         attempt = running.begin_attempt(1)
         running.task = asyncio.create_task(asyncio.sleep(60))
-        saved = Checkpoint("/t/checkpoint_000001", 1, 1)
+        saved = Checkpoint("checkpoint_000001", 1, 1)
         running.progress.record_update(
             attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), (saved,))
         )

@@ -16,7 +16,7 @@ def report(step: int, loss: float = 0.0) -> Report:
 
 
 def saved(step: int, rank: int = 0, best: int | None = None) -> Checkpoint:
-    return Checkpoint(f"/t/checkpoint_{step:06d}", step, best or step)
+    return Checkpoint(f"checkpoint_{step:06d}", step, best or step)
 
 
 @settings(max_examples=300)

@@ -42,7 +42,7 @@ def _pruned(conductor: Any, trial: str, state: Any, *more: Any, **named: Any) ->
 
 
 def _told(journal: Any, logs: list) -> bool:
-    return "told.0" in str(logs)
+    return "events.1" in str(logs)
 
 
 def _trial_ended(hub: Any, event: Any) -> bool:
@@ -85,7 +85,12 @@ POINTS = {
     ),
     "end": Point(
         "between the end of a trial and its record",
-        "sweeps.study.study_store:StudyStore.finish",
+        "sweeps.search.search_loop:SearchLoop.end",
+        "before",
+    ),
+    "told": Point(
+        "between the record of a trial's end and Optuna's record of it",
+        "sweeps.study.study_store:StudyStore._tell",
         "before",
     ),
     "recorded": Point(

@@ -17,7 +17,7 @@ TEXT = {"MLmodel": "flavors: {}\n", "conda.yaml": "dependencies: []\n"}
 
 
 def list_files(folder: Path, files: dict[str, str]) -> None:
-    (folder / "manifest.json").write_text(json.dumps({"format": 1, "files": files}))
+    (folder / "manifest.json").write_text(json.dumps({"format": 2, "files": files}))
     integrity.write_hashes(folder)
 
 

@@ -190,18 +190,18 @@ FOUND = {
     "nested": (RESULT, DEEP),
     "an origin that is a list": (ORIGIN, "[]"),
     "a format that is nested": (ORIGIN, '{"format": [[{"a": [1]}]]}'),
-    "an origin of numbers": (ORIGIN, '{"format": 1, "base": 1, "cwd": 2, "overrides": 3}'),
+    "an origin of numbers": (ORIGIN, '{"format": 2, "base": 1, "cwd": 2, "overrides": 3}'),
     "an origin with a time beyond all years": (
         ORIGIN,
-        '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "began": 1e300}',
+        '{"format": 2, "base": "/", "cwd": "/", "overrides": [], "began": 1e300}',
     ),
     "a database by number": (
         ORIGIN,
-        '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "storage": 5}',
+        '{"format": 2, "base": "/", "cwd": "/", "overrides": [], "storage": 5}',
     ),
     "a database without a study": (
         ORIGIN,
-        '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}',
+        '{"format": 2, "base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}',
     ),
     "provenance that is a number": (PROVENANCE, "5"),
     "provenance of texts": (PROVENANCE, '["x"]'),

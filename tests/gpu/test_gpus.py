@@ -15,7 +15,8 @@ import torch
 import sweeps
 from sweeps.bundle.manifest import GPU_TOLERANCE
 from sweeps.core.trial import State
-from sweeps.study.record import TrialRecord, read
+from sweeps.study.record import read
+from sweeps.study.states import TrialState
 from tests.commands import REPO
 from tests.gpu import loops
 
@@ -58,7 +59,7 @@ def gpu_ray() -> Iterator[Any]:
 
 def run_loop(
     folder: Path, loop: str, trials: int, workers: int, gpus: float, params: str
-) -> tuple[tuple[TrialRecord, ...], list[Any]]:
+) -> tuple[tuple[TrialState, ...], list[Any]]:
     """Run a sweep of a loop in `loops`. Return its trials, and what they wrote down."""
     file = folder / "facts.jsonl"
     _, found = run(
@@ -70,7 +71,7 @@ def run_loop(
     return found, [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord, ...]]:
+def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialState, ...]]:
     file = folder / "gpu.yaml"
     file.write_text(text)
     result = sweeps.run(file, dir=folder / "runs")

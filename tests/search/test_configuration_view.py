@@ -12,7 +12,7 @@ from sweeps.search.samplers.configuration_view import ByConfiguration, merge_rep
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import REPEAT_OF
+from sweeps.study.event_records import REPEAT_OF
 from tests.search.test_samplers import BODY, end
 
 REPEATED = "repeats: {count: 2}"

@@ -25,8 +25,8 @@ from sweeps.execution.messages import Progress, RankUpdate, ResumeState
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.study.live_trial import ProgressUpdate
-from sweeps.study.trial_building import RecordedTrials
+from sweeps.study.events import TrialReported
+from sweeps.study.states import TrialState
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """
@@ -95,7 +95,7 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
             if saves:
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
-                kept = Checkpoint(str(path), step, step)
+                kept = Checkpoint(path.name, step, step)
             told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
             rung = step if step in loop.scheduler.rungs() else None
             verdict = going.on_trial_progress(
@@ -109,21 +109,24 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
             )
 
 
+def _start_of(state: TrialState) -> dict[str, Any]:
+    trial = state.started.trial
+    known = {"id": trial.id, "seed": trial.seed, "params": trial.params, "labels": trial.labels}
+    return known | {"bracket": state.started.bracket, "scaling": trial.shape.scaling}
+
+
 def outcome(loop: SearchLoop) -> list[Any]:
     """What a sweep came to, without times."""
-    told = {told[0].number: told for told in RecordedTrials(loop.store.folder, loop.store.space)()}
-    reports_of = lambda t: (  # noqa: E731
-        [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]
-    )
+    states = loop.store.states
     return [
         (
             t.number,
             t.state.name,
             t.params,
-            t.user_attrs["begun"],
+            _start_of(states[t.number]),
             record.repeat_of(t),
             t.intermediate_values,
-            reports_of(t),
+            [(r.step, r.metrics) for r in states[t.number].own_reports],
         )
         for t in loop.store.study.get_trials(deepcopy=False)
     ] + [loop.store.winner(), [r.value for r in loop.store.results().values()]]
@@ -169,7 +172,7 @@ def enqueue_after_two(loop: SearchLoop) -> None:
 
     A driver that follows makes the same calls again.
     """
-    if sum("begun" in t.user_attrs for t in loop.store.trials() if not record.is_given(t)) >= 2:
+    if sum(state.started.given is None for state in loop.store.states.values()) >= 2:
         loop.enqueue({"params.kind": "b", "params.drop": 0.75}, "first")
         loop.enqueue({"preprocessor": "MinMaxScaler", "params.eta": 0.875}, "second")
 
@@ -181,11 +184,13 @@ def enqueued(make_space, tmp_path, request):
     whole.mkdir()
     expected = outcome(drive(space, whole, before=enqueue_after_two))
     trials = record.read(whole).trials
-    first, second = (t for t in trials if t.enqueued)
+    first, second = (t for t in trials if t.trial.enqueued)
     assert (first.labels["params.kind"], first.labels["params.drop"]) == ("b", 0.75)
-    assert (second.preprocessor, second.labels["params.eta"]) == ("MinMaxScaler", 0.875)
+    assert (second.trial.chain, second.labels["params.eta"]) == ("MinMaxScaler", 0.875)
     assert (
-        sum(t.repeat_of is None and not t.result.given for t in trials) == space.limits.max_trials
+        sum(t.trial.repeat_of is None and not t.result.given for t in trials)
+        == space.limits.max_trials
+        == space.limits.max_trials
     )
     return space, expected, records_of(whole)
 
@@ -220,7 +225,7 @@ def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undis
     space, expected, _ = undisturbed
     entries = [json.loads(line) for line in (tmp_path / "whole" / JOURNAL).read_text().splitlines()]
     lined = [i for i, e in enumerate(entries) if "fixed_params" in str(e.get("system_attrs", ""))]
-    begins = [i for i, e in enumerate(entries) if "begun" in e.get("user_attr", {})]
+    begins = [i for i, e in enumerate(entries) if "events.0" in e.get("user_attr", {})]
     repeats = sum(trial[4] is not None for trial in expected[:-2])
     assert repeats and len(lined) == 2 + repeats, (
         "two initial points and the repeats; what is given is not run"
@@ -248,10 +253,12 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
-    loop.report(
-        first.number,
-        ProgressUpdate(
-            tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1
+    loop.append(
+        TrialReported(
+            1.0,
+            first.number,
+            tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)),
+            seconds=0.1,
         ),
     )
     before = records_of(tmp_path)
@@ -283,10 +290,8 @@ def test_trials_are_replayed_in_the_order_of_their_ends_although_the_clock_was_s
     for number, state in enumerate(ends):
         loop.store.clock = lambda at=float(number): at
         trial = loop.ask()
-        loop.report(
-            trial.number, ProgressUpdate((Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1)
-        )
-        loop.tell(trial.number, state)
+        loop.append(TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1))
+        loop.end(trial.number, state)
         now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=number + 1)
         monkeypatch.setattr(_storage, "datetime", _clock_at(now))
     again = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
@@ -311,7 +316,7 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, space)
     loop.store.clock = lambda: 12.5
     trial = loop.ask()
-    loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1))
+    loop.append(TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1))
     again = SearchLoop.open(tmp_path, space)
     assert again.store.spent == 12.5 and list(again.interrupted) == [0] and again.to_run == 2
 
@@ -331,19 +336,15 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
         done = loop.ask()
-        loop.report(
-            done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
-        )
-        loop.tell(done.number, State.COMPLETE)
+        loop.append(TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1))
+        loop.end(done.number, State.COMPLETE)
     trial = loop.ask()
-    loop.report(
-        trial.number,
-        ProgressUpdate(
+    loop.append(
+        TrialReported(
+            1.0,
+            trial.number,
             tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)),
-            None,
-            None,
-            1,
-            0.1,
+            seconds=0.1,
         ),
     )
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
@@ -377,9 +378,9 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         trial = loop.ask()
         path = tmp_path / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
-        kept = Checkpoint(str(path), 1, 1) if saved else None
-        loop.report(
-            trial.number, ProgressUpdate((Report(1, {"loss": value}, 1.0),), kept, kept, 1, 0.1)
+        kept = Checkpoint(path.name, 1, 1) if saved else None
+        loop.append(
+            TrialReported(1.0, trial.number, (Report(1, {"loss": value}, 1.0),), kept, kept, 1, 0.1)
         )
         if trial.number < 3:
             loop.decide(trial.number, 1)
@@ -409,8 +410,8 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)
     done = loop.ask()
-    loop.report(done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1))
-    loop.tell(done.number, State.COMPLETE)
+    loop.append(TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1))
+    loop.end(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(
         loop,
@@ -436,8 +437,8 @@ def test_what_the_record_names_is_never_deleted(seed):
     book, disk, on_record, heard = TrialProgress(1, StepOrder("loss", True)), set(), set(), None
     attempt = book.begin()
     for step in range(1, 30):
-        saved = Checkpoint(f"/t/checkpoint_{step:06d}", step, step)
-        disk.add(saved.path)
+        saved = Checkpoint(f"checkpoint_{step:06d}", step, step)
+        disk.add(saved.name)
         book.record_update(
             attempt, RankUpdate(0, step, (Report(step, {"loss": chance.random()}, 0.0),), (saved,))
         )
@@ -445,7 +446,7 @@ def test_what_the_record_names_is_never_deleted(seed):
         if chance.random() < 0.5:
             heard = book.next_progress(0.0)
             if chance.random() < 0.7:  # the driver records it, and asks for more
-                names = {c.path for c in (heard.checkpoint, heard.best) if c}
+                names = {c.name for c in (heard.checkpoint, heard.best) if c}
                 on_record = names if heard.checkpoint else on_record | names
                 book.mark_recorded()
             disk -= set(book.drop())

@@ -9,7 +9,7 @@ import pytest
 from sweeps.core.trial import Action, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.study.test_study_store import reports
 
 BODY = "params: {x: {uniform: [0.0, 1.0]}}"
@@ -32,16 +32,18 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
         for t in trials:
             if Action.STOP in verdicts[t.number]:
                 continue
-            loop.report(
-                t.number,
-                ProgressUpdate(
-                    reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0
+            loop.append(
+                TrialReported(
+                    1.0,
+                    t.number,
+                    reports((t.number * 5) % 8 + 1 / step, start=step),
+                    seconds=0.0,
                 ),
             )
             if step in loop.scheduler.rungs():
                 verdicts[t.number].append(loop.decide(t.number, step).action)
                 if verdicts[t.number][-1] is Action.STOP:
-                    loop.tell(t.number, State.PRUNED)
+                    loop.end(t.number, State.PRUNED)
     return verdicts
 
 
@@ -60,10 +62,12 @@ def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
         late = [loop.ask() for _ in range(4)]
         for step in (1, 2, 3):
             for t in late:
-                loop.report(
-                    t.number,
-                    ProgressUpdate(
-                        reports(t.number - 8.5 + 1 / step, start=step), None, None, 1, 0.0
+                loop.append(
+                    TrialReported(
+                        1.0,
+                        t.number,
+                        reports(t.number - 8.5 + 1 / step, start=step),
+                        seconds=0.0,
                     ),
                 )
         told.append([(t.id, loop.decide(t.number, 3).action) for t in late])
@@ -79,10 +83,10 @@ def test_a_trial_that_ended_on_its_own_is_known_with_its_best_value(
     loop = opened(tmp_path, space)
     short, stopped, late = (loop.ask() for _ in range(3))
     for trial in (short, stopped):
-        loop.report(trial.number, ProgressUpdate(reports(0.5, 0.1, 0.4), None, None, 1, 0.0))
-    loop.tell(short.number, State.COMPLETE)
-    loop.tell(stopped.number, State.PRUNED)
-    loop.report(late.number, ProgressUpdate(reports(*[0.3] * 9), None, None, 1, 0.0))
+        loop.append(TrialReported(1.0, trial.number, reports(0.5, 0.1, 0.4), seconds=0.0))
+    loop.end(short.number, State.COMPLETE)
+    loop.end(stopped.number, State.PRUNED)
+    loop.append(TrialReported(1.0, late.number, reports(*[0.3] * 9), seconds=0.0))
     for known in (loop, opened(tmp_path, space)):
         assert known.view.trials[short.number].value_at(9) == 0.1
         assert known.view.trials[short.number].has_reached(9)
@@ -95,16 +99,16 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, t
     loop = opened(tmp_path, space)
     for _ in range(40):
         loop.ask()
-    brackets = {t.number: t.bracket for t in record.read(tmp_path).trials}
+    brackets = {t.number: t.started.bracket for t in record.read(tmp_path).trials}
     assert brackets == {n: t.bracket for n, t in loop.view.trials.items()} and set(
         brackets.values()
     ) == {0, 1, 2}
     first, second = (next(n for n, b in brackets.items() if b == bracket) for bracket in (0, 1))
     for n, b in brackets.items():
         if b == 0 and n != first:
-            loop.report(n, ProgressUpdate(reports(0.1, start=3), None, None, 1, 0.0))
+            loop.append(TrialReported(1.0, n, reports(0.1, start=3), seconds=0.0))
     for n in (first, second):
-        loop.report(n, ProgressUpdate(reports(0.5, start=3), None, None, 1, 0.0))
+        loop.append(TrialReported(1.0, n, reports(0.5, start=3), seconds=0.0))
     assert (
         loop.decide(first, 3).action is Action.STOP
         and loop.decide(second, 3).action is Action.CONTINUE
@@ -118,7 +122,7 @@ def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space,
     trials = [loop.ask() for _ in range(3)]
     for t, values in zip(trials, ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]), strict=True):
         for step, value in enumerate(values, 1):
-            loop.report(t.number, ProgressUpdate(reports(value, start=step), None, None, 1, 0.0))
+            loop.append(TrialReported(1.0, t.number, reports(value, start=step), seconds=0.0))
     early = trials[2].number
     for known in (loop, opened(tmp_path, space)):
         assert known.decide(early, 3).action is Action.CONTINUE, "its best was its first"

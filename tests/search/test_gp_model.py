@@ -19,8 +19,8 @@ from sweeps.search.samplers.gaussian_process import NONE, VAGUE
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Repeats
-from sweeps.study.live_trial import ProgressUpdate
-from sweeps.study.record import REPEAT_OF
+from sweeps.study.event_records import REPEAT_OF
+from sweeps.study.events import TrialReported
 
 NO_STOPS = "{name: none}"
 NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
@@ -40,8 +40,8 @@ def run(loop: SearchLoop, n: int, metrics, concurrency: int = 2) -> list:
             trial = going.pop(0)
             found = metrics(trial.params)
             reports = () if found is None else (Report(1, found, 1.0),)
-            loop.report(trial.number, ProgressUpdate(reports, None, None, 1, 0.0))
-            loop.tell(trial.number, State.FAIL if found is None else State.COMPLETE)
+            loop.append(TrialReported(1.0, trial.number, reports, seconds=0.0))
+            loop.end(trial.number, State.FAIL if found is None else State.COMPLETE)
     return asked
 
 

@@ -26,9 +26,8 @@ from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.study.record import Perturbation
-from sweeps.study.trial_building import RecordedTrials
-from sweeps.tracking.events import TrialChanged, TrialReported, TrialStarted
+from sweeps.study.events import Perturbation, TrialDecided, TrialReported, TrialStarted
+from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf, records_of, with_deaths
 
 BODY = """
@@ -43,7 +42,8 @@ PBT = f"{{name: pbt, max_t: {MAX_T}, perturbation_interval: {EVERY}, quantile_fr
 class Pool(Deaf):
     """One slot, which its trials have in turns: an answered trial goes to the end of the line."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.line: deque[tuple[Trial, ResumeState]] = deque()
         self.now: tuple[Trial, ResumeState] | None = None
 
@@ -66,7 +66,7 @@ class Pool(Deaf):
     def _renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
         assert (
             resume_from.checkpoint is not None
-            and Path(resume_from.checkpoint.path).parent.name == trial.id
+            and (self.folder / "trials" / trial.id / resume_from.checkpoint.name).is_dir()
         )
         assert resume_from.checkpoint.step >= step
         self.line.append((trial, resume_from))
@@ -86,10 +86,10 @@ class Told(Deaf):
                 self.began[event.number] = event.trial
             case TrialReported():
                 self.told.setdefault(event.number, []).extend(event.reports)
-            case TrialChanged():
-                self.tags[event.number] = {"sweeps.pbt": event.trial.lineage}
+            case TrialDecided(perturbation=Perturbation() as change, trial=Trial() as trial):
+                self.tags[event.number] = {"sweeps.pbt": trial.lineage}
                 self.told.setdefault(event.number, []).append(
-                    Report(event.step, event.metrics, event.time)
+                    Report(change.donor_step, change.metrics, event.time)
                 )
 
 
@@ -105,7 +105,7 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
 
     A loop's state is a number that each step makes smaller by what its parameters are worth.
     """
-    pool = Pool()
+    pool = Pool(folder)
     going = conduct(space, folder, pool, told or Told())
     going.finish_leftover_trials()
     known = set()
@@ -118,7 +118,8 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
         trial, resume_from = pool.now = pool.line.popleft()
         assert trial.id in known
         kept, attempts = resume_from.checkpoint, resume_from.attempts + 1
-        state = float(Path(kept.path, "state").read_text()) if kept else 9.0
+        saved = folder / "trials" / trial.id
+        state = float((saved / kept.name / "state").read_text()) if kept else 9.0
         for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
             state -= (
                 trial.params["eta"]
@@ -130,7 +131,7 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
                 path = folder / "trials" / trial.id / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
                 (path / "state").write_text(repr(state))
-                kept = fresh = Checkpoint(str(path), step, step)
+                kept = fresh = Checkpoint(path.name, step, step)
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = trial, ResumeState(attempts, (), kept)
@@ -153,17 +154,10 @@ def outcome(loop: SearchLoop) -> list[Any]:
         [(r.state, r.value, r.best_step, r.steps) for r in loop.store.results().values()],
     ]
     for t in loop.store.study.get_trials(deepcopy=False):
-        lineage = [(x.step, x.donor, x.donor_step, x.keys, x.params) for x in record.lineage_of(t)]
-        found.append(
-            (
-                t.number,
-                t.params,
-                t.intermediate_values,
-                record.curve_of(t),
-                lineage,
-                record.decided_of(t),
-            )
-        )
+        state = loop.store.states[t.number]
+        lineage = [(x.step, x.donor, x.donor_step, x.keys, x.params) for x in state.lineage]
+        known = (state.curve, lineage, state.decided_rung)
+        found.append((t.number, t.params, t.intermediate_values, *known))
     return found
 
 
@@ -185,7 +179,7 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
     assert {r.state for r in loop.store.results().values()} == {State.COMPLETE}
     recorded = record.read(loop.store.folder)
     perturbed = [t for t in recorded.trials if t.lineage]
-    assert perturbed and len({t.preprocessor for t in recorded.trials}) == 2
+    assert perturbed and len({t.trial.chain for t in recorded.trials}) == 2
     for t in recorded.trials:
         began, now = told.began[t.number], loop.store.trial(t.number)
         assert (now.preprocessor, now.data, now.shape, now.seed) == (
@@ -194,13 +188,13 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
             began.shape,
             began.seed,
         )
-        assert now.params == t.params and t.preprocessor == began.chain
+        assert now.params == t.params and t.trial.chain == began.chain
         assert (now.params != began.params) == bool(t.lineage) and ("drop" in now.params) == (
             now.params["kind"] == "b"
         )
     for t in perturbed:
         donors = [recorded.trials[int(x.donor)] for x in t.lineage]
-        assert all(d.preprocessor == t.preprocessor and d.number != t.number for d in donors)
+        assert all(d.trial.chain == t.trial.chain and d.number != t.number for d in donors)
         assert all(EVERY <= x.step <= x.donor_step < MAX_T for x in t.lineage)
         assert told.tags[t.number] == {"sweeps.pbt": ", ".join(map(str, t.lineage))}
         steps = [r for r in told.told[t.number] if "pbt.params.eta" in r.metrics]
@@ -217,11 +211,13 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
 
 def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
     going, told = undisturbed
-    for trial, _, reports, _, _ in RecordedTrials(going.search.store.folder, space)():
-        assert trial.params == told.began[trial.number].params
-        assert trial.lineage == told.tags.get(trial.number, {}).get("sweeps.pbt", "")
-        by_time = lambda r: (r.time, r.step, len(r.metrics))  # noqa: E731
-        assert sorted(reports, key=by_time) == sorted(told.told[trial.number], key=by_time)
+    again = Told()
+    for event in TrialHistory(going.search.store.folder)():
+        again.publish(event)
+    assert again.tags == told.tags and again.told == told.told
+    assert {number: trial.params for number, trial in again.began.items()} == {
+        number: trial.params for number, trial in told.began.items()
+    }
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["linked", "copied"])
@@ -244,14 +240,14 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
 
 def test_a_trial_stays_unchanged_if_the_checkpoint_of_its_donor_was_deleted(monkeypatch, tmp_path):
     own, donor = (
-        SimpleNamespace(trial=SimpleNamespace(id=id, number=n, preprocessor=0, data=0, shape=0))
+        SimpleNamespace(
+            id=id, number=n, trial=SimpleNamespace(preprocessor=0, data=0, shape=0), keys={}
+        )
         for n, id in enumerate(("0000", "0001"))
     )
-    donor.keys, donor.checkpoint = {}, Checkpoint(str(tmp_path / "checkpoint_000003"), 3, 3)
+    donor.checkpoint = Checkpoint("checkpoint_000003", 3, 3)
     monkeypatch.setattr(exploit, "build_trial", lambda space, number, choose: own.trial)
-    before = vars(own).copy()
-    assert exploit.exploit_donor(None, own, donor, None, step=4, root=str(tmp_path)) is None
-    assert vars(own) == before
+    assert exploit.exploit_donor(None, tmp_path, own, donor, None, step=4) is None
 
 
 @pytest.mark.timeout(120)
@@ -278,7 +274,7 @@ def test_a_loop_without_checkpoints_is_refused_at_the_first_perturbation_step(sp
 
 
 def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space, tmp_path):
-    pool = Pool()
+    pool = Pool(tmp_path)
     going = conduct(space, tmp_path, pool, Told())
     for _ in range(2):
         going.start_trial()
@@ -297,7 +293,7 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
     going = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
-    member = going.search.store.live_trial(1)
+    member = going.search.store.states[1]
     going.running["0001"] = (
         going.running.get("0001") or type("Running", (), {"trial": member.trial})()
     )
@@ -313,7 +309,8 @@ def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():
         "params.nesterov": True,
         "preprocessor": "none",
     }
-    taken = Perturbation(8, "0003", 8, {}, {}, labels, 0.0)
+    saved = Checkpoint("checkpoint_000008_of_0003", 8, 8)
+    taken = Perturbation(8, "0003", 8, {}, {}, labels, 0.0, saved)
     assert str(taken) == "0003 at 8 (optimizer adam, nesterov True)" and taken.metrics == {
         "pbt.params.lr": 0.1
     }

@@ -21,7 +21,7 @@ from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
 from sweeps.space.section_models import ROWS, SchedulerSpec
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests
 
@@ -58,20 +58,22 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
     while (trial := loop.ask()) is not None:
         for step in range(1, steps + 1):
             loss = trial.params["eta"] + 1 / step
-            loop.report(
-                trial.number,
-                ProgressUpdate(
-                    (Report(step, {"valid-logloss": loss}, float(step)),), None, None, 1, 0.1
+            loop.append(
+                TrialReported(
+                    1.0,
+                    trial.number,
+                    (Report(step, {"valid-logloss": loss}, float(step)),),
+                    seconds=0.1,
                 ),
             )
             if (
                 step in loop.scheduler.rungs()
                 and loop.decide(trial.number, step).action is Action.STOP
             ):
-                loop.tell(trial.number, State.PRUNED)
+                loop.end(trial.number, State.PRUNED)
                 break
         else:
-            loop.tell(trial.number, State.COMPLETE)
+            loop.end(trial.number, State.COMPLETE)
     return loop
 
 

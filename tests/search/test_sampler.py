@@ -8,7 +8,7 @@ from optuna.distributions import CategoricalDistribution
 from sweeps.core.trial import State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.distributions import distribution_of, suggest
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.study.test_study_store import reports
 
 ALL_DOMAINS = """
@@ -61,10 +61,10 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
     while trial := loop.ask():
         x = trial.params["x"]
-        loop.report(
-            trial.number, ProgressUpdate(reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
+        loop.append(
+            TrialReported(1.0, trial.number, reports((x - best[trial.chain]) ** 2), seconds=0.0)
         )
-        loop.tell(trial.number, State.COMPLETE)
+        loop.end(trial.number, State.COMPLETE)
         if trial.number >= 50:
             late[trial.chain].append(abs(x - best[trial.chain]))
     for chain, distances in late.items():

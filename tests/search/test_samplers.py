@@ -24,8 +24,8 @@ from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study.live_trial import ProgressUpdate
-from sweeps.study.record import PAUSED, PROGRESS_PREFIX
+from sweeps.study.events import TrialReported
+from sweeps.study.record import PAUSED
 from tests.study.test_study_store import reports
 
 BODY = """
@@ -65,14 +65,15 @@ def run(
 
 def end(loop: SearchLoop, trial, value) -> None:
     for step in (1, 3, 9):
-        loop.report(
-            trial.number,
-            ProgressUpdate(reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0),
+        loop.append(
+            TrialReported(
+                1.0, trial.number, reports(value(trial) + 1 / step, start=step), seconds=0.0
+            ),
         )
         if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
-            loop.tell(trial.number, State.PRUNED)
+            loop.end(trial.number, State.PRUNED)
             return
-    loop.tell(trial.number, State.COMPLETE)
+    loop.end(trial.number, State.COMPLETE)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -197,7 +198,7 @@ def study_of(trials) -> optuna.Study:
             intermediate_values=dict(enumerate(values, 1)),
             value=value,
             state=state,
-            user_attrs={f"{PROGRESS_PREFIX}0": {"steps": len(values)}},
+            user_attrs={"events.0": {"events": [{"reports": [[len(values), 0.0, {}]]}]}},
         )
         study.add_trial(made)
     return study

@@ -15,7 +15,7 @@ from sweeps.core.trial import Report, Result, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.section_models import Repeats
 from sweeps.study import record
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from sweeps.study.repeats import Configurations, merged, settled
 
 BODY = """
@@ -30,13 +30,16 @@ NONE = "{name: none}"
 def end(
     loop: SearchLoop, trial, state: State = C, seconds: float = 1.0, **metrics: float
 ) -> Result:
-    loop.report(
-        trial.number,
-        ProgressUpdate(
-            (Report(1, metrics or {"loss": trial.params["eta"]}, 0.0),), None, None, 1, seconds
+    loop.append(
+        TrialReported(
+            1.0,
+            trial.number,
+            (Report(1, metrics or {"loss": trial.params["eta"]}, 0.0),),
+            seconds=seconds,
+            worker_seconds=seconds,
         ),
     )
-    return loop.tell(trial.number, state)
+    return loop.end(trial.number, state)
 
 
 # ---- initial points

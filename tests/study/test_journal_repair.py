@@ -89,27 +89,28 @@ def without(line: bytes, key: str) -> bytes:
     return json.dumps({k: v for k, v in json.loads(line).items() if k != key}).encode() + b"\n"
 
 
-def with_attribute(line: bytes, **more: Any) -> bytes:
-    """Change the value of a user attribute."""
-    ((name, value),) = json.loads(line)["user_attr"].items()
-    return changed(line, user_attr={name: value | more})
+def with_event(line: bytes, **more: Any) -> bytes:
+    """Change the first event of a batch."""
+    ((name, batch),) = json.loads(line)["user_attr"].items()
+    first, *others = batch["events"]
+    return changed(line, user_attr={name: {**batch, "events": [first | more, *others]}})
 
 
 DAMAGE = {
-    "no JSON": ('"told.0"', lambda line: b'{"op_code": 8, "tri\n', "not JSON"),
-    "a list": ('"told.0"', lambda line: b"[1, 2]\n", "not an object"),
-    "NUL bytes": ('"told.0"', lambda line: b"\0" * 40 + b"\n", "not JSON"),
-    "invalid UTF-8": ('"told.0"', lambda line: line[:20] + b"\xff" + line[20:], "not JSON"),
-    "nested": ('"told.0"', lambda line: b"[" * 100_000 + b"\n", "not JSON"),
-    "an unknown operation": ('"told.0"', lambda line: changed(line, op_code=77), "77"),
-    "of another trial": ('"told.0"', lambda line: changed(line, trial_id=4711), "4711"),
-    "without a worker": ('"told.0"', lambda line: without(line, "worker_id"), "worker_id"),
-    "two on a line": ('"told.0"', lambda line: line[:-1] + line, "not JSON"),
-    "no report": ('"told.0"', lambda line: with_attribute(line, reports=1), "list"),
-    "another trial begins": ('"begun"', lambda line: with_attribute(line, id="7"), "trial 7"),
+    "no JSON": ('"events.1"', lambda line: b'{"op_code": 8, "tri\n', "not JSON"),
+    "a list": ('"events.1"', lambda line: b"[1, 2]\n", "not an object"),
+    "NUL bytes": ('"events.1"', lambda line: b"\0" * 40 + b"\n", "not JSON"),
+    "invalid UTF-8": ('"events.1"', lambda line: line[:20] + b"\xff" + line[20:], "not JSON"),
+    "nested": ('"events.1"', lambda line: b"[" * 100_000 + b"\n", "not JSON"),
+    "an unknown operation": ('"events.1"', lambda line: changed(line, op_code=77), "77"),
+    "of another trial": ('"events.1"', lambda line: changed(line, trial_id=4711), "4711"),
+    "without a worker": ('"events.1"', lambda line: without(line, "worker_id"), "worker_id"),
+    "two on a line": ('"events.1"', lambda line: line[:-1] + line, "not JSON"),
+    "no report": ('"events.1"', lambda line: with_event(line, reports=1), "list"),
+    "another trial begins": ('"events.0"', lambda line: with_event(line, id="7"), "trial 7"),
     "no number of workers": (
-        '"begun"',
-        lambda line: with_attribute(line, scaling={"num_workers": 10**400}),
+        '"events.0"',
+        lambda line: with_event(line, scaling={"num_workers": 10**400}),
         "record",
     ),
     "ends at no time": ('"op_code":6', lambda line: changed(line, datetime_complete="x"), "time"),
@@ -155,9 +156,9 @@ def test_a_bad_line_is_named_and_its_trial_is_lost(sweep, tmp_path, kind):
         ('"op_code":4', False, "exist at this line"),
         ('"op_code":4', True, "must come next"),
         ('"op_code":5', False, "parameters"),
-        ('"begun"', False, "begun"),
-        ('"told.0"', False, "told.0"),
-        ('"told.0"', True, "told.1"),
+        ('"events.0"', False, "events.0"),
+        ('"events.1"', False, "events.1"),
+        ('"events.1"', True, "events.2"),
         ('"op_code":6', True, "ended"),
         ('"judged"', False, "judged"),
         ('"op_code":0', False, "begins the study"),

@@ -10,8 +10,8 @@ from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import recorded_space
 from sweeps.study import record
+from sweeps.study.events import TrialReported
 from sweeps.study.journal import JournalReader
-from sweeps.study.live_trial import ProgressUpdate
 from tests.dashboard.made import sweep_folder
 
 
@@ -26,9 +26,9 @@ def test_a_reader_sees_what_a_new_reading_sees(folder):
     assert first == record.read(folder)
     loop = SearchLoop.open(folder, recorded_space(folder))
     for number in (loop.ask().number, *loop.interrupted):
-        update = ProgressUpdate((Report(10, {"mlogloss": 0.5}, 1.0),), None, None, 1, 1.0)
-        loop.report(number, update)
-        loop.tell(number, State.COMPLETE)
+        reports = (Report(10, {"mlogloss": 0.5}, 1.0),)
+        loop.append(TrialReported(1.0, number, reports, seconds=1.0))
+        loop.end(number, State.COMPLETE)
     second = reader.read()
     assert second == record.read(folder) != first and len(second.trials) == 9
     assert all(a is b for a, b in zip(first.trials[:6], second.trials, strict=False))

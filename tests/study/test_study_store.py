@@ -16,9 +16,11 @@ from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
+from sweeps.study.event_records import state_of
+from sweeps.study.events import TrialReported
 from sweeps.study.journal import cut_torn_tail
 from sweeps.study.journal_records import NOTHING, parse_line
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.objectives import Objectives
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -37,38 +39,39 @@ def fill(loop: SearchLoop, n: int) -> None:
     for _ in range(n):
         trial = loop.ask()
         assert trial is not None
-        loop.report(
-            trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
+        loop.append(
+            TrialReported(1.0, trial.number, reports(0.5, 0.4, trial.params["eta"]), seconds=0.1)
         )
-        loop.tell(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
+        loop.end(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
 
 
 def test_the_end_of_a_trial_is_recorded_without_secrets(make_space, tmp_path):
     remember("my-own-secret")
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     failed, ended = loop.ask(), loop.ask()
-    loop.tell(failed.number, State.FAIL, "no my-own-secret", "my-own-secret")
-    loop.report(ended.number, ProgressUpdate(reports(0.5), None, None, 1, 0.1))
-    result = loop.tell(ended.number, State.COMPLETE, None, None, {"of my-own-secret": 1.0})
+    loop.end(failed.number, State.FAIL, "no my-own-secret", "my-own-secret")
+    loop.append(TrialReported(1.0, ended.number, reports(0.5), seconds=0.1))
+    result = loop.end(ended.number, State.COMPLETE, None, None, {"of my-own-secret": 1.0})
     assert result.final == {"of ***": 1.0}
     assert "my-own-secret" not in (tmp_path / JOURNAL).read_text()
 
 
 def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tmp_path):
     fill(SearchLoop.open(tmp_path, make_space(BODY)), 1)
-    objectives = record.read(tmp_path).objectives
-    (trial,) = record.trials_of(tmp_path)
-    trial.user_attrs["begun"]["id"] = "../<a href=//e>"
-    assert record._recorded(trial, objectives, tmp_path).id == "0000"
+    study = record.copy_study(tmp_path)
+    objectives = Objectives.from_json(study.user_attrs["judged"])
+    (trial,) = study.get_trials(deepcopy=False)
+    trial.user_attrs["events.0"]["events"][0]["id"] = "../<a href=//e>"
+    assert state_of(trial, objectives).id == "0000"
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.PRUNED])
 def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_path, state):
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     trial = loop.ask()
-    loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, 1.0),), None, None, 1, 1.0))
+    loop.append(TrialReported(1.0, trial.number, (Report(1, {"loss": 0.5}, 1.0),), seconds=1.0))
     final = {"valid-auc": 0.75, "train-auc": math.nan}
-    result = loop.tell(trial.number, state, final=final)
+    result = loop.end(trial.number, state, final=final)
     kept = record.read(tmp_path).trials[0]
     expected = final if state is State.COMPLETE else {}
     assert list(result.final) == list(kept.result.final) == list(expected)
@@ -83,11 +86,11 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     trial = loop.ask()
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
-        loop.report(trial.number, ProgressUpdate(reports(0.9, 0.2, 0.4), point, point, 1, 0.5))
+        loop.append(TrialReported(1.0, trial.number, reports(0.9, 0.2, 0.4), point, point, 1, 0.5))
     assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, (
         "the study has the rungs, nothing between them"
     )
-    result = loop.tell(trial.number, State.COMPLETE)
+    result = loop.end(trial.number, State.COMPLETE)
     assert (result.value, result.best_step, result.steps, result.checkpoint) == (0.2, 2, 3, point)
     assert loop.store.results()[0] == result
 
@@ -103,8 +106,8 @@ def test_states_are_told_as_they_are(make_space, tmp_path):
     ]
     for state, values in ends:
         trial = loop.ask()
-        loop.report(trial.number, ProgressUpdate(reports(*values), None, None, 1, 0.1))
-        loop.tell(trial.number, state, "broken" if state is State.FAIL else None)
+        loop.append(TrialReported(1.0, trial.number, reports(*values), seconds=0.1))
+        loop.end(trial.number, state, "broken" if state is State.FAIL else None)
     assert [t.state.name for t in loop.store.study.trials] == [
         "COMPLETE",
         "PRUNED",
@@ -122,8 +125,8 @@ def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
     space = make_space(BODY)
     loop = SearchLoop.open(tmp_path, space)
     trial = loop.ask()
-    loop.report(trial.number, ProgressUpdate(reports(0.9, 0.8), None, None, 1, 0.1))
-    loop.tell(trial.number, State.RUNNING)
+    loop.append(TrialReported(1.0, trial.number, reports(0.9, 0.8), seconds=0.1))
+    loop.end(trial.number, State.RUNNING)
     result = SearchLoop.open(tmp_path, space).store.results()[0]
     assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
 

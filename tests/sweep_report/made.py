@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.core.trial import Result, State
 from sweeps.space import Dimension, Space, load
 from sweeps.space.section_models import Objective
-from sweeps.study.record import TrialRecord
+from sweeps.study.objectives import Objectives
+from sweeps.study.states import TrialState
 from sweeps.sweep_report.figures import PlotData
+from tests.study.made_states import known_trial
 
 SPACE = """\
 name: made
@@ -63,10 +63,21 @@ def trial(
     state: State = State.COMPLETE,
     curve: Sequence[float] = (0.5,),
     error: str | None = None,
-) -> TrialRecord:
-    """Return a trial of this space with the given values at its steps.
+    objectives: Objectives | None = None,
+    seconds: float = 1.5,
+    **known: Any,
+) -> TrialState:
+    """Return a trial of this space. Equal arguments give an equal trial.
 
-    Equal arguments give an equal trial.
+    Args:
+        space: The space.
+        number: The trial's number, which also decides the parameters.
+        state: State of the trial.
+        curve: Values of each metric of the objectives and constraints at the steps 1, 2, ...
+        error: Error of a failed trial.
+        objectives: Objectives and constraints of the sweep; None for those of the space.
+        seconds: Wall time of the trial.
+        known: Other arguments of `known_trial`, such as `began`.
     """
     rng, labels = random.Random(number), {}
 
@@ -76,49 +87,41 @@ def trial(
         return key
 
     params = space.fill(choose)["params"]
-    reports = tuple(enumerate(curve, 1))
-    finite = [(value, step) for step, value in reports if not math.isnan(value)]
-    value, step = max(finite, key=lambda v: v[0]) if finite else (None, None)
-    return TrialRecord(
-        number=number,
-        id=f"{number:04d}",
-        seed=number,
-        result=Result(
-            state,
-            value,
-            step,
-            len(curve),
-            None,
-            error,
-            1.5,
-            (value,),
-            {"seconds": 1.5, "cpu_seconds": 3.0, "gpu_seconds": 0.0},
-        ),
-        preprocessor=str(labels["preprocessor"]),
-        scaling={
-            "num_workers": labels["scaling.num_workers"],
-            "resources_per_worker": {"CPU": 1.0},
-        },
+    objectives = objectives or Objectives.from_space(space)
+    scaling = {
+        "num_workers": labels["scaling.num_workers"],
+        "resources_per_worker": {"CPU": 1.0},
+    }
+    reason = None if state is State.COMPLETE else "asha at step 5"
+    return known_trial(
+        number,
+        objectives,
+        Result(state, error=error, reason=reason, seconds=seconds),
+        [dict.fromkeys(objectives.reported_metrics, value) for value in curve],
+        worker_seconds=2 * seconds,
         params=params,
         labels=labels,
-        curve=reports,
-        attempts=1,
-        reason=None if state is State.COMPLETE else "asha at step 5",
-        began=None,
-        ended=None,
+        chain_text=str(labels["preprocessor"]),
+        **{"scaling": scaling} | known,
     )
 
 
-def trials(space: Space, count: int) -> list[TrialRecord]:
+def trials(space: Space, count: int, **known: Any) -> list[TrialState]:
     """Return trials as ASHA leaves them: most were stopped at the first rung, and few reached the
     end.
+
+    Args:
+        space: The space.
+        count: Number of trials.
+        known: Other arguments of `trial`, such as `objectives`.
     """
     made = []
     for number in range(count):
         rng = random.Random(-number)
         steps = rng.choice([5] * 9 + [15] * 4 + [45] * 2 + [50])
         curve = [1 - rng.random() / step for step in range(1, steps + 1)]
-        made.append(trial(space, number, State.COMPLETE if steps == 50 else State.PRUNED, curve))
+        state = State.COMPLETE if steps == 50 else State.PRUNED
+        made.append(trial(space, number, state, curve, **known))
     return made
 
 
@@ -142,12 +145,13 @@ def marked_space(folder: Path) -> Space:
 def marked_data(folder: Path, count: int = 40, metrics: int = 1) -> PlotData:
     """Return the trials of `marked_space`, which also held a resource with such a name."""
     space = marked_space(folder)
-    at = datetime.datetime.fromtimestamp(1_000_000)
-    scaling = {"num_workers": 1, "resources_per_worker": {MARKUP: 1.0}}
-    made = []
-    for t in trials(space, count):
-        values = tuple([t.result.value] * metrics)
-        t = replace(t, began=at, ended=at, scaling=scaling)
-        made.append(replace(t, result=replace(t.result, values=values)))
     objectives = tuple(Objective(f"{i} {MARKUP}", "maximize") for i in range(metrics))
+    made = trials(
+        space,
+        count,
+        objectives=Objectives(objectives),
+        scaling={"num_workers": 1, "resources_per_worker": {MARKUP: 1.0}},
+        began=1_000_000.0,
+        ended=1_000_000.0,
+    )
     return PlotData(space.dimensions, objectives, RUNGS, tuple(made), front=(1, 2))

@@ -37,17 +37,27 @@ def space(folder: Path, *changes: tuple[str, str]) -> Space:
 
 
 def sweep(
-    name: str, made: Space | None, *values: float | None, data: str = "d", **changes: object
+    name: str,
+    made: Space | None,
+    *values: float | None,
+    data: str = "d",
+    objectives: Objectives = MINIMIZE,
+    **changes: object,
 ) -> ComparedSweep:
     """Return a sweep whose trials are complete and have these values."""
     trials = [
-        trial(n, State.COMPLETE if value is not None else State.FAIL, value)
+        trial(
+            n,
+            State.COMPLETE if value is not None else State.FAIL,
+            value,
+            objectives=objectives,
+            params={"eta": 0.1 + n, "depth": 3},
+        )
         for n, value in enumerate(values)
     ]
-    trials = [replace(t, params={"eta": 0.1 + t.number, "depth": 3}) for t in trials]
     known = Importance((("params.eta", 1.0),), "the values of 12 trials")
     found = ComparedSweep(
-        name, f"/runs/{name}", "finished", Record(MINIMIZE, tuple(trials), data), made, known
+        name, f"/runs/{name}", "finished", Record(objectives, tuple(trials), data), made, known
     )
     return replace(found, **changes)
 
@@ -130,15 +140,12 @@ def test_other_features_and_fewer_train_rows_leave_the_values_comparable(tmp_pat
 
 def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
     a = sweep("a", space(tmp_path), 0.5)
-    best = Record(
-        Objectives((Objective("accuracy", "maximize"),)),
-        sweep("b", None, 0.9, 0.8).record.trials,
-        "d",
-    )
     b = sweep(
         "b",
         space(tmp_path, ("metric: loss, goal: minimize", "metric: accuracy, goal: maximize")),
-        record=best,
+        0.9,
+        0.8,
+        objectives=Objectives((Objective("accuracy", "maximize"),)),
     )
     found = compare([a, b, sweep("c", space(tmp_path), 0.4)])
     assert found.groups == ((0, 2), (1,)) and found.winners == {(0, 2): (2,)}

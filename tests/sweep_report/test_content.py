@@ -42,10 +42,10 @@ def result(best=None, **changed):
             "value": best.result.value,
             "test": 0.25,
             "params": best.params,
-            "preprocessor": best.preprocessor,
+            "preprocessor": best.trial.chain,
         }
         fields |= {
-            "best": {**shown, "scaling": best.scaling},
+            "best": {**shown, "scaling": best.trial.shape.scaling},
             "bundle": Path("/runs/made-1/bundle"),
         }
     return SweepResult(**{**fields, **changed})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import html
 import json
 import math
@@ -13,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.best_step import Constraint
 from sweeps.core.trial import State
 from sweeps.space.section_models import Objective
+from sweeps.study.objectives import Objectives
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
@@ -31,7 +32,7 @@ from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial,
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 GOALS = (Objective("acc@5", "maximize"),)
-DRAWN = ["history", "curves", "importance", "parallel", *["slice"] * 6, "cost"]
+DRAWN = ["history", "curves", "importance", "parallel", *["slice"] * 6, "cost", "timeline"]
 
 
 @pytest.fixture
@@ -53,10 +54,12 @@ def data_of(space, made, **more) -> PlotData:
 
 def timed(made, start=1_000_000.0, seconds=10.0):
     """Return the trials as if they had run one after the other."""
-    at = [datetime.datetime.fromtimestamp(start + i * seconds) for i in range(len(made) + 1)]
+    at = [start + i * seconds for i in range(len(made) + 1)]
     return [
         dataclasses.replace(
-            t, began=at[i], ended=None if t.result.state is State.RUNNING else at[i + 1]
+            t,
+            started=dataclasses.replace(t.started, time=at[i]),
+            ended_at=at[i + 1] if t.has_ended else None,
         )
         for i, t in enumerate(made)
     ]
@@ -111,10 +114,10 @@ def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
     ]
     assert best_so_far([stopped], minimize=False) == [(0, 0.9), (0, 0.9)]
     assert best_so_far([trial(space, 0, State.FAIL, ())], minimize=False) == []
-    lower = dataclasses.replace(
-        complete[2], result=dataclasses.replace(complete[2].result, feasible=False)
-    )
-    assert best_so_far([*complete[:2], lower], minimize=False)[-1] == (3, 0.4)
+    short = Objectives(GOALS, (Constraint("seconds", "<", 1.0),))
+    infeasible = trial(space, 3, curve=(0.6,), objectives=short)
+    assert infeasible.result.value == complete[2].result.value and not infeasible.result.feasible
+    assert best_so_far([*complete[:2], infeasible], minimize=False)[-1] == (3, 0.4)
     running = trial(space, 5, State.RUNNING, (0.99,))  # the value of an early step is not final
     assert (
         best_so_far([stopped, running], minimize=False) == [(0, 0.9), (5, 0.9)]
@@ -210,13 +213,14 @@ def test_running_trials_have_curves_and_end_now(space):
 
 
 def test_the_front_is_marked(space):
-    made = [
-        dataclasses.replace(t, result=dataclasses.replace(t.result, values=v))
-        for t, v in zip(
-            (trial(space, n) for n in range(3)), ((0.5, 1.0), (0.4, 2.0), (0.3, None)), strict=True
-        )
-    ]
     goals = (*GOALS, Objective("seconds", "minimize"))
+    two = Objectives(goals)
+    made = [
+        trial(space, 0, curve=(0.5,), objectives=two, seconds=1.0),
+        trial(space, 1, curve=(0.4,), objectives=two, seconds=2.0),
+        trial(space, 2, State.PRUNED, (0.3,), objectives=two),
+    ]
+    assert [t.result.values for t in made] == [(0.5, 1.0), (0.4, 2.0), (0.3, None)]
     others, front = plots.pareto(data_of(space, made, objectives=goals, front=(0,))).plot["data"]
     assert (front["customdata"], front["x"], front["y"]) == (["0000"], [0.5], [1.0]) and others[
         "customdata"
@@ -238,11 +242,11 @@ def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
         == []
     )
     one = plots.all_figures(data_of(space, trials(space, 1)), 6)
-    assert [f.key for f in one] == ["history", "curves", "parallel", *["slice"] * 6, "cost"]
+    assert [f.key for f in one] == [key for key in DRAWN if key != "importance"]
     flat = data_of(space, [trial(space, n, curve=(0.5,) * 5) for n in range(12)])
     assert not flat.importances[1] and all(f.plot for f in plots.all_figures(flat, 6))
     untuned = plots.all_figures(data_of(space, trials(space, 12), dimensions=()), 6)
-    assert [f.key for f in untuned] == ["history", "curves", "cost"]
+    assert [f.key for f in untuned] == ["history", "curves", "cost", "timeline"]
 
 
 def strings(value, key="") -> list[tuple[str, str]]:

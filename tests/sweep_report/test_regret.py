@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import Record, TrialRecord
+from sweeps.study.record import Record
+from sweeps.study.states import TrialState
 from sweeps.sweep_report.regret import best_result, pauses_of, progress_of, steps_of
+from tests.study.made_states import known_trial
 
 START = datetime.datetime(2026, 1, 1)
 MINIMIZE = Objectives((Objective("loss", "minimize"),))
@@ -22,29 +25,30 @@ def trial(
     state: State,
     value: float | None,
     end: float | None = None,
-    repeat_of: int | None = None,
-) -> TrialRecord:
+    objectives: Objectives = MINIMIZE,
+    **attributes: Any,
+) -> TrialState:
     """Return a trial that ran for one second on two CPUs, and ended `end` seconds after the start
     of the sweep.
+
+    Args:
+        number: The trial's number.
+        state: State of the trial.
+        value: Value of the objective at the only step; None for a trial without a step.
+        end: End of the trial; None for `number` + 1.
+        objectives: The objective of the sweep.
+        attributes: Attributes of the trial, such as `repeat_of`.
     """
-    at = number + 1.0 if end is None else end
-    costs = {"seconds": 1.0, "cpu_seconds": 2.0, "gpu_seconds": 0.0}
-    ended = START + datetime.timedelta(seconds=at)
-    return TrialRecord(
-        number=number,
-        id=f"{number:04d}",
-        seed=0,
-        result=Result(state, value, 1, 1, seconds=1.0, values=(value,), metrics=costs),
-        preprocessor="none",
-        scaling={"num_workers": 1, "resources_per_worker": {"CPU": 2}},
-        params={},
-        labels={},
-        curve=(),
-        attempts=1,
-        reason=None,
-        began=ended - datetime.timedelta(seconds=1),
-        ended=None if state is State.RUNNING else ended,
-        repeat_of=repeat_of,
+    at = START.timestamp() + (number + 1.0 if end is None else end)
+    return known_trial(
+        number,
+        objectives,
+        Result(state, seconds=1.0),
+        [] if value is None else [{str(objectives.metric): value}],
+        began=at - 1,
+        ended=at,
+        scaling={"resources_per_worker": {"CPU": 2}},
+        **attributes,
     )
 
 
@@ -107,8 +111,11 @@ def test_time_in_which_nobody_ran_the_sweep_does_not_count():
     st.sampled_from(["minimize", "maximize"]),
 )
 def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
-    trials = tuple(trial(n, state, value, end + 1) for n, (state, value, end) in enumerate(drawn))
-    record = Record(Objectives((Objective("loss", goal),)), trials)
+    objectives = Objectives((Objective("loss", goal),))
+    trials = tuple(
+        trial(n, state, value, end + 1, objectives) for n, (state, value, end) in enumerate(drawn)
+    )
+    record = Record(objectives, trials)
     progress, final = progress_of(record), best_result(record)
     known = [value for value in progress.best if value is not None]
     assert known == sorted(known, reverse=goal == "minimize")

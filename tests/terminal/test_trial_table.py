@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
@@ -24,11 +23,10 @@ SWEEP = SweepSummary("made", Path("made"), "finished", {}, None, None, "loss", 0
 def record(*values: float | None, states: tuple[State, ...] = ()) -> Record:
     trials = []
     for n, value in enumerate(values):
-        one = trial(n, states[n] if states else State.COMPLETE, value)
         labels = {"params.eta": (n * 7 % 5) / 10, "params.booster": "abc"[n % 3]} if n != 3 else {}
-        trials.append(
-            replace(one, labels=labels, params={"eta": labels.get("params.eta"), "fixed": 3})
-        )
+        params = {"eta": labels.get("params.eta"), "fixed": 3}
+        state = states[n] if states else State.COMPLETE
+        trials.append(trial(n, state, value, labels=labels, params=params))
     return Record(MINIMIZE, tuple(trials))
 
 

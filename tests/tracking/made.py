@@ -10,7 +10,7 @@ from sweeps.core.resources import Shape
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Space
-from sweeps.tracking.events import (
+from sweeps.study.events import (
     ArtifactSaved,
     Event,
     History,

@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
+from sweeps.study import events
 from sweeps.testing.pytest_trackers import sample_events
-from sweeps.tracking import events
 from sweeps.tracking.history import TrialHistory
 from tests.sweep_report.made import space_in
 

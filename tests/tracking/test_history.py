@@ -9,8 +9,8 @@ import pytest
 
 from sweeps.controller.mlflow_summary import sweep_started
 from sweeps.study import record
+from sweeps.study.events import SweepEnded
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.events import SweepEnded
 from sweeps.tracking.jsonl import JsonLinesTracker
 from tests.search import test_crash
 from tests.search.conftest import make_space

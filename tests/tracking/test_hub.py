@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import Result, State
+from sweeps.study.events import ArtifactSaved, SweepEnded, TrialEnded
 from sweeps.tracking import MlflowTracker, TrackerHub
-from sweeps.tracking.events import ArtifactSaved, SweepEnded, TrialEnded
 
 
 class Recorder:

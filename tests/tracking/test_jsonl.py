@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeps.core.trial import Result, State
+from sweeps.study.events import SweepStarted, TrialEnded
 from sweeps.testing.pytest_trackers import sample_events, trial_events
-from sweeps.tracking.events import SweepStarted, TrialEnded
 from sweeps.tracking.jsonl import JsonLinesTracker
 
 

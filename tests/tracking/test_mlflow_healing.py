@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import Result, State
-from sweeps.tracking.events import SweepEnded
+from sweeps.study.events import SweepEnded
 from sweeps.tracking.mlflow.run_writer import Destination, is_kept
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.tracking.made import begin, end, report, reports, sweep_result, sweep_started, trial

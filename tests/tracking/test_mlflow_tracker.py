@@ -12,7 +12,7 @@ import pytest
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step, load
-from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted, TrialPaused
+from sweeps.study.events import ArtifactSaved, SweepEnded, SweepStarted, TrialPaused
 from sweeps.tracking.mlflow.run_contents import (
     datasets,
     description,

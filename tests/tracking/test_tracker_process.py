@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from sweeps.core.trial import Result, State
+from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import Destination, TrackerProcess, default_uri
-from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from tests.tracking.made import begin, end, report, reports, trial
 from tests.tracking.test_mlflow_tracker import check, play
 from tests.waiting import wait_until

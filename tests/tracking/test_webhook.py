@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from sweeps.study.events import SweepEnded
 from sweeps.testing.pytest_trackers import START, sample_events
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.events import SweepEnded
 from sweeps.tracking.webhook import WebhookTracker
 
 

@@ -16,7 +16,8 @@ from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.space.section_models import Repeats
-from sweeps.study.record import is_given, repeat_of
+from sweeps.study.event_records import is_given
+from sweeps.study.record import repeat_of
 from sweeps.study.repeats import AGGREGATES
 
 

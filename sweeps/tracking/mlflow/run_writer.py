@@ -25,7 +25,7 @@ from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
 from sweeps.core.trial import Result, State, Trial, format_trial_id
 from sweeps.space.settings import settings_of
-from sweeps.tracking import events
+from sweeps.study import events
 from sweeps.tracking.mlflow import run_contents, sqlite_tables
 from sweeps.tracking.mlflow.run_contents import legal_name
 
@@ -335,11 +335,18 @@ class RunWriter:
                 batch.add_metrics(run, report.metrics.items(), report.time, report.step)
 
     @_add.register
-    def _(self, event: events.TrialChanged, batch: Batch) -> None:
+    def _(self, event: events.TrialDecided, batch: Batch) -> None:
+        if (change := event.perturbation) is None:
+            return
         run = self.runs[event.number]
-        batch.add_metrics(run, event.metrics.items(), event.time, event.step)
-        if event.trial.lineage:
+        batch.add_metrics(run, change.metrics.items(), event.time, change.donor_step)
+        if event.trial is not None:
             batch.tags[run]["sweeps.pbt"] = event.trial.lineage
+
+    @_add.register
+    def _(self, event: events.TrialResized, batch: Batch) -> None:
+        run, size = self.runs[event.number], event.size
+        batch.add_metrics(run, size.metrics.items(), event.time, size.step)
 
     @_add.register
     def _(self, event: events.TrialPaused, batch: Batch) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.core.secrets import masked, without_password
-from sweeps.tracking.events import Event, SweepEnded
+from sweeps.study.events import Event, SweepEnded
 from sweeps.tracking.mlflow.error_texts import first_line
 from sweeps.tracking.mlflow.run_writer import Destination, RunWriter, is_refusal
 

@@ -1,0 +1,459 @@
+"""How the study stores the events of trials, as JSON objects.
+
+A batch of events is one user attribute of the trial in Optuna's storage: `events.0`, `events.1`,
+and so on. The models of this module check what is read, and turn it into events.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    InstanceOf,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+)
+
+from sweeps.core.errors import DamagedStudy, Problem
+from sweeps.core.json_files import is_deep
+from sweeps.core.resources import shape_of
+from sweeps.core.trial import (
+    Action,
+    Checkpoint,
+    GangSizePeriod,
+    Report,
+    Result,
+    State,
+    Trial,
+    format_trial_id,
+)
+from sweeps.study import states
+from sweeps.study.events import (
+    Perturbation,
+    TrialDecided,
+    TrialEnded,
+    TrialEvent,
+    TrialPaused,
+    TrialReported,
+    TrialResized,
+    TrialStarted,
+)
+from sweeps.study.objectives import Objectives
+from sweeps.study.states import TrialState
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+# Prefix of the attributes that hold the batches of events of a trial. The number of the batch
+# follows; the first has number 0.
+EVENTS_PREFIX = "events."
+# Attribute of a repeat: the number of the repeated trial. The attribute is set when the repeat is
+# enqueued.
+REPEAT_OF = "origin"
+# Attribute of a trial that `sweeps enqueue` added: the id of the command. The attribute is set when
+# the trial is enqueued.
+ENQUEUED = "enqueued"
+
+
+def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+    if is_deep(value):
+        raise ValueError("is nested too deeply")
+    return value
+
+
+def _name(name: str) -> str:
+    if "\0" in name or "/" in name or name in ("", ".", ".."):
+        raise ValueError("must name a folder")
+    return name
+
+
+# pydantic's `str` rejects texts that are not valid Unicode, such as some file names.
+Text = InstanceOf[str]
+Configuration = Annotated[dict[Text, Any], AfterValidator(_shallow)]
+Numbers = dict[Text, float]
+Count = Annotated[int, Field(ge=0, lt=10**12)]
+Workers = Annotated[int, Field(gt=0, lt=10**9)]
+Seconds = Annotated[float, Field(gt=-(10**12), lt=10**12)]
+# Seconds since the epoch, before the year 9999
+Time = Annotated[float, Field(ge=0, lt=253_370_764_800)]
+Row = Annotated[tuple[Count, float, Numbers], Strict(False)]  # step, time, metrics
+# Name, step and best step
+Saved = Annotated[tuple[Annotated[Text, AfterValidator(_name)], int, int], Strict(False)]
+
+
+class Model(BaseModel, strict=True):
+    """A JSON object in a study. Unknown keys are ignored."""
+
+
+class Elastic(Model, extra="forbid"):
+    """The smallest and the largest number of workers of a trial."""
+
+    elastic: Annotated[list[Workers], Field(min_length=2, max_length=2)]
+
+
+class Scaling(Model):
+    """Number of workers of a trial, and resources of each worker."""
+
+    num_workers: Workers | Elastic
+    resources_per_worker: Numbers
+
+
+class _EventModel(Model):
+    time: Time
+
+
+class StartedModel(_EventModel):
+    """The event `TrialStarted`. It contains the trial's whole configuration.
+
+    The study can therefore be read without the space file.
+    """
+
+    event: Literal["started"]
+    id: Text
+    seed: int
+    preprocessor: Text
+    scaling: Scaling
+    params: Configuration
+    labels: Configuration
+    keys: Configuration
+    data: Configuration = {}
+    bracket: int | None = None
+    repeat_of: Count | None = None
+    enqueued: bool = False
+    given: list[float] | None = None
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        trial = Trial(
+            number=number,
+            id=format_trial_id(number),
+            params=self.params,
+            preprocessor=(),
+            shape=shape_of(self.scaling.model_dump(), "none"),
+            seed=self.seed,
+            labels=self.labels,
+            data=self.data,
+            repeat_of=self.repeat_of,
+            enqueued=self.enqueued,
+            chain_text=self.preprocessor,
+        )
+        given = None if self.given is None else tuple(self.given)
+        return TrialStarted(self.time, number, trial, self.keys, self.bracket, given)
+
+
+class ReportedModel(_EventModel):
+    """The event `TrialReported`."""
+
+    event: Literal["reported"]
+    reports: list[Row]
+    checkpoint: Saved | None = None
+    best: Saved | None = None
+    attempt: Count
+    seconds: Seconds
+    worker_seconds: Seconds
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        return TrialReported(
+            self.time,
+            number,
+            _reports(self.reports),
+            self.checkpoint and Checkpoint(*self.checkpoint),
+            self.best and Checkpoint(*self.best),
+            self.attempt,
+            self.seconds,
+            self.worker_seconds,
+        )
+
+
+class ResizedModel(_EventModel):
+    """The event `TrialResized`."""
+
+    event: Literal["resized"]
+    step: Count
+    workers: Workers
+    reported: Count
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        size = GangSizePeriod(self.step, self.workers, self.reported, self.time)
+        return TrialResized(self.time, number, size)
+
+
+class PerturbationModel(Model):
+    """A perturbation in the event `TrialDecided`."""
+
+    donor: Text
+    donor_step: Count
+    keys: Configuration
+    params: Configuration
+    labels: Configuration
+    checkpoint: Saved
+    reports: list[Row]
+
+
+class DecidedModel(_EventModel):
+    """The event `TrialDecided`."""
+
+    event: Literal["decided"]
+    rung: Count
+    perturbation: PerturbationModel | None = None
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        if (change := self.perturbation) is None:
+            return TrialDecided(self.time, number, self.rung)
+        perturbation = Perturbation(
+            step=self.rung,
+            donor=change.donor,
+            donor_step=change.donor_step,
+            keys=change.keys,
+            params=change.params,
+            labels=change.labels,
+            time=self.time,
+            checkpoint=Checkpoint(*change.checkpoint),
+            reports=_reports(change.reports),
+        )
+        return TrialDecided(self.time, number, self.rung, Action.EXPLOIT, perturbation)
+
+
+class PausedModel(_EventModel):
+    """The event `TrialPaused`."""
+
+    event: Literal["paused"]
+    step: Count
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        return TrialPaused(self.time, number, self.step)
+
+
+class EndedModel(_EventModel):
+    """The event `TrialEnded`."""
+
+    event: Literal["ended"]
+    state: Literal["COMPLETE", "PRUNED", "FAIL"]
+    error: Text | None = None
+    reason: Text | None = None
+    final: Numbers = {}
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        result = Result(State(self.state), error=self.error, reason=self.reason, final=self.final)
+        return TrialEnded(self.time, number, result)
+
+
+EventModel = Annotated[
+    StartedModel | ReportedModel | ResizedModel | DecidedModel | PausedModel | EndedModel,
+    Field(discriminator="event"),
+]
+
+
+class Batch(Model):
+    """A batch of events: an attribute `events.N` of a trial.
+
+    Attributes:
+        at: Wall time of the sweep in seconds, summed over all its drivers.
+        events: The events.
+    """
+
+    at: Seconds
+    events: Annotated[list[EventModel], Field(min_length=1)]
+
+
+BATCH: TypeAdapter[Batch] = TypeAdapter(Batch)
+
+
+def _reports(rows: Iterable[tuple[int, float, dict[str, float]]]) -> tuple[Report, ...]:
+    return tuple(Report(step, metrics, time) for step, time, metrics in rows)
+
+
+def _rows(reports: Iterable[Report]) -> list[list[Any]]:
+    return [[report.step, report.time, report.metrics] for report in reports]
+
+
+def _saved(checkpoint: Checkpoint | None) -> list[Any] | None:
+    if checkpoint is None:
+        return None
+    return [checkpoint.name, checkpoint.step, checkpoint.best_step]
+
+
+def _content(event: TrialEvent) -> dict[str, Any]:
+    """Return the JSON object of an event, without its time."""
+    match event:
+        case TrialStarted():
+            return _start(event)
+        case TrialReported():
+            return {
+                "event": "reported",
+                "reports": _rows(event.reports),
+                "checkpoint": _saved(event.checkpoint),
+                "best": _saved(event.best),
+                "attempt": event.attempt,
+                "seconds": round(event.seconds, 4),
+                "worker_seconds": round(event.worker_seconds, 4),
+            }
+        case TrialResized():
+            size = event.size
+            return {
+                "event": "resized",
+                "step": size.step,
+                "workers": size.workers,
+                "reported": size.reported,
+            }
+        case TrialDecided():
+            change = event.perturbation
+            return {"event": "decided", "rung": event.rung} | (
+                {"perturbation": _perturbation(change)} if change else {}
+            )
+        case TrialPaused():
+            return {"event": "paused", "step": event.step}
+        case TrialEnded():
+            result = event.result
+            known = {"error": result.error, "reason": result.reason, "final": result.final}
+            return {"event": "ended", "state": result.state.name} | {
+                name: value for name, value in known.items() if value
+            }
+    raise TypeError(f"{type(event).__name__} is not recorded")
+
+
+def _start(event: TrialStarted) -> dict[str, Any]:
+    trial = event.trial
+    rare = {
+        "data": trial.data or None,
+        "repeat_of": trial.repeat_of,
+        "enqueued": trial.enqueued or None,
+        "bracket": event.bracket,
+        "given": event.given,
+    }
+    return {
+        "event": "started",
+        "id": trial.id,
+        "seed": trial.seed,
+        "preprocessor": trial.chain,
+        "scaling": trial.shape.scaling,
+        "params": trial.params,
+        "labels": trial.labels,
+        "keys": dict(event.keys),
+    } | {name: value for name, value in rare.items() if value is not None}
+
+
+def _perturbation(change: Perturbation) -> dict[str, Any]:
+    return {
+        "donor": change.donor,
+        "donor_step": change.donor_step,
+        "keys": change.keys,
+        "params": change.params,
+        "labels": change.labels,
+        "checkpoint": _saved(change.checkpoint),
+        "reports": _rows(change.reports),
+    }
+
+
+def batch_of(events: Iterable[TrialEvent], at: float) -> dict[str, Any]:
+    """Return a batch of events as a JSON object.
+
+    Args:
+        events: Events of one trial, in order.
+        at: Wall time of the sweep in seconds, summed over all its drivers.
+    """
+    return {
+        "at": round(at, 2),
+        "events": [{"time": event.time, **_content(event)} for event in events],
+    }
+
+
+def events_in(number: int, batch: Any) -> tuple[TrialEvent, ...]:
+    """Return the events of a batch.
+
+    Args:
+        number: Number of the trial.
+        batch: The JSON object of the batch.
+
+    Raises:
+        pydantic.ValidationError: The batch is damaged.
+    """
+    return tuple(event.to_event(number) for event in BATCH.validate_python(batch).events)
+
+
+def is_given(t: FrozenTrial) -> bool:
+    """Return True if a trial is an initial point with a known result. Such a trial is never run."""
+    batch = t.user_attrs.get(f"{EVENTS_PREFIX}0")
+    return batch is not None and batch["events"][0].get("given") is not None
+
+
+def has_started(t: FrozenTrial) -> bool:
+    """Return True if the start of a trial is recorded. Optuna's trial is created before it."""
+    return f"{EVENTS_PREFIX}0" in t.user_attrs
+
+
+def describe_error(error: ValidationError) -> str:
+    """Return the first problem that pydantic found in a record, as text for a message."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
+    return (
+        f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
+    )
+
+
+def has_ended(t: FrozenTrial) -> bool:
+    """Return True if the end of a trial is recorded, also if Optuna's trial is still open."""
+    ended = is_given(t)
+    for batch in batches_of(t.user_attrs):
+        ended = ended or batch["events"][-1]["event"] == "ended"
+    return ended
+
+
+def batches_of(attributes: Mapping[str, Any], first: int = 0) -> Iterator[Any]:
+    """Yield the batches of events of a trial in order.
+
+    Args:
+        attributes: The trial's user attributes.
+        first: Number of the first batch to yield.
+    """
+    for number in itertools.count(first):
+        if (batch := attributes.get(f"{EVENTS_PREFIX}{number}")) is None:
+            return
+        yield batch
+
+
+def state_of(t: FrozenTrial, objectives: Objectives) -> TrialState | None:
+    """Return what is known of a trial; None if it has not started.
+
+    Args:
+        t: The trial as Optuna recorded it.
+        objectives: Objectives and constraints of the sweep.
+    """
+    state: TrialState | None = None
+    for batch in batches_of(t.user_attrs):
+        state = with_batch(state, t.number, batch, objectives)
+    return state
+
+
+def with_batch(
+    state: TrialState | None, number: int, batch: Any, objectives: Objectives
+) -> TrialState:
+    """Return the state of a trial after one more batch of events; see `state_of`.
+
+    Raises:
+        DamagedStudy: The batch is damaged. In a journal, `journal_rules` finds this earlier.
+    """
+    try:
+        content = BATCH.validate_python(batch)
+    except ValidationError as e:
+        place = f"trial {format_trial_id(number)}"
+        raise DamagedStudy(Problem(place, f"in the study {describe_error(e)}")) from None
+    events = [event.to_event(number) for event in content.events]
+    if state is None:
+        first = events.pop(0)
+        assert isinstance(first, TrialStarted), first
+        state = states.started(first, objectives)
+    state = states.applied(state, events)
+    return replace(state, at=content.at, batches=state.batches + 1)

@@ -1,0 +1,506 @@
+"""What is known of a trial: `TrialState`, which is computed from the trial's events.
+
+Pure functions, no I/O. Everything that asks what is known of a trial reads a `TrialState`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from sweeps.core.best_step import UNKNOWN
+from sweeps.core.errors import shorten
+from sweeps.core.resources import costs
+from sweeps.core.result import to_json_value
+from sweeps.core.secrets import masked
+from sweeps.core.trial import (
+    Checkpoint,
+    GangSizePeriod,
+    Report,
+    Result,
+    State,
+    Trial,
+    format_trial_id,
+)
+from sweeps.study.events import (
+    Perturbation,
+    TrialDecided,
+    TrialEnded,
+    TrialEvent,
+    TrialPaused,
+    TrialReported,
+    TrialResized,
+    TrialStarted,
+)
+from sweeps.study.objectives import Objectives
+
+T = TypeVar("T")
+
+
+class Log(Sequence[T]):
+    """A list to which nothing is added. A longer log shares the list of the shorter one.
+
+    Adding n elements one after the other therefore takes O(n) time and memory.
+    """
+
+    __slots__ = ("_elements", "_length")
+
+    def __init__(self, elements: Iterable[T] = ()):
+        self._elements = list(elements)
+        self._length = len(self._elements)
+
+    def with_more(self, elements: Iterable[T]) -> Log[T]:
+        """Return a log with these elements after the elements of this log."""
+        longer: Log[T] = Log()
+        # Another log may have added other elements to the shared list.
+        shared = len(self._elements) == self._length
+        longer._elements = self._elements if shared else self._elements[: self._length]
+        longer._elements.extend(elements)
+        longer._length = len(longer._elements)
+        return longer
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        chosen = range(self._length)[place]
+        if isinstance(chosen, int):
+            return self._elements[chosen]
+        return [self._elements[i] for i in chosen]
+
+    def __iter__(self) -> Iterator[T]:
+        return itertools.islice(self._elements, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """What is known of a trial.
+
+    Attributes:
+        trial: The trial, with its current parameters. If the state was read from a study without
+            the space file, the trial has no preprocessing steps; see `TrialStarted`.
+        keys: Current key of each active dimension, by the dimension's name; see
+            `sweeps.space.Dimension.value`.
+        started: The start of the trial, with the parameters before any perturbation.
+        objectives: Objectives and constraints of the sweep.
+        own_reports: The reports that the trial itself made.
+        reports: The reports of the trial's model. These are the trial's own reports; after a
+            perturbation, the reports of the donor and the trial's own reports since then.
+        compared: (step, value) pairs that schedulers compare, one for each of `own_reports`.
+            Without constraints, it is the value of the leading metric. With constraints, it is the
+            best value so far among the steps that satisfy them; before the first such step, it is
+            the step's value.
+        checkpoint, best, attempt, seconds, worker_seconds: See `TrialReported`. `attempt` is 0
+            before the first attempt.
+        sizes: All numbers of workers that an elastic trial has had; () for other trials.
+        lineage: Perturbations of the trial, in the order in which they happened. The attributes
+            `trial` and `keys` have the values after the last one.
+        decided_rung: Last rung at which the scheduler let the trial continue, with or without a
+            perturbation; 0 before the first such rung.
+        paused_at: Rung at which the trial is paused; None if it is not paused.
+        state: State of the trial; RUNNING if the trial is running, is paused or was interrupted.
+        error, reason, final: See `sweeps.core.trial.Result`.
+        ended_at: End of the trial, in seconds since the epoch; None if it has not ended.
+        at: Wall time of the sweep at the trial's last event, in seconds, summed over all drivers.
+        batches: Number of batches of events that the study has of the trial.
+        best_key: Key of the best step so far; see `StepOrder.key`.
+        best_place: Place in `reports` of the best step so far; None before the first value.
+        metrics: The latest value of each metric.
+    """
+
+    trial: Trial
+    keys: Mapping[str, Any]
+    started: TrialStarted
+    objectives: Objectives
+    own_reports: Log[Report] = field(default_factory=Log)
+    reports: Log[Report] = field(default_factory=Log)
+    compared: Log[tuple[int, float]] = field(default_factory=Log)
+    checkpoint: Checkpoint | None = None
+    best: Checkpoint | None = None
+    attempt: int = 0
+    seconds: float = 0.0
+    worker_seconds: float = 0.0
+    sizes: tuple[GangSizePeriod, ...] = ()
+    lineage: tuple[Perturbation, ...] = ()
+    decided_rung: int = 0
+    paused_at: int | None = None
+    state: State = State.RUNNING
+    error: str | None = None
+    reason: str | None = None
+    final: Mapping[str, float] = field(default_factory=dict)
+    ended_at: float | None = None
+    at: float = 0.0
+    batches: int = 0
+    best_key: tuple[int, float] = UNKNOWN
+    best_place: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The trial's number."""
+        return self.trial.number
+
+    @property
+    def id(self) -> str:
+        """The trial's id, such as `0007`."""
+        return self.trial.id
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Current parameters of the training loop."""
+        return self.trial.params
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Short value of each active dimension, by the dimension's name."""
+        return self.trial.labels
+
+    @property
+    def steps(self) -> int:
+        """Step of the last report; 0 before the first report."""
+        return self.reports[-1].step if self.reports else 0
+
+    @property
+    def is_elastic(self) -> bool:
+        """True if the number of workers may change while the trial runs."""
+        return self.trial.shape.most is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the trial has ended. A paused or interrupted trial has not."""
+        return self.state is not State.RUNNING
+
+    @property
+    def began(self) -> datetime.datetime:
+        """Start of the trial in local time."""
+        return datetime.datetime.fromtimestamp(self.started.time)
+
+    @property
+    def ended(self) -> datetime.datetime | None:
+        """End of the trial in local time; None if it has not ended."""
+        return None if self.ended_at is None else datetime.datetime.fromtimestamp(self.ended_at)
+
+    def curve_of(self, metric: str | None) -> tuple[tuple[int, float], ...]:
+        """Return the (step, value) pairs of a metric.
+
+        Without a metric, the value of each step is NaN.
+        """
+        if metric is None:
+            return tuple((report.step, float("nan")) for report in self.reports)
+        return tuple(
+            (report.step, report.metrics[metric])
+            for report in self.reports
+            if metric in report.metrics
+        )
+
+    @cached_property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """(step, value) pairs of the leading metric (see `Objectives.metric`)."""
+        return self.curve_of(self.objectives.metric)
+
+    @cached_property
+    def other_curves(self) -> dict[str, tuple[tuple[int, float], ...]]:
+        """(step, value) pairs of the other metrics in objectives and constraints, by metric.
+
+        A metric without reports is left out.
+        """
+        curves = {name: self.curve_of(name) for name in self.objectives.reported_metrics[1:]}
+        return {name: curve for name, curve in curves.items() if curve}
+
+    def key_at(self, step: int) -> tuple[int, float]:
+        """Return the key of a step, by which steps are compared; see `StepOrder.key`."""
+        reports = self.reports
+        place = bisect.bisect_left(reports, step, key=lambda report: report.step)
+        if place == len(reports) or reports[place].step != step:
+            return UNKNOWN
+        metrics: dict[str, float] = {}
+        missing = set(self.objectives.reported_metrics)
+        while missing and place >= 0:
+            reported = reports[place].metrics
+            for name in missing & reported.keys():
+                metrics[name] = reported[name]
+            missing -= reported.keys()
+            place -= 1
+        return self.objectives.order.key(metrics)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Costs of the trial so far, by the names in `sweeps.core.resources.COSTS`."""
+        return costs(self.seconds, self.worker_seconds, dict(self.trial.shape.per_worker))
+
+    @cached_property
+    def result(self) -> Result:
+        """Result of the trial. Its state is RUNNING for a trial that has not ended."""
+        if (given := self.started.given) is not None:
+            value = given[0] if given else None
+            return Result(State.COMPLETE, value, values=given, given=True)
+        score = self.objectives.score(
+            self.state, self.steps, self.curve, self.other_curves, self.costs, self.final
+        )
+        return Result(
+            state=self.state,
+            value=score.values[0],
+            best_step=score.step,
+            steps=self.steps,
+            checkpoint=self.best,
+            error=self.error,
+            seconds=self.seconds,
+            values=score.values,
+            metrics=score.metrics,
+            feasible=score.feasible,
+            final=dict(self.final),
+            reason=self.reason,
+            paused=self.state is State.RUNNING and self.paused_at is not None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `sweeps show --json` prints for the trial."""
+        trial, result = self.trial, self.result
+        shown: dict[str, Any] = {
+            "trial": trial.id,
+            "state": result.state.name,
+            "value": result.value,
+            "best_step": result.best_step,
+            "steps": result.steps,
+            "metrics": result.metrics,
+            "values": result.values,
+            "feasible": result.feasible,
+            "given": result.given,
+            "seconds": result.seconds,
+            "preprocessor": trial.chain,
+            "scaling": trial.shape.scaling,
+            "params": trial.params,
+            "seed": trial.seed,
+            "attempts": self.attempt,
+            "curve": self.curve,
+            "reason": self.reason,
+            "error": self.error,
+            "began": self.began.isoformat(timespec="seconds"),
+            "ended": self.ended and self.ended.isoformat(timespec="seconds"),
+        }
+        rare = {
+            "final": result.final,
+            "repeats": trial.repeat_of is not None and format_trial_id(trial.repeat_of),
+            "enqueued": trial.enqueued,
+            "data": trial.data,
+            "sizes": [asdict(size) for size in self.sizes],
+            "lineage": [
+                {"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params}
+                for t in self.lineage
+            ],
+        }
+        shown |= {name: value for name, value in rare.items() if value}
+        if self.started.bracket is not None:
+            shown["bracket"] = self.started.bracket
+        content: dict[str, Any] = to_json_value(shown)
+        return content
+
+
+def started(event: TrialStarted, objectives: Objectives) -> TrialState:
+    """Return the state of a trial after its first event.
+
+    Args:
+        event: The start of the trial.
+        objectives: Objectives and constraints of the sweep.
+    """
+    log: Log[Report] = Log()
+    return TrialState(
+        trial=event.trial,
+        keys=event.keys,
+        started=event,
+        objectives=objectives,
+        own_reports=log,
+        reports=log,
+        state=State.RUNNING if event.given is None else State.COMPLETE,
+        ended_at=None if event.given is None else event.time,
+    )
+
+
+def applied(state: TrialState, events: Iterable[TrialEvent]) -> TrialState:
+    """Return the state of a trial after these events, in their order; see `apply`."""
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def apply(state: TrialState, event: TrialEvent) -> TrialState:
+    """Return the state of a trial after an event.
+
+    Reports of steps that are known already are ignored. After the end of a trial, and for an event
+    of an unknown type, the state stays the same.
+    """
+    if state.has_ended:
+        return state
+    match event:
+        case TrialReported():
+            return _reported(state, event)
+        case TrialResized():
+            return replace(state, sizes=(*state.sizes, event.size))
+        case TrialDecided(perturbation=Perturbation() as change):
+            return _perturbed(state, change, event.trial)
+        case TrialDecided():
+            return replace(state, decided_rung=event.rung, paused_at=None)
+        case TrialPaused():
+            return replace(state, paused_at=event.step)
+        case TrialEnded():
+            return _ended(state, event)
+        case _:
+            return state
+
+
+def new_reports(state: TrialState, reports: Iterable[Report]) -> tuple[Report, ...]:
+    """Return the reports whose steps come after the last step of a trial."""
+    last, new = state.steps, []
+    for report in reports:
+        if report.step > last:
+            last = report.step
+            new.append(report)
+    return tuple(new)
+
+
+def _reported(state: TrialState, event: TrialReported) -> TrialState:
+    if new := new_reports(state, event.reports):
+        own = state.own_reports.with_more(new)
+        shared = state.reports is state.own_reports
+        reports = own if shared else state.reports.with_more(new)
+        state = replace(_with_reports(state, reports, new), own_reports=own)
+    return replace(
+        state,
+        checkpoint=event.checkpoint or state.checkpoint,
+        best=event.best or state.best,
+        attempt=event.attempt,
+        seconds=event.seconds,
+        worker_seconds=event.worker_seconds,
+    )
+
+
+def _with_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]) -> TrialState:
+    """Return the state with these reports, of which `new` have not been compared yet."""
+    key, place, metrics = state.best_key, state.best_place, dict(state.metrics)
+    order, sign = state.objectives.order, 1 if state.objectives.minimize else -1
+    compared = []
+    for i, report in enumerate(new, len(state.reports)):
+        # A metric that is missing keeps its latest value, as in `Objectives.step_metrics`.
+        metrics |= report.metrics
+        if (candidate := order.key(metrics)) < key:
+            key, place = candidate, i
+        value = report.metrics.get(order.metric or "", math.nan)
+        if order.constraints and key[0] == 0:
+            value = sign * key[1]
+        compared.append((report.step, value))
+    return replace(
+        state,
+        reports=reports,
+        compared=state.compared.with_more(compared),
+        best_key=key,
+        best_place=place,
+        metrics=metrics,
+    )
+
+
+def _perturbed(state: TrialState, change: Perturbation, trial: Trial | None) -> TrialState:
+    lineage = (*state.lineage, change)
+    if trial is None:
+        trial = replace(
+            state.trial, params=change.params, labels=change.labels, lineage=lineage_text(lineage)
+        )
+    before = replace(state, reports=Log(), best_key=UNKNOWN, best_place=None, metrics={})
+    copied = _with_reports(before, Log(change.reports), change.reports)
+    return replace(
+        copied,
+        compared=state.compared,  # Schedulers compare what the trial itself has reported.
+        trial=trial,
+        keys=change.keys,
+        lineage=lineage,
+        decided_rung=change.step,
+        checkpoint=change.checkpoint,
+        best=change.checkpoint,
+    )
+
+
+def _ended(state: TrialState, event: TrialEnded) -> TrialState:
+    result = event.result
+    if result.state is State.RUNNING:
+        return state
+    return replace(
+        state,
+        state=result.state,
+        error=result.error,
+        reason=result.reason,
+        final=result.final,
+        ended_at=event.time,
+        paused_at=None,
+    )
+
+
+def lineage_text(lineage: Iterable[Perturbation]) -> str:
+    """Return the perturbations of a trial as text.
+
+    Examples are "0003 at 20, 0007 at 40" (donor and step).
+    """
+    return ", ".join(map(str, lineage))
+
+
+def ending(
+    state: TrialState,
+    time: float,
+    wanted: State,
+    error: str | None = None,
+    reason: str | None = None,
+    final: Mapping[str, float] | None = None,
+) -> TrialEnded:
+    """Return the event with which a trial ends. Secrets are hidden in its texts.
+
+    Args:
+        state: The trial before its end.
+        time: Time of the end, in seconds since the epoch.
+        wanted: State at the end. With RUNNING, the trial was interrupted and can be resumed.
+            COMPLETE becomes FAIL if the value of an objective's or a constraint's metric is missing
+            or NaN.
+        error: Traceback of a failed trial; None for other trials.
+        reason: Reason why the trial was stopped; None if it was not stopped.
+        final: Metrics of the finished model. They are recorded only for a COMPLETE trial.
+    """
+    if wanted is State.COMPLETE:
+        missing = state.objectives.score(
+            wanted, state.steps, state.curve, state.other_curves, state.costs, final
+        ).missing
+        if missing is not None:
+            wanted, error = State.FAIL, error or _missing_metric(state, missing)
+    result = Result(
+        wanted,
+        error=error and shorten(masked(error)),
+        reason=reason and masked(reason),
+        final={masked(name): value for name, value in (final or {}).items()}
+        if wanted is State.COMPLETE
+        else {},
+    )
+    return TrialEnded(time, state.number, result)
+
+
+def _missing_metric(state: TrialState, metric: str) -> str:
+    """Return the error message for an ended trial without a valid value of a required metric."""
+    objectives = state.objectives
+    is_objective = metric in {objective.metric for objective in objectives.objectives}
+    kind = "objective's" if is_objective else "constraint's"
+    values = [report.metrics[metric] for report in state.reports if metric in report.metrics]
+    if not values:
+        return f"the loop ended without reporting the {kind} metric `{metric}`"
+    is_number = metric != objectives.metric and any(value == value for value in values)
+    where = "at the trial's best step" if is_number else f"in all {state.steps} reports"
+    return f"the {kind} metric `{metric}` was NaN {where}"
