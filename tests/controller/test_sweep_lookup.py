@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import threading
 import time
@@ -349,3 +350,16 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
     ):
         number_of(loop.store, None)
     assert number_of(loop.store, "1") == 1
+
+
+def test_show_names_the_best_checkpoint_of_a_trial_while_it_exists(finished_sweep):
+    def shown() -> str:
+        done = CliRunner().invoke(cli.main, ["show", str(finished_sweep), "--trial", "best"])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    (best,) = re.findall(r"checkpoint +step \d+, (\S+)", shown())
+    saved = Path(best) if Path(best).is_absolute() else Path.cwd() / best
+    assert saved.is_dir() and saved.is_relative_to(finished_sweep)
+    shutil.rmtree(saved)
+    assert "checkpoint" not in shown()

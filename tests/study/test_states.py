@@ -1,0 +1,174 @@
+"""What is known of a trial is the same however its events were recorded and read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.core.best_step import Constraint
+from sweeps.core.errors import DamagedStudy
+from sweeps.core.resources import Shape
+from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, Result, State, Trial
+from sweeps.space.section_models import Objective
+from sweeps.study import states
+from sweeps.study.event_records import EVENTS_PREFIX, batch_of, state_of
+from sweeps.study.events import (
+    Perturbation,
+    TrialDecided,
+    TrialEnded,
+    TrialEvent,
+    TrialPaused,
+    TrialReported,
+    TrialResized,
+    TrialStarted,
+)
+from sweeps.study.objectives import Objectives
+from sweeps.study.states import Log, TrialState
+
+PLAIN = Objectives((Objective("loss", "minimize"),))
+LIMITED = Objectives((Objective("auc", "maximize"),), (Constraint("loss", "<=", 0.5),))
+numbers = st.floats(0, 1) | st.sampled_from([math.nan, math.inf])
+steps = st.integers(1, 12)
+checkpoints = (
+    st.builds(lambda step: Checkpoint(f"checkpoint_{step:06d}", step, step), steps) | st.none()
+)
+
+
+def report(step: int, loss: float, auc: float | None) -> Report:
+    metrics = {"loss": loss} | ({} if auc is None else {"auc": auc})
+    return Report(step, metrics, float(step))
+
+
+reports = st.lists(st.builds(report, steps, numbers, numbers | st.none()), max_size=4).map(tuple)
+START = TrialStarted(
+    1.0,
+    3,
+    Trial(3, "0003", {"eta": 0.1}, (), Shape(1, (("CPU", 1.0),)), 7, {"params.eta": 0.1}),
+    {"params.eta": 0.1},
+    bracket=1,
+)
+
+
+def perturbed(step: int, copied: tuple[Report, ...]) -> TrialDecided:
+    saved = Checkpoint(f"checkpoint_{step:06d}_of_0001", step, step)
+    known = sorted({r.step: r for r in copied if r.step <= step}.values(), key=lambda r: r.step)
+    labels = {"params.eta": step / 100}
+    change = Perturbation(
+        step, "0001", step, labels, {"eta": step / 100}, labels, 2.0, saved, tuple(known)
+    )
+    return TrialDecided(2.0, 3, step, Action.EXPLOIT, change)
+
+
+events = st.one_of(
+    st.builds(
+        lambda new, kept, best, seconds: TrialReported(
+            2.0, 3, new, kept, best, 2, round(seconds, 4), round(2 * seconds, 4)
+        ),
+        reports,
+        checkpoints,
+        checkpoints,
+        st.floats(0, 100),
+    ),
+    st.builds(lambda rung: TrialDecided(2.0, 3, rung), steps),
+    st.builds(perturbed, steps, reports),
+    st.builds(
+        lambda step, workers: TrialResized(2.0, 3, GangSizePeriod(step, workers, step, 2.0)),
+        steps,
+        st.integers(1, 4),
+    ),
+    st.builds(lambda rung: TrialPaused(2.0, 3, rung), steps),
+)
+ends = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL]).map(
+    lambda state: TrialEnded(3.0, 3, Result(state, reason="why", final={"test": 0.5}))
+)
+histories = st.builds(lambda some, end: [*some, *end], st.lists(events), st.lists(ends, max_size=1))
+goals = st.sampled_from([PLAIN, LIMITED])
+
+
+def folded(history: list[TrialEvent], objectives: Objectives) -> TrialState:
+    return states.applied(states.started(START, objectives), history)
+
+
+def stored(batches: list[list[TrialEvent]]) -> optuna.trial.FrozenTrial:
+    """Optuna's trial after its attributes were written as JSON and read."""
+    attributes = {
+        f"{EVENTS_PREFIX}{n}": json.loads(json.dumps(batch_of(batch, 0.0)))
+        for n, batch in enumerate(batches)
+    }
+    trial = optuna.trial.create_trial(value=0.0, user_attrs=attributes)
+    trial.number = 3
+    return trial
+
+
+def comparable(state: TrialState) -> str:
+    """What is known of a trial, apart from how it was recorded. NaN is equal to NaN."""
+    known = {name: getattr(state, name) for name in state.__dataclass_fields__}
+    for name in ("batches", "at", "objectives", "trial", "started"):
+        del known[name]
+    logs = {name: list(log) for name, log in known.items() if isinstance(log, Log)}
+    trial = (state.params, state.labels, state.trial.lineage, state.trial.chain)
+    return repr((known | logs, trial, state.result))
+
+
+@given(histories, goals, st.data())
+def test_a_trial_that_is_read_is_known_as_the_driver_knew_it(history, objectives, data):
+    whole: list[TrialEvent] = [START, *history]
+    cuts = data.draw(st.sets(st.integers(1, len(whole))))
+    places = [0, *sorted(cuts | {len(whole)})]
+    batches = [whole[a:b] for a, b in itertools.pairwise(places)]
+    read = state_of(stored(batches), objectives)
+    assert read is not None and read.batches == len(batches)
+    assert comparable(read) == comparable(folded(history, objectives))
+
+
+@given(histories, goals, st.data())
+def test_events_that_arrive_twice_or_too_late_add_no_reports(history, objectives, data):
+    again = data.draw(st.lists(st.sampled_from(history), max_size=4)) if history else []
+    late = [e for e in again if isinstance(e, TrialReported)]
+    before = folded(history, objectives)
+    after = states.applied(before, late)
+    known = [r.step for r in before.own_reports]
+    assert [r.step for r in after.own_reports[: len(known)]] == known
+    assert all(r.step > before.steps for r in after.own_reports[len(known) :])
+    if not any(isinstance(e, TrialDecided) for e in history):
+        assert len(after.own_reports) == len(known)
+
+
+@given(reports, goals)
+def test_the_best_step_so_far_is_the_best_step_of_all(new, objectives):
+    ordered = tuple(sorted({r.step: r for r in new}.values(), key=lambda r: r.step))
+    state = folded([TrialReported(2.0, 3, ordered)], objectives)
+    keys = [state.key_at(r.step) for r in ordered]
+    assert state.best_key == min(keys, default=state.best_key)
+    if state.best_place is not None:
+        assert keys[state.best_place] == min(keys)
+    values = objectives.compared_values(state.curve, state.other_curves)
+    if objectives is PLAIN:
+        assert repr(dict(state.compared)) == repr(values)
+
+
+@given(st.lists(st.integers()), st.lists(st.integers()), st.lists(st.integers()))
+def test_logs_that_share_a_list_do_not_see_each_other(first, one, other):
+    log = Log(first)
+    left, right = log.with_more(one), log.with_more(other)
+    assert list(log) == first and left == Log([*first, *one]) and right == Log([*first, *other])
+    assert left.with_more(other)[:] == [*first, *one, *other] and len(log) == len(first)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"seed": "x"}, {"event": "began"}, {"time": 1e300}, {"scaling": {}}],
+    ids=["seed", "event", "time", "scaling"],
+)
+def test_a_damaged_event_is_named(damage: dict[str, Any]):
+    trial = stored([[START]])
+    trial.user_attrs["events.0"]["events"][0] |= damage
+    with pytest.raises(DamagedStudy, match=r"trial 0003: in the study is a record"):
+        state_of(trial, PLAIN)
