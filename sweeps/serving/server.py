@@ -64,14 +64,14 @@ def serve(bundle: Path, options: ServerOptions, say: Callable[[str], None]) -> N
     warn_if_open(options.host, options.access, say)
     with listening(options.host, options.port) as listener:
         server = make_server(app, options.limits)
+        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler.
+        # uvicorn raises the signal again when it ends.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         url = url_of(options.host, listener.getsockname()[1])
         paths = "/predict, /schema, /health, /metrics, /docs"
         say(f"serving {bundle} at {url} ({paths}); press Ctrl-C to stop")
         if options.example:
             say_example(loaded, url, options.access, say)
-        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler.
-        # uvicorn raises the signal again when it ends.
-        signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
 
