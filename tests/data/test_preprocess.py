@@ -180,7 +180,7 @@ ODD = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=ODD,
     order=st.randoms(use_true_random=False),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweeps.data.streaming.hashing import SHARE, VALID, below
 
-N = 20_000
+N = 5_000
 COLUMNS = ["number", "text", "flag", "day"]
 
 
