@@ -21,15 +21,16 @@ data: {{train: "sklearn:breast_cancer", label: target, valid: {valid}}}
 objective: {{metric: valid-logloss, goal: minimize}}
 search: {{algorithm: random, seed: 1}}
 scheduler: {scheduler}
-limits: {{max_trials: 3, max_concurrent_trials: 1}}
+limits: {{max_trials: 2, max_concurrent_trials: 1}}
+bundle: {{train_on: {train_on}}}
 space:
   scaling: {{num_workers: {workers}}}
-  params: {{eta: {{grid: [0.1, 0.3, 0.08]}}, patience: 15, subsample: 0.7}}
+  params: {{eta: {{grid: [0.1, 0.3]}}, patience: 15, subsample: 0.7}}
 """
 
 
 def swept(folder: Path, **given: object):
-    about = {"valid": 0.2, "scheduler": "{name: none}", "workers": 1} | given
+    about = {"valid": 0.2, "scheduler": "{name: none}", "workers": 1, "train_on": "train"} | given
     (folder / "patience.yaml").write_text(SPACE.format(**about))
     return sweeps.run(folder / "patience.yaml", dir=folder / "runs")
 
@@ -38,25 +39,30 @@ def shown(result, trial: str) -> dict:
     return json.loads(invoke("show", result.dir, "--trial", trial, "--json").stdout)
 
 
-def refitted(result, folder: Path) -> dict:
-    exported = invoke("export", result.dir, "--refit", "-o", folder / "refit")
-    assert exported.exit_code == 0, exported.stderr
-    return json.loads((folder / "refit" / MANIFEST).read_text())["training"]["refit"]
+def training_of(bundle: str | Path) -> dict:
+    return json.loads((Path(bundle) / MANIFEST).read_text())["training"]
 
 
-def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(clean_ray, tmp_path):
+def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(
+    clean_ray, checked_in_this_process, tmp_path
+):
     rungs = "{name: asha, max_t: 900, grace_period: 65, reduction_factor: 12}"
-    result = swept(tmp_path, scheduler=rungs, workers=2)
+    result = swept(tmp_path, scheduler=rungs, workers=2, train_on="all")
     assert result.trials["failed"] == 0, result.notes
-    trials = [shown(result, f"{number:04d}") for number in range(3)]
+    trials = [shown(result, f"{number:04d}") for number in range(2)]
     assert trials[0]["state"] == "COMPLETE" and 65 not in reported_rounds(900)
     for trial in trials:
         assert trial["steps"] == 65 or trial["steps"] - trial["best_step"] >= 15
         assert trial["steps"] < 780, "the second rung"
     best = shown(result, result.best["trial"])
-    manifest = json.loads((Path(result.bundle) / MANIFEST).read_text())
-    assert best["best_step"] < best["steps"] and str(best["best_step"]) in json.dumps(manifest)
-    assert refitted(result, tmp_path)["steps"] == best["best_step"]
+    assert best["best_step"] < best["steps"]
+    training = training_of(result.bundle)
+    assert training["best_step"] == training["refit"]["steps"] == best["best_step"]
+
+
+@pytest.mark.extended
+def test_a_rerun_of_a_gang_gives_the_numbers_of_the_trial(clean_ray, tmp_path):
+    result = swept(tmp_path, workers=2)
     rerun = invoke("rerun", result.dir, "0")
     assert rerun.exit_code == 0, rerun.stdout + rerun.stderr
 
@@ -67,5 +73,4 @@ def test_after_a_cross_validation_a_refit_trains_the_mean_of_the_best_rounds(cle
     assert result.trials["failed"] == 0, result.notes
     metrics = shown(result, result.best["trial"])
     assert metrics["steps"] == 3
-    refit = json.loads((Path(result.bundle) / MANIFEST).read_text())["training"]["refit"]
-    assert refit["steps"] > 3, "rounds, not folds"
+    assert training_of(result.bundle)["refit"]["steps"] > 3, "rounds, not folds"

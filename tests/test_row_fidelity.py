@@ -97,7 +97,9 @@ def swept(folder: Path, module: str, workers: int = 1, fails: str = "false"):
     return result, [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
 
 
-def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ray, tmp_path):
+def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(
+    clean_ray, checked_in_this_process, tmp_path
+):
     result, log = swept(tmp_path, "rows_own", fails="true")
     assert result.trials == {"completed": 2, "pruned": 2, "failed": 0}, result.notes
     assert result.fits == 1, "the preprocessor is fitted once"
