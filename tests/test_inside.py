@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -13,7 +14,7 @@ import sweeps
 from sweeps.core.trial import State
 from sweeps.study import record
 from sweeps.tracking import MlflowTracker
-from tests.commands import space_of
+from tests.commands import mlflow_database, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -36,7 +37,9 @@ def runs_of(result):
 def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
     clean_ray, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.setenv(
+        "MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(mlflow_database(), tmp_path)}"
+    )
     over = (
         *POINTS,
         "space.scaling={num_workers: 2}",
