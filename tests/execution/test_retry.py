@@ -69,7 +69,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.extended), 2])
 def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
     clean_ray, tmp_path, workers
 ):
