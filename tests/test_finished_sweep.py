@@ -21,7 +21,9 @@ def answered(*args: object) -> str:
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_resume_adds_a_trial_and_keeps_earlier_trials(finished_sweep, clean_ray, monkeypatch):
+def test_resume_adds_a_trial_and_keeps_earlier_trials(
+    finished_sweep, clean_ray, checked_in_this_process, monkeypatch
+):
     monkeypatch.setattr(commands, "discard", lambda file: None)
     stale = commands.send(finished_sweep, commands.Stop())  # It cannot be deleted.
     stale.with_name(commands.answer_name(stale.name)).mkdir()

@@ -206,7 +206,9 @@ def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["odd model", "no load", "no predict", "broken preprocessor"])
-def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
+def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, request):
+    if what != "odd model":
+        request.getfixturevalue("checked_in_this_process")
     kept = made.ingredients(tmp_path, monkeypatch, "wrong" + what.replace(" ", ""))
     target = tmp_path / "out" / "bundle"
     module = kept["load"].split(":")[0]

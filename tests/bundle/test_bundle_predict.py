@@ -27,7 +27,7 @@ from tests.commands import check_in_this_process
 pytestmark = [
     pytest.mark.timeout(60),
     pytest.mark.integration,
-]  # a bundle is made, which a process checks
+]
 
 
 @pytest.fixture(scope="module")
@@ -259,28 +259,23 @@ def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp
     assert size > 150e6 and peaks[1] - peaks[0] < 50e6, (size, peaks)
 
 
-def test_predict_counts_texts_that_do_not_fit_their_rule(tmp_path, monkeypatch):
-    kept = made.ingredients(tmp_path, monkeypatch, "misfits")
+def test_predict_counts_texts_that_do_not_fit_their_rule(bundle, tmp_path):
     train = pa.table({"price": pa.array(["$1", "$2"], pa.large_string())})
     fitted, _ = fit_transform((), train, None, parse={"price": "number or missing"})
-    manifest = load_bundle(made.write_parts(tmp_path / "b", **kept)).manifest
-    loaded = Bundle(tmp_path, manifest, None, fitted)
+    loaded = Bundle(tmp_path, load_bundle(bundle[0]).manifest, None, fitted)
     loaded.count_unseen(pd.DataFrame({"price": ["$5", "ask", None]}))
     assert loaded.unseen_notes == [
         "1 of 2 values of `price` do not fit the rule in data.parse; predicted as missing"
     ]
 
 
-def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
+def test_predict_counts_values_that_training_never_saw(bundle, tmp_path):
     rows = made.raw()[["city", "rooms"]].assign(
         kind=["a", "b", "a", "b", "a", "b"], floor=[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]
     )
-    kept = made.ingredients(tmp_path, monkeypatch, "unseen")
     steps = (Step("OrdinalEncoder", ("city", "floor"), {}), Step("Categorizer", ("kind",), {}))
     fitted = fit_chain(steps, pa.Table.from_pandas(rows, preserve_index=False), None)
-    loaded = Bundle(
-        tmp_path, load_bundle(made.write_parts(tmp_path / "b", **kept)).manifest, None, fitted
-    )
+    loaded = Bundle(tmp_path, load_bundle(bundle[0]).manifest, None, fitted)
     assert loaded.unseen_notes == []
     new = pd.DataFrame(
         {

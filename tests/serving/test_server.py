@@ -120,10 +120,10 @@ def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_
     assert process.wait(20) == 0 and process.stderr.read() == ""
 
     open_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
-    assert open_to_all.stderr.readline().startswith("--host: ")
-    assert open_to_all.stderr.readline().startswith("serving ")
     monkeypatch.setenv("SWEEPS_SERVE_TOKEN", "x")
     closed_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
+    assert open_to_all.stderr.readline().startswith("--host: ")
+    assert open_to_all.stderr.readline().startswith("serving ")
     assert closed_to_all.stderr.readline().startswith("serving ")
     for process in (open_to_all, closed_to_all):
         process.send_signal(signal.SIGTERM)
