@@ -39,12 +39,13 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tm
     from mlflow.tracking import MlflowClient
 
     root = tmp_path / "runs"
-    earlier_folder = recorded(space_of(tmp_path, "plain"), root)
+    earlier_folder = recorded(space_of(tmp_path, "plain", data=False), root)
     file = space_of(
         tmp_path,
         "plain",
         limits="max_trials: 2, max_concurrent_trials: 1",
         x="{uniform: [0.0, 2.0]}",
+        data=False,
     )
     messages = []
     result = sweeps.run(

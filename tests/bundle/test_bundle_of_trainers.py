@@ -96,9 +96,9 @@ def trained(module, params, task, steps, folder):
         pytest.param("regression", marks=pytest.mark.extended),
     ],
 )
-def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path, request):
-    if module is sweeps.trainers.xgboost:  # The quickstart checks such a bundle in a new process.
-        request.getfixturevalue("checked_in_this_process")
+def test_a_trained_model_leaves_as_a_bundle(
+    module, params, task, checked_in_this_process, tmp_path
+):
     kept = trained(module, params, task, SKLEARN, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     np.testing.assert_array_equal(bundle.model_output(kept["raw"]), kept["expected"])
