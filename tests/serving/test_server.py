@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import shlex
 import signal
 import socket
@@ -123,8 +124,14 @@ def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_
     monkeypatch.setenv("SWEEPS_SERVE_TOKEN", "x")
     closed_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
     assert open_to_all.stderr.readline().startswith("--host: ")
-    assert open_to_all.stderr.readline().startswith("serving ")
-    assert closed_to_all.stderr.readline().startswith("serving ")
+    for process in (open_to_all, closed_to_all):
+        line = process.stderr.readline()
+        assert line.startswith("serving ")
+        port = re.search(r" at http://\S+?:(\d+)", line)
+        assert port is not None, line
+        with pytest.raises(urllib.error.HTTPError) as e:
+            post(f"http://127.0.0.1:{port[1]}", b"")
+        assert (e.value.code == 401) == (process is closed_to_all)
     for process in (open_to_all, closed_to_all):
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
