@@ -33,8 +33,6 @@ os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
 # Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts
 # them anew
 os.environ.setdefault("RAY_num_workers_soft_limit", "8")
-# Else Ray Data starts 32 processes for each pass over Parquet files, to read their last bytes
-os.environ.setdefault("RAY_DATA_PARQUET_FOOTER_NUM_ACTORS", "1")
 # The key that signs pickles: one of the tests' own, and not one in the home of whoever runs them
 KEY = Path(tempfile.gettempdir()) / f"sweeps-tests-key-{os.getuid()}"
 KEY.write_text("the tests' own key, which signs nothing else\n")

@@ -35,6 +35,9 @@ class StreamSettings:
 
         context: Any = DataContext.get_current()
         context.enable_progress_bars = False
+        # The newer reader of Parquet files starts 32 actors for each pass over the rows, which
+        # takes seconds.
+        context.use_datasource_v2 = False
         context.target_max_block_size = BLOCK_BYTES
         context.enable_arrow_backed_pandas_conversion = (
             False  # Frames then have NumPy's dtypes, as those of data in memory.
