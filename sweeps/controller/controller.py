@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import math
 import time
@@ -45,32 +44,11 @@ STATUS_INTERVAL = 0.25
 MAX_POOL_DEATHS = 10
 
 
-def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the first error of a method and raise it again at each later call.
-
-    Ray Tune keeps only the error's text, and sometimes calls more methods afterwards.
-    """
-
-    @functools.wraps(method)
-    def call(self: SweepController, *args: Any) -> Any:
-        if self.error is not None:
-            raise self.error
-        try:
-            return method(self, *args)
-        except StopIteration:
-            raise
-        except Exception as e:
-            self.error = self.error or e
-            raise
-
-    return call
-
-
 class SweepController:
     """Controller of one sweep.
 
-    The adapters of Ray Tune call its methods in the main thread; see
-    `sweeps.execution.tune_bridge`.
+    The adapter of Ray Tune calls its methods in the main thread; see
+    `sweeps.execution.tune_adapter`.
 
     Args:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the
@@ -97,8 +75,6 @@ class SweepController:
         progress: Object that follows the running trials and the best value.
         reason: Reason why no more trials start; None while trials can still start.
         refused: Error in the space file that ended the sweep; None if no such error was found.
-        error: First error that a method of the controller raised, which ends the search; None if
-            there is no error.
         commands: Object that carries out the commands of users, such as `sweeps pause`.
     """
 
@@ -130,7 +106,6 @@ class SweepController:
         self.running = self.progress.running
         self.reason: str | None = None
         self.refused: InputError | None = None
-        self.error: Exception | None = None
         # Members of PBT's population that are started, but that Ray Tune has not asked for yet.
         self.population: deque[str] | None = None
         self._interrupted = interrupted
@@ -165,16 +140,8 @@ class SweepController:
         budget.forgive_failures(self.space.limits)
         return left_out
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the controller as None.
-
-        Ray Tune pickles its searcher so that it can restore a run; sweeps never restores one.
-        """
-        return type(None), ()
-
     # Start trials
 
-    @_keep_error
     def start_trial(self) -> str | None:
         """Start the next trial and return its id.
 
@@ -183,11 +150,8 @@ class SweepController:
         Raises:
             StopIteration: No more trials start.
         """
-        if self.commands.paused:
-            # Ray Tune does not call `poll` while no trial runs and Ray Tune waits for a trial.
-            self._poll()
-            if self.commands.paused and self._trials_left():
-                return None
+        if self.commands.paused and self._trials_left():
+            return None
         if self._slots is not None and len(self.running) >= self._slots and self.reason is None:
             return None
         if self.scheduler.perturbs:
@@ -298,7 +262,6 @@ class SweepController:
 
     # Follow trials
 
-    @_keep_error
     def on_trial_progress(self, trial: str, progress: Progress) -> Action:
         """Record a trial's progress.
 
@@ -372,15 +335,11 @@ class SweepController:
 
     # Watch the sweep
 
-    @_keep_error
     def poll(self) -> None:
         """Check budgets, commands, the pool and Ctrl-C.
 
-        Ray Tune calls this in every round of its loop.
+        Ray Tune's adapter calls this in every round of Tune's loop.
         """
-        self._poll()
-
-    def _poll(self) -> None:
         self.study_store.sync()
         limits = self.space.limits
         if self._interrupted():
@@ -552,7 +511,6 @@ class SweepController:
             self.pool.interrupt.remote(State.RUNNING)
         self.trials.restart_running()
 
-    @_keep_error
     def on_trial_lost(self, trial: str) -> None:
         """Record a trial as failed.
 
@@ -638,15 +596,18 @@ class SweepController:
             self.reason, self._unfinished_state = reason, state
             self.pool.interrupt.remote(state)
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         """Record the end of all running trials.
 
         After a call of `stop` with PRUNED, the interrupted and paused trials that this driver did
         not continue are recorded as PRUNED too.
+
+        Args:
+            failed: True if an error has ended the search. An earlier write to the study may have
+                failed, so errors of these writes are ignored.
         """
-        # If an earlier write to the study failed, this one may fail too. The study is then the same
-        # as after a killed driver.
-        with contextlib.nullcontext() if self.error is None else contextlib.suppress(Exception):
+        # The study is then the same as after a killed driver.
+        with contextlib.suppress(Exception) if failed else contextlib.nullcontext():
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)
             resumable = [*self.search.interrupted, *self.search.view.paused]

@@ -408,20 +408,34 @@ class SweepRun:
         return auto_concurrency(shapes, total, self._max_trials) + waiting
 
     def _run_trials(self, controller: SweepController, concurrency: int) -> None:
-        """Run the trials of a search; see `tune_search.run`. Raise the error that ended it."""
-        from sweeps.controller import tune_search
+        """Run the trials of a search with Ray Tune. Raise the error that ended it.
 
+        `concurrency` is the largest number of trials that Ray Tune starts in parallel.
+        """
         self._publish_end_stage = controller.publish_stage
         controller.commands.queue = self._commands  # It knows the commands to earlier processes.
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study
+        failed = True
         try:
-            tune_search.run(controller, concurrency)
+            self._run_in_tune(controller, concurrency)
+            failed = False
         finally:
-            controller.close()
+            controller.close(failed)
             if self._mirror is not None:
                 self._mirror.detach()
         self._raise_refusal(controller)
+
+    def _run_in_tune(self, controller: SweepController, concurrency: int) -> None:
+        from sweeps.execution import tune_adapter
+
+        controller.finish_leftover_trials()
+        search = controller.search
+        if controller.reason is not None or not search.to_run:
+            return
+        samples = -1 if search.scheduler.pauses else search.to_run
+        tune_adapter.run(controller, controller.pool, self.folder, concurrency, samples)
+        controller.publish_stage(None)
 
     def _raise_refusal(self, controller: SweepController) -> None:
         """Raise the error that ended the search, if any: a wrong space file, or changed data."""

@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.core.trial import State, Trial
 from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
+from sweeps.execution.retry import FailureCounts
 from sweeps.execution.trial_progress import TrialProgress
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
@@ -41,9 +42,7 @@ class RunningTrial:
         began: Time at which the ranks started this attempt, by the monotonic clock; None between
             attempts. Waiting for a decision and the import of the user's module do not count, so
             each of these pauses moves this time forward.
-        failures: Number of failed attempts that count towards `limits.max_failures`.
-        blameless: Number of attempts that failed for a cause outside the trial, counted since the
-            trial's latest report.
+        counts: The failed attempts so far.
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic
             clock.
@@ -75,7 +74,7 @@ class RunningTrial:
         self.stopped = False
         self.seconds = self.worker_seconds = 0.0
         self.began: float | None = None
-        self.failures = self.blameless = 0
+        self.counts = FailureCounts()
         self.silent: dict[int, Silence] = {}
         self.last_update: dict[int, float] = {}
         self.yields = False

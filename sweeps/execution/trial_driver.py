@@ -19,8 +19,8 @@ from sweeps.core import exit_causes
 from sweeps.core.checkpoint_files import checkpoint_names, delete_checkpoint, root_in
 from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
-from sweeps.core.trial import LOST, State
-from sweeps.execution import gangs
+from sweeps.core.trial import State
+from sweeps.execution import gangs, retry
 from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import DataRequests, is_data_loss
@@ -53,9 +53,6 @@ RETURNED_LEAVE_AFTER = 30.0
 ENDS_WITHIN = 0.05
 # Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5
-# A trial fails after this many consecutive attempts without a report that failed for a cause
-# outside the trial.
-MOST_BLAMELESS = 10
 
 
 class TrialDriver:
@@ -121,14 +118,20 @@ class TrialDriver:
                 prepared = await asyncio.shield(fit)
                 outcome = await self._attempt(running, prepared)
                 yields, running.yields = running.yields, False
-                if isinstance(outcome, WorkerLost):
-                    self._count_loss(running, outcome)
-                    self._note_retry(running, str(outcome))
-                elif outcome.retry:
-                    self._count_error(running, outcome)
-                    self._note_retry(running, str(outcome.error).rstrip().rpartition("\n")[2])
-                elif not (yields and outcome.state is State.PRUNED):
-                    running.finish(outcome.state, outcome.error, outcome.refused, outcome.final)
+                if isinstance(outcome, Ended) and yields and outcome.state is State.PRUNED:
+                    continue
+                following = retry.after_attempt(
+                    outcome, running.counts, self.max_failures, self.job.retry_on
+                )
+                if isinstance(following, retry.Again):
+                    running.counts = following.counts
+                    if isinstance(outcome, Ended):
+                        running.retry()
+                    self._note_retry(running, following.reason)
+                else:
+                    running.finish(
+                        following.state, following.error, following.refused, following.final
+                    )
             running.finish(State.PRUNED)  # The trial was stopped, but its workers died first.
         except asyncio.CancelledError:
             raise
@@ -164,7 +167,7 @@ class TrialDriver:
         ):
             return False
         if update.reports:
-            running.blameless = 0
+            running.counts = replace(running.counts, blameless=0)
         running.silent.pop(update.rank, None)
         running.last_update[update.rank] = time.monotonic()
         self.delete_unneeded(running)
@@ -239,49 +242,13 @@ class TrialDriver:
         log.warning("trial %s: %s", running.trial.id, text)
         self.files.submit(append_line, log_of(running.folder, 0), text)
 
-    def _count_error(self, running: RunningTrial, ended: Ended) -> None:
-        running.failures += 1
-        if running.failures <= self.max_failures:
-            running.retry()
-            return
-        limit = f"`limits.max_failures` allows only {self.max_failures}"
-        count = (
-            f"{running.failures} attempts failed with an exception that `limits.retry_on` lists, "
-            f"and {limit}; the last exception:\n"
-        )
-        running.finish(State.FAIL, f"{count if running.failures > 1 else ''}{ended.error}")
-
-    def _count_loss(self, running: RunningTrial, lost: WorkerLost) -> None:
-        if lost.blameless:
-            running.blameless += 1
-            if running.blameless >= MOST_BLAMELESS:
-                count = (
-                    f"the trial's workers or its data were lost {running.blameless} times in a "
-                    "row, with no report in between"
-                )
-                running.finish(State.FAIL, f"{count}; the last loss: {lost}")
-            return
-        running.failures += 1
-        if LOST not in self.job.retry_on:
-            running.finish(
-                State.FAIL,
-                f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}",
-            )
-        elif running.failures > self.max_failures:
-            limit = f"`limits.max_failures` allows only {self.max_failures}"
-            running.finish(
-                State.FAIL,
-                f"a worker process died in {running.failures} attempts, and {limit}; the last "
-                f"loss: {lost}",
-            )
-
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         """Reserve workers, run one attempt on them, and release them.
 
         Return the result of the attempt.
         """
         running.stage = Stage.WAITING
-        started_before = running.failures > 0 or running.blameless > 0
+        started_before = running.counts.any
         try:
             workers, running.kept = running.kept, []
             workers = workers or await self.workers.reserve(

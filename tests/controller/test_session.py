@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from sweeps import sweep_report
-from sweeps.controller import api, session, tune_search
+from sweeps.controller import api, session
 from sweeps.controller.controller import SweepController
 from sweeps.controller.rerun import rerun
 from sweeps.controller.session import SweepSession
@@ -27,6 +27,7 @@ from sweeps.core.trial import Report, State
 from sweeps.data import data_actor
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.execution import pool as pool_module
+from sweeps.execution import tune_adapter
 from sweeps.execution.messages import Progress
 from sweeps.space import Space, load
 
@@ -186,9 +187,8 @@ def no_report(monkeypatch) -> None:
     monkeypatch.setattr(sweep_report, "write", lambda *args: None)
 
 
-def run_all(controller: SweepController, concurrency: int) -> None:
+def run_all(controller: SweepController, *more: Any) -> None:
     """Run all trials, in the place of Ray Tune."""
-    controller.finish_leftover_trials()
     with contextlib.suppress(StopIteration):
         while (trial := controller.start_trial()) is not None:
             controller.on_trial_progress(
@@ -204,7 +204,7 @@ def swept(tmp_path: Path, **more: Any) -> SweepResult:
 def test_a_run_goes_from_the_space_file_to_the_result(
     events, space, no_report, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(tune_search, "run", run_all)
+    monkeypatch.setattr(tune_adapter, "run", run_all)
     monkeypatch.setattr("ray.is_initialized", lambda: False)  # other tests may have started it
     stages: list[str | None] = []
     result = swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
@@ -228,7 +228,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(
 
 
 def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monkeypatch):
-    monkeypatch.setattr(tune_search, "run", run_all)
+    monkeypatch.setattr(tune_adapter, "run", run_all)
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     stages: list[str | None] = []
     swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
@@ -238,13 +238,12 @@ def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monk
 def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(
     events, space, no_report, tmp_path, monkeypatch
 ):
-    def change(controller: SweepController, concurrency: int) -> None:
-        controller.finish_leftover_trials()
+    def change(controller: SweepController, *more: Any) -> None:
         controller.start_trial()
         controller._monitor.data_error = InputError(Problem("data.train", "the data has changed"))
         controller.poll()
 
-    monkeypatch.setattr(tune_search, "run", change)
+    monkeypatch.setattr(tune_adapter, "run", change)
     with pytest.raises(
         SweepsError,
         match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume "
@@ -252,13 +251,13 @@ def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(
     ):
         swept(tmp_path)
     assert events[-4:] == END
-    monkeypatch.setattr(tune_search, "run", run_all)
+    monkeypatch.setattr(tune_adapter, "run", run_all)
     (folder,) = (tmp_path / "runs").iterdir()
     assert api.resume(folder).trials["completed"] == 2
 
 
 def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monkeypatch):
-    monkeypatch.setattr(tune_search, "run", run_all)
+    monkeypatch.setattr(tune_adapter, "run", run_all)
     folder = swept(tmp_path).dir
     events.clear()
     again = Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -14,9 +15,27 @@ from ray.tune.execution import tune_controller
 
 import sweeps
 from sweeps.core.trial import State
-from sweeps.execution import tune_trials
+from sweeps.execution import tune_adapter
 from tests.commands import space_of
 from tests.execution.driving import Driving, job, trial
+
+
+class Failing:
+    """A source whose methods fail, each with an error of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*args: Any) -> None:
+            raise OSError(name)
+
+        return fail
+
+
+def test_the_first_error_of_the_source_is_kept_and_raised_again():
+    calls = tune_adapter.Calls(Failing())
+    for method in ("poll", "start_trial", "on_trial_lost"):
+        with pytest.raises(OSError, match="poll"):
+            calls(method)
+    assert str(calls.error) == "poll"
 
 
 def test_tune_asks_the_pool_directly():
@@ -27,14 +46,14 @@ def test_tune_asks_the_pool_directly():
         )
     )
     original = tune_controller.PlacementGroupResourceManager
-    with tune_trials.run_in(pool):
+    with tune_adapter.trials_run_in(pool):
         manager = tune_controller.PlacementGroupResourceManager()
     assert tune_controller.PlacementGroupResourceManager is original
     request = ResourceRequest([{"CPU": 1}])
     assert manager.has_resources_ready(request), (
         "Tune waits for no resources, because the pool allocates them"
     )
-    (actor,) = manager.acquire_resources(request).annotate_remote_entities([tune_trials.Trainable])
+    (actor,) = manager.acquire_resources(request).annotate_remote_entities([tune_adapter.Trainable])
     handle = actor.remote(config={"trial": "0003"}, storage=None)
     handle.train.remote()
     assert calls == [("0003", {"max_task_retries": -1})]

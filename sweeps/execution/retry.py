@@ -1,0 +1,104 @@
+"""Decide whether a trial is tried again after an attempt. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from sweeps.core.trial import LOST, State
+from sweeps.execution.messages import Ended
+from sweeps.execution.pool_worker import WorkerLost
+
+# A trial fails after this many consecutive attempts without a report that failed for a cause
+# outside the trial.
+MOST_BLAMELESS = 10
+
+
+@dataclass(frozen=True)
+class FailureCounts:
+    """Failed attempts of a trial.
+
+    Attributes:
+        failures: Number of failed attempts that count towards `limits.max_failures`.
+        blameless: Number of attempts that failed for a cause outside the trial, counted since the
+            trial's latest report.
+    """
+
+    failures: int = 0
+    blameless: int = 0
+
+    @property
+    def any(self) -> bool:
+        """True if an attempt has failed."""
+        return self.failures > 0 or self.blameless > 0
+
+
+@dataclass(frozen=True)
+class Again:
+    """The trial is tried again.
+
+    Attributes:
+        reason: Why the attempt ended, in one line.
+        counts: The failed attempts so far.
+    """
+
+    reason: str
+    counts: FailureCounts
+
+
+def after_attempt(
+    outcome: Ended | WorkerLost,
+    counts: FailureCounts,
+    max_failures: int,
+    retry_on: Collection[str],
+) -> Ended | Again:
+    """Return how the trial ends, or that it is tried again.
+
+    Args:
+        outcome: Result of the attempt.
+        counts: The failed attempts before this one.
+        max_failures: Largest number of failed attempts with which a trial is still tried again
+            (`limits.max_failures`).
+        retry_on: Failures after which a trial is tried again; see `Job.retry_on`.
+    """
+    if isinstance(outcome, WorkerLost):
+        return _after_loss(outcome, counts, max_failures, retry_on)
+    if not outcome.retry:
+        return outcome
+    counts = replace(counts, failures=counts.failures + 1)
+    if counts.failures <= max_failures:
+        return Again(str(outcome.error).rstrip().rpartition("\n")[2], counts)
+    if counts.failures == 1:
+        return _failed(outcome.error or "")
+    return _failed(
+        f"{counts.failures} attempts failed with an exception that `limits.retry_on` lists, and "
+        f"`limits.max_failures` allows only {max_failures}; the last exception:\n{outcome.error}"
+    )
+
+
+def _after_loss(
+    lost: WorkerLost, counts: FailureCounts, max_failures: int, retry_on: Collection[str]
+) -> Ended | Again:
+    if lost.blameless:
+        counts = replace(counts, blameless=counts.blameless + 1)
+        if counts.blameless < MOST_BLAMELESS:
+            return Again(str(lost), counts)
+        return _failed(
+            f"the trial's workers or its data were lost {counts.blameless} times in a row, with no "
+            f"report in between; the last loss: {lost}"
+        )
+    counts = replace(counts, failures=counts.failures + 1)
+    if LOST not in retry_on:
+        return _failed(
+            f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}"
+        )
+    if counts.failures <= max_failures:
+        return Again(str(lost), counts)
+    return _failed(
+        f"a worker process died in {counts.failures} attempts, and `limits.max_failures` allows "
+        f"only {max_failures}; the last loss: {lost}"
+    )
+
+
+def _failed(error: str) -> Ended:
+    return Ended(0, State.FAIL, error)
