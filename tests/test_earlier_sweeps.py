@@ -15,7 +15,7 @@ from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
-from sweeps.study.live_trial import ProgressUpdate
+from sweeps.study.events import TrialReported
 from tests.commands import invoke, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -30,8 +30,8 @@ def recorded(space_file: Path, root: Path) -> Path:
     loop = SearchLoop.open(folder, space)
     while (trial := loop.ask()) is not None:
         reports = (Report(1, {"loss": trial.params["x"]}, 1.0),)
-        loop.report(trial.number, ProgressUpdate(reports, None, None, 1, 1.0))
-        loop.tell(trial.number, State.COMPLETE)
+        loop.append(TrialReported(1.0, trial.number, reports, seconds=1.0))
+        loop.end(trial.number, State.COMPLETE)
     return folder
 
 

@@ -67,7 +67,6 @@ def sweep(tmp_path: Path) -> Path:
                 (Report(1, {"valid-accuracy": 0.5}, 1.0),),
                 checkpoint,
                 checkpoint,
-                1,
                 1.0,
             ),
         )

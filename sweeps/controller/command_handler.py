@@ -104,7 +104,7 @@ class CommandHandler:
         if not found.has_ended:
             self._stopping.add(name)
             self._controller.stop_trial(found.number)
-        if trial in self._controller.running:
+        if found.number in self._controller.running:
             return None
         self._stopping.discard(name)
         steps = self._search.store.states[found.number].steps

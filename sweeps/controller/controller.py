@@ -25,7 +25,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.stores import check_store
-from sweeps.core.trial import TIME_LIMITS, Action, State
+from sweeps.core.trial import TIME_LIMITS, Action, State, format_trial_id
 from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import rung_set
 from sweeps.search.search_loop import SearchLoop
@@ -275,7 +275,7 @@ class SweepController:
         Returns:
             STOP if the trial has ended or was paused, else CONTINUE.
         """
-        if trial not in self.running:
+        if int(trial) not in self.running:
             return Action.STOP
         self.trials.record_reports(trial, progress)
         if progress.state is not None:
@@ -296,11 +296,11 @@ class SweepController:
     def _decide(self, trial: str, rung: int) -> Action:
         """Decide whether a trial that waits at a rung continues, and send it the decision."""
         if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, rung):
-            return Action.STOP if trial not in self.running else Action.CONTINUE
+            return Action.STOP if int(trial) not in self.running else Action.CONTINUE
         if self.scheduler.perturbs:
             self.trials.perturb_running(trial, rung)
             return Action.CONTINUE
-        action = self.search.decide(self.running[trial].trial.number, rung).action
+        action = self.search.decide(int(trial), rung).action
         self.pool.answer.remote(trial, rung, action is Action.CONTINUE)
         if action is Action.STOP:
             self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
@@ -315,7 +315,7 @@ class SweepController:
         If not, the trial fails. If no trial has ended yet, the sweep ends, because every other
         trial would fail in the same way.
         """
-        live = self.study_store.states[self.running[trial].trial.number]
+        live = self.study_store.states[int(trial)]
         if step <= live.decided_rung or (
             live.checkpoint is not None and live.checkpoint.step == step
         ):
@@ -407,11 +407,13 @@ class SweepController:
             self.stop(reason, State.PRUNED)
             return
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}
-        used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
+        states = self.study_store.states
+        used = [
+            (spent.get(states[number].id, 0.0), states[number].trial) for number in self.running
+        ]
         unfinished = [*self.search.interrupted, *self.search.view.paused]
         used += [
-            (live.worker_seconds, live.trial)
-            for live in (self.study_store.states[number] for number in unfinished)
+            (live.worker_seconds, live.trial) for live in (states[number] for number in unfinished)
         ]
         gpus = sum(
             seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used
@@ -516,7 +518,7 @@ class SweepController:
 
         The reason: the pool raised an error when Ray Tune asked for the trial's progress.
         """
-        if trial in self.running:
+        if int(trial) in self.running:
             self.pool.cancel.remote(trial)
             self._finish(
                 trial,
@@ -545,7 +547,7 @@ class SweepController:
         """
         if state is State.PRUNED and reason is None:
             reason = STOPPED if trial in self._stop_requested else self.reason
-            if reason in TIME_LIMITS and not self._can_win(self.running[trial].trial.number):
+            if reason in TIME_LIMITS and not self._can_win(int(trial)):
                 reason = f"{reason}, too early to win"
         self._stop_requested.discard(trial)
         self.trials.end(trial, state, error, reason, final)
@@ -577,7 +579,7 @@ class SweepController:
         been restarted meanwhile, call this method again.
         """
         trial = self.study_store.states[number].trial.id
-        if trial in self.running:
+        if number in self.running:
             self._stop_requested.add(trial)
             self.pool.stop.remote(trial)
         else:
@@ -608,8 +610,8 @@ class SweepController:
         """
         # The study is then the same as after a killed driver.
         with contextlib.suppress(Exception) if failed else contextlib.nullcontext():
-            for trial in list(self.running):
-                self._finish(trial, State.RUNNING, None)
+            for number in list(self.running):
+                self._finish(format_trial_id(number), State.RUNNING, None)
             resumable = [*self.search.interrupted, *self.search.view.paused]
             for number in resumable if self._unfinished_state is State.PRUNED else ():
                 self._end_without_run(number, State.PRUNED, None)

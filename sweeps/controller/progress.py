@@ -6,56 +6,38 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sweeps.controller.eta import TimeLeft, time_left
 from sweeps.controller.status import (
     BestTrial,
-    Pairs,
     ResourceUse,
     SweepStatus,
     TrialRow,
     shape_text,
     short_configuration,
 )
-from sweeps.core.best_step import UNKNOWN
-from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
+from sweeps.core.trial import Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import ranking
+from sweeps.study.states import TrialState
 
 # Stage of a trial that does not fit on the cluster.
 MISSING = "waiting for nodes"
 
 
 @dataclass
-class TrialProgress:
-    """Progress of a running trial.
+class Run:
+    """Run of a trial under this driver. A trial that is paused and continues has several runs.
 
     Attributes:
-        trial: The trial.
-        began: When the trial started, in seconds since the start of the sweep.
-        configuration: Short form of the trial's configuration, for display.
-        last_report: The latest report that this driver received from the trial; None before the
-            first report.
-        reported_at: When this driver received the latest report, by the monotonic clock.
-        metrics: The latest value of each metric.
-        best: The value at the best step among the trial's reports; None before the first value.
-        best_key: Key of the best step; see `StepOrder.key`.
-        best_step: The step that reported the best value.
-        attempt: Number of the current attempt; above 1 if the trial lost workers.
+        began: When the run started, in seconds since the start of the sweep.
+        reported: When this driver received the latest report; None before the first report.
     """
 
-    trial: Trial
     began: float
-    configuration: Pairs
-    last_report: Report | None = None
-    reported_at: float = 0.0
-    metrics: dict[str, float] = field(default_factory=dict)
-    best: float | None = None
-    best_key: tuple[int, float] = UNKNOWN
-    best_step: int = 0
-    attempt: int = 1
+    reported: float | None = None
 
 
 class SweepProgress:
@@ -67,12 +49,12 @@ class SweepProgress:
             between runs.
 
     Attributes:
-        running: Running trials by id, in the order in which they started.
+        running: Runs of the running trials, by trial number, in the order in which they started.
         failures: Trial id and error of each failed trial. The trial that failed last is the last
             entry.
         best: The best trial; None before the first value.
         ends: When each run of a trial ended under this driver, in seconds since the start of the
-            sweep. A trial that is paused and continues has several runs.
+            sweep.
         concurrency: The largest number of trials that have run in parallel.
         usage: The latest report of the pool; None before the first report.
         timeout: When a time limit ends the search, in seconds since the start of the sweep. None
@@ -86,9 +68,10 @@ class SweepProgress:
             search.space,
             began,
         )
-        self.running: dict[str, TrialProgress] = {}
+        self.running: dict[int, Run] = {}
         self.ends: list[float] = []
-        self._started: set[str] = set()  # ids of the trials that this driver started or continued
+        # Numbers of the trials that this driver started or continued
+        self._started: set[int] = set()
         self.concurrency = 0
         self.timeout = search.space.limits.timeout
         self.usage: Usage | None = None
@@ -100,54 +83,32 @@ class SweepProgress:
         ]
         self._update_best_from_ended()
 
-    def on_start(self, trial: Trial) -> None:
+    def on_start(self, number: int) -> None:
         """Add a trial that starts."""
-        self._started.add(trial.id)
-        self.running[trial.id] = TrialProgress(
-            trial, time.monotonic() - self._began, short_configuration(trial)
-        )
+        self._started.add(number)
+        self.running[number] = Run(time.monotonic() - self._began)
         self.concurrency = max(self.concurrency, len(self.running))
 
-    def on_change(self, trial: Trial) -> None:
-        """Update a trial that continues with other parameters."""
-        self.running[trial.id].trial, self.running[trial.id].configuration = (
-            trial,
-            short_configuration(trial),
-        )
-
-    def on_reports(self, trial: str, attempt: int, reports: tuple[Report, ...]) -> None:
-        """Add new reports of a trial.
+    def on_reports(self, state: TrialState) -> None:
+        """Note that a trial has new reports.
 
         Args:
-            trial: The trial's id.
-            attempt: Number of the trial's current attempt.
-            reports: The new reports, in order.
+            state: The trial after the reports.
         """
-        running, order = self.running[trial], self._store.objectives.order
-        running.attempt = attempt
-        running.reported_at = time.monotonic() if reports else running.reported_at
-        for report in reports:
-            running.last_report = report
-            running.metrics |= report.metrics
-            key = order.key(running.metrics)
-            if key < running.best_key:
-                value = report.metrics[str(order.metric)]
-                running.best_key, running.best, running.best_step = key, value, report.step
-                self._compare(running)
+        self.running[state.number].reported = time.monotonic() - self._began
+        self._compare(state)
 
-    def on_end(self, trial: str, result: Result) -> None:
+    def on_end(self, state: TrialState) -> None:
         """Remove a trial that has ended, was paused or was interrupted."""
-        self.running.pop(trial)
-        if result.state is not State.RUNNING or result.paused:
+        self.running.pop(state.number)
+        if state.has_ended or state.paused_at is not None:
             self.ends.append(time.monotonic() - self._began)
-        if result.error is not None:
-            self.failures.append((trial, result.error))
-        if (
-            result.state is State.FAIL and self.best is not None and self.best.trial == trial
-        ):  # A failed trial cannot be the best.
-            self.best = None
-            for running in self.running.values():
-                self._compare(running)
+        if state.error is not None:
+            self.failures.append((state.id, state.error))
+        if state.state is State.FAIL and self.best is not None and self.best.trial == state.id:
+            self.best = None  # A failed trial cannot be the best.
+            for number in self.running:
+                self._compare(self._store.states[number])
         self._update_best_from_ended()
 
     def leader(self, can_win: Callable[[int], bool]) -> tuple[str, float] | None:
@@ -164,10 +125,11 @@ class SweepProgress:
         number, best = self._search.budget.best or (-1, None)
         found = None if best is None else (format_trial_id(number), self._seconds_of_all(best))
         value = best.value if best is not None and ranking.tier(best) == 0 else None
-        for trial, running in self.running.items():
-            better = ranking.beats(running.best, value, self._store.minimize)
-            if better and (best is None or can_win(running.trial.number)):
-                found, value = (trial, self._seconds(running)), running.best
+        for trial, run in self.running.items():
+            state = self._store.states[trial]
+            better = ranking.beats(state.best_value, value, self._store.minimize)
+            if better and (best is None or can_win(trial)):
+                found, value = (state.id, self._seconds(state, run)), state.best_value
         return found
 
     def _seconds_of_all(self, ended: Result) -> float:
@@ -175,16 +137,16 @@ class SweepProgress:
         folds = self._space.data.folds
         return ended.seconds * folds / ended.steps if folds and ended.steps else ended.seconds
 
-    def _seconds(self, running: TrialProgress) -> float:
+    def _seconds(self, state: TrialState, run: Run) -> float:
         """Return the seconds of a running trial with a value; see `leader`."""
-        assert running.last_report is not None
-        spent, step = running.reported_at - self._began - running.began, running.last_report.step
+        assert run.reported is not None and state.best_step is not None
+        spent, step = run.reported - run.began, state.steps
         if folds := self._space.data.folds:
             return spent * folds / step
         if self._space.scheduler.counts_rows:
-            parts = self._search.row_steps(running.trial)
+            parts = self._search.row_steps(state.trial)
             return spent * sum(parts) / sum(part for part in parts if part <= step)
-        return spent * running.best_step / step
+        return spent * state.best_step / step
 
     @property
     def _reports_decide(self) -> bool:
@@ -195,11 +157,12 @@ class SweepProgress:
         enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
         return enough and self._search.budget.best is None
 
-    def _compare(self, running: TrialProgress) -> None:
+    def _compare(self, state: TrialState) -> None:
         """Make a running trial the best one if its best report decides; see `_reports_decide`."""
         best = self.best.value if self.best else None
-        if self._reports_decide and ranking.beats(running.best, best, self._store.minimize):
-            self._set_best(running.trial, running.best, running.best_step)
+        value = state.best_value
+        if self._reports_decide and ranking.beats(value, best, self._store.minimize):
+            self._set_best(state.trial, value, state.best_step or 0)
 
     def _update_best_from_ended(self) -> None:
         """Set `best` to the best ended trial, if there is one.
@@ -245,7 +208,8 @@ class SweepProgress:
             front=len(budget.front),
             failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
             rows=tuple(
-                self._row(running, now, reason is not None) for running in self.running.values()
+                self._row(self._store.states[number], now - run.began, reason is not None)
+                for number, run in self.running.items()
             ),
             use=self._resource_use(),
             fits=self.usage.fits if self.usage else 0,
@@ -280,20 +244,22 @@ class SweepProgress:
         runs = len(self.ends) + len(self.running)
         return len(self.running) + round(queue.remaining * runs / max(1, len(self._started)))
 
-    def _row(self, r: TrialProgress, now: float, stopping: bool) -> TrialRow:
-        metric, stage, last = self._store.objectives.metric, self._stage(r, stopping), r.last_report
+    def _row(self, state: TrialState, seconds: float, stopping: bool) -> TrialRow:
+        """Return the row of a running trial. Its run has taken `seconds` so far."""
+        metric, stage = self._store.objectives.metric, self._stage(state, stopping)
+        last = state.reports[-1] if state.reports else None
         return TrialRow(
-            trial=r.trial.id,
+            trial=state.id,
             stage=stage,
-            step=last.step if last else 0,
+            step=state.steps,
             max_t=self._search.scheduler.max_t,
             value=last.metrics[metric] if last and metric is not None else None,
-            best=r.best,
-            shape=r.trial.shape,
-            seconds=now - r.began,
-            attempt=r.attempt,
-            configuration=r.configuration,
-            notice=self._notice(r.trial.id, stage),
+            best=state.best_value,
+            shape=state.trial.shape,
+            seconds=seconds,
+            attempt=max(1, state.attempt),
+            configuration=short_configuration(state.trial),
+            notice=self._notice(state.id, stage),
         )
 
     def _notice(self, trial: str, stage: str) -> str:
@@ -305,22 +271,20 @@ class SweepProgress:
             return ""
         return self.usage.silent[trial] if stage == "silent" else self.usage.missing[trial]
 
-    def _stage(self, r: TrialProgress, stopping: bool) -> str:
+    def _stage(self, state: TrialState, stopping: bool) -> str:
         """Return a short text that says what a trial is doing."""
-        stage, rung = (
-            self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
-        )
+        usage = self.usage
+        stage, rung = usage.stages.get(state.id, (None, None)) if usage else (None, None)
         if stopping:
             return "stopping"
         if rung is not None:
             return f"at rung {rung}"
-        if self.usage is not None and self.usage.silent.get(r.trial.id):
+        if usage is not None and usage.silent.get(state.id):
             return "silent"
-        if self.usage is not None and r.trial.id in self.usage.missing:
+        if usage is not None and state.id in usage.missing:
             return MISSING
-        if (
-            r.last_report is not None and r.attempt == 1
-        ):  # The pool's latest report may be older than the trial's latest report.
+        # The pool's latest report of its usage may be older than the trial's latest report.
+        if self.running[state.number].reported is not None and state.attempt == 1:
             return Stage.TRAINING.value
         return stage.value if stage else "beginning"
 

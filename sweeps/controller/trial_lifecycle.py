@@ -17,9 +17,10 @@ from sweeps.core.resources import COSTS
 from sweeps.core.safe_names import loop_name
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import UNREADABLE_LINE, Action, Report, Result, State, Trial
-from sweeps.execution.messages import Progress, ResumeState
+from sweeps.execution.messages import Progress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import (
+    AttemptStarted,
     TrialEnded,
     TrialEvent,
     TrialReported,
@@ -64,26 +65,26 @@ class TrialLifecycle:
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
 
-    def start(self, trial: Trial, resume_from: ResumeState | None = None) -> str:
+    def start(self, trial: Trial, recorded: TrialState | None = None) -> str:
         """Record the start of a trial, let the pool run the trial, and return the trial's id.
 
         Args:
             trial: The trial.
-            resume_from: Recorded state of a trial that continues; None if the trial is new.
+            recorded: What the study knows of a trial that continues; None if the trial is new.
         """
         self._folder.trial(trial.id).mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
-        self._start_in_pool(trial, resume_from)
+        self._start_in_pool(trial, recorded)
         self._store.sync()  # Meanwhile, the pool starts the trial.
         return trial.id
 
-    def _start_in_pool(self, trial: Trial, resume_from: ResumeState | None) -> None:
+    def _start_in_pool(self, trial: Trial, recorded: TrialState | None) -> None:
         folder = str(self._folder.trial(trial.id))
-        self._pool.start.remote(trial, folder, resume_from, self._search.row_steps(trial))
+        self._pool.start.remote(trial, folder, recorded, self._search.row_steps(trial))
 
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
-        return self.start(self._store.states[number].trial, self._resume_state(number))
+        return self.start(self._store.states[number].trial, self._store.existing(number))
 
     def record_start(self, trial: Trial) -> None:
         """Tell the trackers that a trial has started, and add the trial to the running trials."""
@@ -91,42 +92,44 @@ class TrialLifecycle:
         self._trackers.publish(
             TrialStarted(time.time(), number, self._search.trial_at_start(number))
         )
-        self.progress.on_start(trial)
+        self.progress.on_start(number)
 
     def record_reports(self, trial: str, progress: Progress) -> None:
         """Record what is new in the progress of a trial."""
-        number = self.progress.running[trial].trial.number
+        number = int(trial)
         state = self._store.states[number]
         new = new_reports(state, progress.reports)
-        events: list[TrialEvent] = [
-            TrialResized(size.time, number, size) for size in progress.sizes[len(state.sizes) :]
-        ]
+        now = time.time()
+        events: list[TrialEvent] = []
+        if progress.attempts != state.attempt:
+            events.append(AttemptStarted(now, number, progress.attempts))
+        sizes = progress.sizes[len(state.sizes) :]
+        events += [TrialResized(size.time, number, size) for size in sizes]
         if new or progress.checkpoint is not None or progress.state is not None:
             events.append(
                 TrialReported(
-                    new[-1].time if new else time.time(),
+                    new[-1].time if new else now,
                     number,
                     new,
                     checkpoint=progress.checkpoint,
                     best=progress.best,
-                    attempt=progress.attempts,
                     seconds=round(progress.seconds, 4),
                     worker_seconds=round(progress.worker_seconds, 4),
                 )
             )
         if events:
-            self._search.append(*events)
+            state = self._search.append(*events)
         for report in new:
             self.notes = notes_about(trial, report) | self.notes
-        self.progress.on_reports(trial, progress.attempts, new)
+        if new:
+            self.progress.on_reports(state)
 
     def pause(self, trial: str) -> None:
         """Let a trial give up its workers, after the pause has been recorded.
 
         The trial can continue later from its checkpoint; see `resume`.
         """
-        number = self.progress.running[trial].trial.number
-        self.progress.on_end(trial, self._store.states[number].result)
+        self.progress.on_end(self._store.states[int(trial)])
         self._pool.forget.remote(trial)
 
     def perturb_running(self, trial: str, step: int) -> None:
@@ -135,11 +138,9 @@ class TrialLifecycle:
         Send the decision to the pool. The trial then continues: either unchanged, or from another
         trial's checkpoint with new parameters.
         """
-        number = self.progress.running[trial].trial.number
+        number = int(trial)
         if self._search.decide(number, step).action is Action.EXPLOIT:
-            changed = self._store.states[number].trial
-            self.progress.on_change(changed)
-            self._pool.renew.remote(changed, step, self._resume_state(number))
+            self._pool.renew.remote(step, self._store.existing(number))
         else:
             self._pool.answer.remote(trial, step, True)
         self._store.sync()
@@ -152,8 +153,8 @@ class TrialLifecycle:
         The lost attempts do not count towards `limits.max_failures`, because no trial can have
         caused the restart.
         """
-        for running in self.progress.running.values():
-            self._start_in_pool(running.trial, self._resume_state(running.trial.number))
+        for number in self.progress.running:
+            self._start_in_pool(self._store.states[number].trial, self._store.existing(number))
 
     def end(
         self,
@@ -173,9 +174,10 @@ class TrialLifecycle:
             reason: Reason why the trial was stopped; None if it was not stopped.
             final: Metrics of the finished model; None if the loop reported none.
         """
-        ended = self.progress.running[trial].trial
-        result = self._search.end(ended.number, state, error, reason, final)
-        self.progress.on_end(trial, result)
+        number = int(trial)
+        ended = self._store.states[number].trial
+        result = self._search.end(number, state, error, reason, final)
+        self.progress.on_end(self._store.states[number])
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
         self._pool.forget.remote(trial)
@@ -194,13 +196,6 @@ class TrialLifecycle:
         """Delete all checkpoints that need not be kept, and wait until they are deleted."""
         if self.cleaner is not None:
             self.cleaner.close()
-
-    def _resume_state(self, number: int) -> ResumeState:
-        """Return the state from which the pool continues a trial."""
-        state = self._store.existing(number)
-        reports = tuple(self._store.objectives.step_metrics(state.curve, state.other_curves))
-        spent = (state.seconds, state.worker_seconds, state.sizes)
-        return ResumeState(max(1, state.attempt), reports, state.checkpoint, state.best, *spent)
 
     def _publish(self, event: TrialEvent, state: TrialState) -> None:
         """Tell the trackers about a recorded event."""

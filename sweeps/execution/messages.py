@@ -160,31 +160,6 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class ResumeState:
-    """Recorded state of a trial that is being resumed.
-
-    Attributes:
-        attempts: Number of attempts that were started.
-        curve: Step of each report, and the report's metrics that decide which step is the best.
-        checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from
-            scratch.
-        best: Checkpoint with the best model; None without checkpoints.
-        seconds: Seconds that the trial's attempts took on workers.
-        worker_seconds: Sum of the seconds over all workers: ten seconds on two workers are 20.
-        sizes: Each number of workers that an elastic trial has had, with the step at which it
-            began.
-    """
-
-    attempts: int = 0
-    curve: tuple[tuple[int, Mapping[str, float]], ...] = ()
-    checkpoint: Checkpoint | None = None
-    best: Checkpoint | None = None
-    seconds: float = 0.0
-    worker_seconds: float = 0.0
-    sizes: tuple[GangSizePeriod, ...] = ()
-
-
-@dataclass(frozen=True)
 class Data:
     """Data that a gang reads, after the trial's preprocessing steps.
 

@@ -2,7 +2,7 @@
 
 The messages go between the driver and the ranks. Ray restarts the pool if its process is lost. The
 workers die with the pool, because Ray ends all actors that a dead process has started. The driver
-then sends the recorded state of each running trial (`ResumeState`), and the trials continue from
+then sends what the study knows of each running trial (`TrialState`), and the trials continue from
 their checkpoints.
 """
 
@@ -33,7 +33,6 @@ from sweeps.execution.messages import (
     Labels,
     Progress,
     RankUpdate,
-    ResumeState,
     Silence,
     Stage,
     Usage,
@@ -42,6 +41,7 @@ from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.worker_pool import WorkerPool
+from sweeps.study.states import TrialState
 
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
@@ -194,7 +194,7 @@ class _Pool:
         self,
         trial: Trial,
         folder: str,
-        resume_from: ResumeState | None = None,
+        recorded: TrialState | None = None,
         row_steps: tuple[int, ...] = (),
     ) -> None:
         """Start or continue a trial.
@@ -202,7 +202,7 @@ class _Pool:
         Args:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
-            resume_from: Recorded state of a trial that continues; None for a new trial.
+            recorded: What the study knows of a trial that continues; None for a new trial.
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on
                 more train rows. Otherwise ().
         """
@@ -214,12 +214,9 @@ class _Pool:
             trial.id
         )  # A trial that was paused may continue while its ranks still stop.
         running = self.trials[trial.id] = RunningTrial(trial, folder, progress, row_steps)
-        if resume_from is not None:
-            progress.restore(resume_from)
-            running.seconds, running.worker_seconds = (
-                resume_from.seconds,
-                resume_from.worker_seconds,
-            )
+        if recorded is not None:
+            progress.restore(recorded)
+            running.seconds, running.worker_seconds = recorded.seconds, recorded.worker_seconds
         if self.stopping is not None:
             running.finish(self.stopping)
         else:
@@ -256,21 +253,21 @@ class _Pool:
             )
             running.decide(step, continues and not running.yields)
 
-    async def renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
+    async def renew(self, step: int, recorded: TrialState) -> None:
         """Give new parameters to a trial that waits at a perturbation step, and continue it.
 
         The trial continues in a new attempt.
 
         Args:
-            trial: The trial with its new parameters.
             step: The perturbation step. The call is ignored if the trial does not wait at this
                 step.
-            resume_from: State to continue from. It contains the checkpoint.
+            recorded: What the study knows of the trial: its new parameters, and the checkpoint to
+                continue from.
         """
-        running = self.trials.get(trial.id)
+        running = self.trials.get(recorded.id)
         if running is not None and running.awaits(step):
-            running.trial, running.yields = trial, True
-            running.progress.restore(resume_from)
+            running.trial, running.yields = recorded.trial, True
+            running.progress.restore(recorded)
             running.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:

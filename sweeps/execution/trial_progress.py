@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.core.checkpoint_files import newest_checkpoints
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State
-from sweeps.execution.messages import Progress, RankUpdate, ResumeState
+from sweeps.execution.messages import Progress, RankUpdate
+from sweeps.study.states import TrialState
 
 # Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint
 # waits for the rank.
@@ -82,18 +83,16 @@ class TrialProgress:
     _delivered_rung: int | None = None
     _restored: bool = False  # The folder may have more checkpoints than the record names.
 
-    def restore(self, recorded: ResumeState) -> None:
-        """Restore the recorded state of a trial, which then continues from its checkpoint."""
-        self.attempt, self.checkpoint, self.best = (
-            recorded.attempts,
-            recorded.checkpoint,
-            recorded.best,
-        )
+    def restore(self, recorded: TrialState) -> None:
+        """Restore what the study knows of a trial, which then continues from its checkpoint."""
+        # The driver may have died before it heard of the first attempt.
+        self.attempt = max(1, recorded.attempt)
+        self.checkpoint, self.best = recorded.checkpoint, recorded.best
         self._stored = {c.name: None for c in (self.best, self.checkpoint) if c}
         self._named, self._named_next = set(self._stored), set(self._stored)
         self._restored = True
-        for step, self._metrics in recorded.curve:
-            self._keys[step] = self.order.key(self._metrics)
+        for report in recorded.reports:
+            self._add_key(report)
         self.sizes = recorded.sizes or self.sizes
         self._latest_step = max(self._keys, default=0)
 
@@ -152,9 +151,7 @@ class TrialProgress:
         for report in update.reports:
             if report.step > self._latest_step:
                 self._latest_step = report.step
-                # A metric that is missing keeps its latest value, as in `Objectives.step_metrics`.
-                self._metrics = {**self._metrics, **report.metrics}
-                self._keys[report.step] = self.order.key(self._metrics)
+                self._add_key(report)
                 self._undelivered.append(report)
         for part in update.checkpoints:
             if self.checkpoint is None or part.step > self.checkpoint.step:
@@ -174,6 +171,11 @@ class TrialProgress:
             parts = self._parts.pop(step)
             self._keep(parts[min(parts)])
         return True
+
+    def _add_key(self, report: Report) -> None:
+        # A metric that is missing keeps its latest value, as in `Objectives.step_metrics`.
+        self._metrics = {**self._metrics, **report.metrics}
+        self._keys[report.step] = self.order.key(self._metrics)
 
     def _keep(self, new: Checkpoint) -> None:
         """Make `new` the trial's latest checkpoint.

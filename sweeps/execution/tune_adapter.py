@@ -87,7 +87,7 @@ def run(source: TrialSource, pool: Any, folder: Path, concurrency: int, samples:
     tuner = tune.Tuner(
         Trainable,
         tune_config=tune.TuneConfig(
-            search_alg=_Searcher(calls),
+            search_alg=TrialSearcher(calls),
             scheduler=_Scheduler(calls),
             num_samples=samples,
             max_concurrent_trials=concurrency,
@@ -150,7 +150,7 @@ class Calls:
         return type(None), ()
 
 
-class _Searcher(Searcher):
+class TrialSearcher(Searcher):
     """Searcher that starts the source's next trial when Tune asks for a configuration."""
 
     def __init__(self, calls: Calls):
@@ -223,7 +223,7 @@ class _Scheduler(FIFOScheduler):
         return TrialScheduler.STOP if action is Action.STOP else TrialScheduler.CONTINUE
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Do nothing: `_Searcher.on_trial_complete` tells the source about the error."""
+        """Do nothing: `TrialSearcher.on_trial_complete` tells the source about the error."""
 
 
 class Trainable(tune.Trainable):

@@ -36,6 +36,7 @@ from sweeps.core.trial import (
 )
 from sweeps.study import states
 from sweeps.study.events import (
+    AttemptStarted,
     Perturbation,
     TrialDecided,
     TrialEnded,
@@ -148,6 +149,17 @@ class StartedModel(_EventModel):
         return TrialStarted(self.time, number, trial, self.keys, self.bracket, given)
 
 
+class AttemptModel(_EventModel):
+    """The event `AttemptStarted`."""
+
+    event: Literal["attempt"]
+    attempt: Count
+
+    def to_event(self, number: int) -> TrialEvent:
+        """Return the event of a trial."""
+        return AttemptStarted(self.time, number, self.attempt)
+
+
 class ReportedModel(_EventModel):
     """The event `TrialReported`."""
 
@@ -155,7 +167,6 @@ class ReportedModel(_EventModel):
     reports: list[Row]
     checkpoint: Saved | None = None
     best: Saved | None = None
-    attempt: Count
     seconds: Seconds
     worker_seconds: Seconds
 
@@ -167,7 +178,6 @@ class ReportedModel(_EventModel):
             _reports(self.reports),
             self.checkpoint and Checkpoint(*self.checkpoint),
             self.best and Checkpoint(*self.best),
-            self.attempt,
             self.seconds,
             self.worker_seconds,
         )
@@ -251,7 +261,13 @@ class EndedModel(_EventModel):
 
 
 EventModel = Annotated[
-    StartedModel | ReportedModel | ResizedModel | DecidedModel | PausedModel | EndedModel,
+    StartedModel
+    | AttemptModel
+    | ReportedModel
+    | ResizedModel
+    | DecidedModel
+    | PausedModel
+    | EndedModel,
     Field(discriminator="event"),
 ]
 
@@ -290,13 +306,14 @@ def _content(event: TrialEvent) -> dict[str, Any]:
     match event:
         case TrialStarted():
             return _start(event)
+        case AttemptStarted():
+            return {"event": "attempt", "attempt": event.attempt}
         case TrialReported():
             return {
                 "event": "reported",
                 "reports": _rows(event.reports),
                 "checkpoint": _saved(event.checkpoint),
                 "best": _saved(event.best),
-                "attempt": event.attempt,
                 "seconds": round(event.seconds, 4),
                 "worker_seconds": round(event.worker_seconds, 4),
             }

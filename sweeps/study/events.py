@@ -142,6 +142,17 @@ class TrialStarted(TrialEvent):
 
 
 @dataclass(frozen=True)
+class AttemptStarted(TrialEvent):
+    """A gang of workers started to run the training loop, for the first time or again.
+
+    Attributes:
+        attempt: Number of the attempt: 1, 2, ...
+    """
+
+    attempt: int
+
+
+@dataclass(frozen=True)
 class TrialReported(TrialEvent):
     """A trial reported metrics or stored a checkpoint.
 
@@ -149,8 +160,6 @@ class TrialReported(TrialEvent):
         reports: The new reports in the order of their steps.
         checkpoint: Latest complete checkpoint; None if there is none yet.
         best: Checkpoint with the best model; None without checkpoints.
-        attempt: Number of the attempt: 1, 2, ... In each attempt, a gang of workers runs the
-            training loop.
         seconds: Wall time in seconds that the trial has spent on gangs of workers, summed over all
             attempts.
         worker_seconds: Seconds that workers have spent on the trial, summed over all workers and
@@ -160,7 +169,6 @@ class TrialReported(TrialEvent):
     reports: tuple[Report, ...]
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
-    attempt: int = 1
     seconds: float = 0.0
     worker_seconds: float = 0.0
 

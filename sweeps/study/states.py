@@ -29,6 +29,7 @@ from sweeps.core.trial import (
     format_trial_id,
 )
 from sweeps.study.events import (
+    AttemptStarted,
     Perturbation,
     TrialDecided,
     TrialEnded,
@@ -105,8 +106,8 @@ class TrialState:
             Without constraints, it is the value of the leading metric. With constraints, it is the
             best value so far among the steps that satisfy them; before the first such step, it is
             the step's value.
-        checkpoint, best, attempt, seconds, worker_seconds: See `TrialReported`. `attempt` is 0
-            before the first attempt.
+        checkpoint, best, seconds, worker_seconds: See `TrialReported`.
+        attempt: Number of the latest attempt; 0 before the first one.
         sizes: All numbers of workers that an elastic trial has had; () for other trials.
         lineage: Perturbations of the trial, in the order in which they happened. The attributes
             `trial` and `keys` have the values after the last one.
@@ -174,6 +175,18 @@ class TrialState:
     def steps(self) -> int:
         """Step of the last report; 0 before the first report."""
         return self.reports[-1].step if self.reports else 0
+
+    @property
+    def best_step(self) -> int | None:
+        """The best step so far; None before the first value."""
+        return None if self.best_place is None else self.reports[self.best_place].step
+
+    @property
+    def best_value(self) -> float | None:
+        """Value of the leading metric at the best step so far; None before the first value."""
+        if self.best_place is None or self.objectives.metric is None:
+            return None
+        return self.reports[self.best_place].metrics[self.objectives.metric]
 
     @property
     def is_elastic(self) -> bool:
@@ -349,6 +362,8 @@ def apply(state: TrialState, event: TrialEvent) -> TrialState:
     match event:
         case TrialReported():
             return _reported(state, event)
+        case AttemptStarted():
+            return replace(state, attempt=event.attempt)
         case TrialResized():
             return replace(state, sizes=(*state.sizes, event.size))
         case TrialDecided(perturbation=Perturbation() as change):
@@ -383,7 +398,6 @@ def _reported(state: TrialState, event: TrialReported) -> TrialState:
         state,
         checkpoint=event.checkpoint or state.checkpoint,
         best=event.best or state.best,
-        attempt=event.attempt,
         seconds=event.seconds,
         worker_seconds=event.worker_seconds,
     )

@@ -35,6 +35,7 @@ from sweeps.core.trial import (
 from sweeps.space import Space, load
 from sweeps.study.events import (
     ArtifactSaved,
+    AttemptStarted,
     Event,
     Perturbation,
     SweepEnded,
@@ -144,6 +145,7 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     )
     events += [
         TrialStarted(START + 4, 4, sample_trial(4)),
+        AttemptStarted(START + 4, 4, 1),
         TrialDecided(START + 5, 4, 1, Action.EXPLOIT, perturbation, sample_trial(4)),
         TrialResized(START + 6, 4, GangSizePeriod(1, 2, 1, START + 6)),
         TrialPaused(START + 6, 4, 1),

@@ -141,6 +141,8 @@ def to_json(event: events.Event) -> dict[str, object]:
                 "seed": trial.seed,
             }
             return {**content, "repeat_of": trial.repeat_of, "enqueued": trial.enqueued}
+        case events.AttemptStarted():
+            return {"attempt": event.attempt}
         case events.TrialDecided(perturbation=change) if change is not None:
             return {"step": change.donor_step, "params": change.params, "donor": change.donor}
         case events.TrialResized(size=size):

@@ -177,7 +177,7 @@ def made(
         at = Checkpoint(path.name, 1, 1)
         loop.append(
             TrialReported(
-                1.0, trial.number, (Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1, 1.0
+                1.0, trial.number, (Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1.0
             )
         )
         loop.end(trial.number, State.COMPLETE)

@@ -236,7 +236,7 @@ def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(control
 def test_the_time_left_is_reckoned_from_what_ended(controller):
     for _ in range(4):
         trial = controller.start_trial()
-        controller.running[trial].began -= 10
+        controller.running[int(trial)].began -= 10
         controller.on_trial_progress(trial, Progress(reports(1.0), state=State.COMPLETE))
     controller.progress.ends = [controller.status().seconds - 10.0 * i for i in (3, 2, 1, 0)]
     left = controller.status().left

@@ -71,7 +71,7 @@ def made(root, name="made-1", began=1000.0):
         if kept is not None:
             at.mkdir(parents=True)
         told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
-        loop.append(TrialReported(1.0, trial.number, told, kept, kept, 1, 1.25))
+        loop.append(TrialReported(1.0, trial.number, told, kept, kept, 1.25))
         if state is not None:
             loop.end(
                 trial.number,

@@ -14,10 +14,11 @@ from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report
 from sweeps.execution.elastic import ElasticGangs
-from sweeps.execution.messages import RankUpdate, ResumeState
+from sweeps.execution.messages import RankUpdate
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
 from tests.execution.driving import trial
+from tests.study.made_states import resumed_trial
 
 
 def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
@@ -101,8 +102,8 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     )
     resumed = TrialProgress(1, StepOrder("loss", True))
     resumed.restore(
-        ResumeState(
-            4, ((4, {"loss": 1.0}),), Checkpoint("checkpoint_000004", 4, 4), None, sizes=sizes
+        resumed_trial(
+            [{"loss": 1.0}] * 4, Checkpoint("checkpoint_000004", 4, 4), attempt=4, sizes=sizes
         )
     )
     resumed.begin(3)

@@ -14,12 +14,13 @@ from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution import trial_driver
 from sweeps.execution.background import Background
-from sweeps.execution.messages import RankUpdate, ResumeState
+from sweeps.execution.messages import RankUpdate
 from sweeps.execution.pool import _Pool
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
 from tests.execution.driving import job, trial
+from tests.study.made_states import resumed_trial
 
 
 def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_ended():
@@ -84,7 +85,7 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
         await pool.start(first, "/t")
         await asyncio.sleep(0)
         earlier = pool.trials["0000"]
-        await pool.start(first, "/t", ResumeState(1))
+        await pool.start(first, "/t", resumed_trial())
         stopped.set()
         await pool.trials["0000"].task
         assert order == ["start 0", "end", "start 2", "end"]

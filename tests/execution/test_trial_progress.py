@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import RankUpdate, ResumeState
+from sweeps.execution.messages import RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
+from tests.study.made_states import resumed_trial
 
 
 def report(step: int, loss: float = 0.0) -> Report:
@@ -77,7 +78,7 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
         book.record_update(attempt, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
     assert (book.best, book.checkpoint) == (saved(2), saved(4))
-    assert book.drop() == [saved(1).path, saved(3).path]
+    assert book.drop() == [saved(1).name, saved(3).name]
     assert book.drop() == []
 
 
@@ -124,10 +125,10 @@ def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
     for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
         book.record_update(first, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
         book.record_update(first, RankUpdate(1, min(step, 3), (), (saved(min(step, 3), 1),)))
-    there = [saved(step).path for step in (1, 2, 3, 4)]
+    there = [saved(step).name for step in (1, 2, 3, 4)]
     book.begin()
     assert book.checkpoint == saved(3)
-    assert book.checkpoints_to_delete(there) == [saved(4).path], (
+    assert book.checkpoints_to_delete(there) == [saved(4).name], (
         "rank 1 has not written its part of it"
     )
     assert book.kept == set(there[:3])
@@ -138,13 +139,12 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     """The record names two checkpoints, the folder may hold more; what is newer than the record's
     may be half written.
     """
-    best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
-    half_deleted = f"{saved(1).path}.gone"
+    best, there = min(best, latest), [saved(step).name for step in range(1, latest + more + 1)]
+    half_deleted = f"{saved(1).name}.gone"
     book = TrialProgress(1, StepOrder("loss", True), keep_latest=keep)
     book.restore(
-        ResumeState(
-            1,
-            tuple((step, {"loss": float(step != best)}) for step in range(1, latest + 1)),
+        resumed_trial(
+            [{"loss": float(step != best)} for step in range(1, latest + 1)],
             saved(latest),
             saved(best),
         )
@@ -152,10 +152,10 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     attempt = book.begin()
     gone = set(book.checkpoints_to_delete([*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))
-    assert {*there, half_deleted} - gone == {saved(step).path for step in newest | {best}}
+    assert {*there, half_deleted} - gone == {saved(step).name for step in newest | {best}}
     reported(book, attempt, {latest + 1: 2.0})
-    on_record = {saved(step).path for step in (latest, best)}
-    expected = {saved(step).path for step in range(max(1, latest - keep + 2), latest + 2)}
+    on_record = {saved(step).name for step in (latest, best)}
+    expected = {saved(step).name for step in range(max(1, latest - keep + 2), latest + 2)}
     assert book.kept == on_record | expected
     assert not set(book.drop()) & book.kept
 
@@ -169,8 +169,8 @@ def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume():
         book.record_update(attempt, RankUpdate(0, step, (made,), (saved(step),)))
     assert (book.best, book.checkpoint) == (saved(3), saved(5))
     again = TrialProgress(1, order)
-    curve = tuple((step, {"score": float(step), "hours": float(step)}) for step in range(1, 6))
-    again.restore(ResumeState(1, curve, saved(5), saved(3)))
+    curve = [{"score": float(step), "hours": float(step)} for step in range(1, 6)]
+    again.restore(resumed_trial(curve, saved(5), saved(3)))
     made = Report(6, {"score": 6.0, "hours": 6.0}, 0.0)
     again.record_update(again.begin(), RankUpdate(0, 6, (made,), (saved(6),)))
     assert again.best == saved(3)

@@ -38,6 +38,25 @@ def test_the_first_error_of_the_source_is_kept_and_raised_again():
     assert str(calls.error) == "poll"
 
 
+def test_the_source_is_polled_while_tune_waits_for_the_first_trial():
+    class Paused:
+        polled = 0
+
+        def start_trial(self) -> str | None:
+            return "0000" if self.polled else None
+
+        def poll(self) -> None:
+            self.polled += 1
+
+    source = Paused()
+    searcher = tune_adapter.TrialSearcher(tune_adapter.Calls(source))
+    assert searcher.suggest("first") == {"trial": "0000"} and source.polled == 1
+    source.polled = 0
+    assert searcher.suggest("second") is None and source.polled == 0, (
+        "Tune polls while a trial runs"
+    )
+
+
 def test_tune_asks_the_pool_directly():
     calls = []
     pool = SimpleNamespace(

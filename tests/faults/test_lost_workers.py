@@ -14,8 +14,8 @@ import pytest
 import ray
 
 from sweeps.core.trial import Checkpoint, State
-from sweeps.execution.messages import ResumeState
 from tests.execution.driving import Driving, job, trial
+from tests.study.made_states import resumed_trial
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -106,15 +106,16 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
         t = trial(0, {"x": 0.0}, 1, "none")
         saved = [Checkpoint(f"checkpoint_{step:06d}", step, step) for step in (1, 2, 3)]
         for c in saved:
-            Path(c.path).mkdir(parents=True)
-            Path(c.path, "state.json" if c.step < 3 else "half").write_text(
+            folder = tmp_path / t.id / c.name
+            folder.mkdir(parents=True)
+            (folder / ("state.json" if c.step < 3 else "half")).write_text(
                 json.dumps({"step": c.step, "loss": 1 / c.step})
             )
         ray.get(
             driving.pool.start.remote(
                 t,
                 str(tmp_path / t.id),
-                ResumeState(1, ((1, {"loss": 1.0}), (2, {"loss": 0.5})), saved[1], saved[1]),
+                resumed_trial([{"loss": 1.0}, {"loss": 0.5}], saved[1], saved[1]),
             )
         )
         progress, reports = driving.finish(t)

@@ -21,7 +21,7 @@ from sweeps.controller.controller import SweepController
 from sweeps.core.best_step import StepOrder
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Progress, RankUpdate, ResumeState
+from sweeps.execution.messages import Progress, RankUpdate
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -45,11 +45,11 @@ class Pool(Deaf):
     """Remembers what it was told to start."""
 
     def __init__(self) -> None:
-        self.started: dict[str, tuple[Trial, ResumeState | None]] = {}
+        self.started: dict[str, tuple[Trial, TrialState | None]] = {}
         self.start = self
 
     def remote(
-        self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any
+        self, trial: Trial, folder: str, resume_from: TrialState | None = None, *_: Any
     ) -> None:
         self.started[trial.id] = (trial, resume_from)
 
@@ -87,7 +87,7 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
             return loop
         trial, resume_from = pool.started[name]
         kept = resume_from.checkpoint if resume_from else None
-        verdict, attempts = Action.CONTINUE, resume_from.attempts + 1 if resume_from else 1
+        verdict, attempts = Action.CONTINUE, resume_from.attempt + 1 if resume_from else 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
             saves = step % 2 == 0 or (
                 loop.scheduler.needs_checkpoint and step in loop.scheduler.rungs()
@@ -380,7 +380,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         path.mkdir(parents=True)
         kept = Checkpoint(path.name, 1, 1) if saved else None
         loop.append(
-            TrialReported(1.0, trial.number, (Report(1, {"loss": value}, 1.0),), kept, kept, 1, 0.1)
+            TrialReported(1.0, trial.number, (Report(1, {"loss": value}, 1.0),), kept, kept, 0.1)
         )
         if trial.number < 3:
             loop.decide(trial.number, 1)

@@ -22,13 +22,15 @@ from sweeps.controller.controller import SweepController
 from sweeps.core.checkpoint_files import copy_checkpoint
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Progress, ResumeState
+from sweeps.execution.messages import Progress
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import Perturbation, TrialDecided, TrialReported, TrialStarted
+from sweeps.study.states import TrialState
 from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf, records_of, with_deaths
+from tests.study.made_states import resumed_trial
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -44,8 +46,8 @@ class Pool(Deaf):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.line: deque[tuple[Trial, ResumeState]] = deque()
-        self.now: tuple[Trial, ResumeState] | None = None
+        self.line: deque[tuple[Trial, TrialState | None]] = deque()
+        self.now: tuple[Trial, TrialState | None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
@@ -54,22 +56,20 @@ class Pool(Deaf):
         )
 
     def _start(
-        self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any
+        self, trial: Trial, folder: str, recorded: TrialState | None = None, *_: Any
     ) -> None:
-        self.line.append((trial, resume_from or ResumeState()))
+        self.line.append((trial, recorded))
 
     def _answer(self, trial: str, step: int, go_on: bool) -> None:
         assert self.now is not None and self.now[0].id == trial
         if go_on:
             self.line.append(self.now)
 
-    def _renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
-        assert (
-            resume_from.checkpoint is not None
-            and (self.folder / "trials" / trial.id / resume_from.checkpoint.name).is_dir()
-        )
-        assert resume_from.checkpoint.step >= step
-        self.line.append((trial, resume_from))
+    def _renew(self, step: int, recorded: TrialState) -> None:
+        saved = recorded.checkpoint
+        assert saved is not None and saved.step >= step
+        assert (self.folder / "trials" / recorded.id / saved.name).is_dir()
+        self.line.append((recorded.trial, recorded))
 
 
 class Told(Deaf):
@@ -115,9 +115,9 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
         except StopIteration:
             break
     while pool.line and going.refused is None:
-        trial, resume_from = pool.now = pool.line.popleft()
+        trial, recorded = pool.now = pool.line.popleft()
         assert trial.id in known
-        kept, attempts = resume_from.checkpoint, resume_from.attempts + 1
+        kept, attempts = (recorded.checkpoint, recorded.attempt + 1) if recorded else (None, 1)
         saved = folder / "trials" / trial.id
         state = float((saved / kept.name / "state").read_text()) if kept else 9.0
         for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
@@ -134,7 +134,7 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
                 kept = fresh = Checkpoint(path.name, step, step)
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
-            pool.now = trial, ResumeState(attempts, (), kept)
+            pool.now = trial, resumed_trial((), kept, attempt=attempts)
             verdict = going.on_trial_progress(
                 trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts)
             )
@@ -294,10 +294,7 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
     going = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
     member = going.search.store.states[1]
-    going.running["0001"] = (
-        going.running.get("0001") or type("Running", (), {"trial": member.trial})()
-    )
-    going.pool.now = member.trial, ResumeState()
+    going.pool.now = member.trial, None
     assert going._decide("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sweeps.core.resources import shape_of
-from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
+from sweeps.core.trial import (
+    Checkpoint,
+    GangSizePeriod,
+    Report,
+    Result,
+    State,
+    Trial,
+    format_trial_id,
+)
+from sweeps.space.section_models import Objective
 from sweeps.study import states
 from sweeps.study.events import TrialEnded, TrialReported, TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState
+
+
+def resumed_trial(
+    curve: Sequence[Mapping[str, float]] = (),
+    checkpoint: Checkpoint | None = None,
+    best: Checkpoint | None = None,
+    attempt: int = 1,
+    sizes: Sequence[GangSizePeriod] = (),
+) -> TrialState:
+    """Return what is known of a trial that is interrupted. The steps of `curve` are 1, 2, ..."""
+    objectives = Objectives((Objective("loss", "minimize"),))
+    state = known_trial(0, objectives, Result(State.RUNNING), curve)
+    return replace(state, checkpoint=checkpoint, best=best, attempt=attempt, sizes=tuple(sizes))
 
 
 def known_trial(

@@ -90,10 +90,10 @@ def without(line: bytes, key: str) -> bytes:
 
 
 def with_event(line: bytes, **more: Any) -> bytes:
-    """Change the first event of a batch."""
+    """Change the last event of a batch."""
     ((name, batch),) = json.loads(line)["user_attr"].items()
-    first, *others = batch["events"]
-    return changed(line, user_attr={name: {**batch, "events": [first | more, *others]}})
+    *others, last = batch["events"]
+    return changed(line, user_attr={name: {**batch, "events": [*others, last | more]}})
 
 
 DAMAGE = {

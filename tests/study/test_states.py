@@ -20,6 +20,7 @@ from sweeps.space.section_models import Objective
 from sweeps.study import states
 from sweeps.study.event_records import EVENTS_PREFIX, batch_of, state_of
 from sweeps.study.events import (
+    AttemptStarted,
     Perturbation,
     TrialDecided,
     TrialEnded,
@@ -69,13 +70,14 @@ def perturbed(step: int, copied: tuple[Report, ...]) -> TrialDecided:
 events = st.one_of(
     st.builds(
         lambda new, kept, best, seconds: TrialReported(
-            2.0, 3, new, kept, best, 2, round(seconds, 4), round(2 * seconds, 4)
+            2.0, 3, new, kept, best, round(seconds, 4), round(2 * seconds, 4)
         ),
         reports,
         checkpoints,
         checkpoints,
         st.floats(0, 100),
     ),
+    st.builds(lambda attempt: AttemptStarted(2.0, 3, attempt), steps),
     st.builds(lambda rung: TrialDecided(2.0, 3, rung), steps),
     st.builds(perturbed, steps, reports),
     st.builds(

@@ -86,7 +86,7 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     trial = loop.ask()
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
-        loop.append(TrialReported(1.0, trial.number, reports(0.9, 0.2, 0.4), point, point, 1, 0.5))
+        loop.append(TrialReported(1.0, trial.number, reports(0.9, 0.2, 0.4), point, point, 0.5))
     assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, (
         "the study has the rungs, nothing between them"
     )

@@ -10,7 +10,6 @@ import pytest
 from sweeps.study import events
 from sweeps.testing.pytest_trackers import sample_events
 from sweeps.tracking.history import TrialHistory
-from tests.sweep_report.made import space_in
 
 
 def test_every_event_can_be_pickled_and_not_changed(tmp_path):
@@ -29,6 +28,6 @@ def test_every_event_can_be_pickled_and_not_changed(tmp_path):
 
 
 def test_a_history_can_be_pickled_and_shows_no_password(tmp_path):
-    history = TrialHistory(tmp_path, space_in(tmp_path), "postgresql://me:secret@host/db")
+    history = TrialHistory(tmp_path, "postgresql://me:secret@host/db")
     copy = pickle.loads(pickle.dumps(history))
     assert copy.url == history.url and "secret" not in repr(copy)
