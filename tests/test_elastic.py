@@ -61,7 +61,7 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path
     assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), (
         "no report is lost or doubled"
     )
-    assert trial.scaling == {
+    assert trial.trial.shape.scaling == {
         "num_workers": {"elastic": [1, 3]},
         "resources_per_worker": {"CPU": 0.5},
     }

@@ -30,7 +30,7 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
     record = read(result.dir)
     assert record is not None
     taken = [t for t in record.trials if t.lineage]
-    assert taken and any(t.attempts > 1 for t in record.trials)
+    assert taken and any(t.attempt > 1 for t in record.trials)
     for t in taken:
         curve, last = dict(t.curve), t.lineage[-1]  # what was before the last one is the donor's
         assert (

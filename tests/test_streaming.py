@@ -330,7 +330,7 @@ def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
         files, scheduler=asha, trials=4, x="{grid: [0.0, 1.0, 2.0, 3.0]}", each_batch=True
     )
     assert result.trials == {"completed": 1, "pruned": 3, "failed": 0}
-    assert [t.result.steps for t in trials] == [8, 2, 2, 2] and all(t.attempts == 1 for t in trials)
+    assert [t.result.steps for t in trials] == [8, 2, 2, 2] and all(t.attempt == 1 for t in trials)
 
 
 @pytest.mark.long
@@ -341,7 +341,7 @@ def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, f
     )
     result, trials = swept_with_events(files, trials=4, failures=2, events=given)
     assert result.trials["completed"] == 4 and len(list(files.glob("happened-*"))) == 3
-    assert [t.attempts for t in trials[:2]] == [2, 2], "a lost worker costs an attempt"
+    assert [t.attempt for t in trials[:2]] == [2, 2], "a lost worker costs an attempt"
     for t in trials:
         assert [step for step, _ in t.curve] == [1, 2, 3]
         finished = epochs_of(files, t.id)
@@ -369,7 +369,7 @@ def test_an_elastic_gang_loses_a_worker_while_it_streams(clean_ray, files):
         files, workers="{elastic: [1, 2]}", epochs="grow", failures=2, events=events
     )
     sizes = [size.workers for size in trial.sizes]
-    assert trial.attempts > 1 and sizes[:2] == [2, 1], sizes
+    assert trial.attempt > 1 and sizes[:2] == [2, 1], sizes
     assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), (
         "no report is lost or doubled"
     )

@@ -45,7 +45,7 @@ def outcome(folder: Path) -> tuple[Any, ...]:
     study = record.read(folder)
     assert study is not None and study.best is not None
     trials = [
-        (t.id, t.result.state.name, t.params, t.preprocessor, t.seed, t.result.value, t.curve)
+        (t.id, t.result.state.name, t.params, t.trial.chain, t.trial.seed, t.result.value, t.curve)
         for t in study.trials
     ]
     return trials, study.best.id

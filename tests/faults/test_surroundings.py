@@ -140,7 +140,7 @@ def test_processes_that_stand_still_for_a_while(tmp_path):
     result = ended(process)
     assert result["trials"]["completed"] == 3
     study = record.read(Path(result["dir"]))
-    assert study is not None and [t.attempts for t in study.trials] == [1, 1, 1]
+    assert study is not None and [t.attempt for t in study.trials] == [1, 1, 1]
 
 
 def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen:
