@@ -305,7 +305,7 @@ def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(
     assert process.returncode == 0, err
     folder = Path(json.loads(out)["dir"])
     record = read(folder)
-    assert record is not None and record.trials[0].attempts == 2
+    assert record is not None and record.trials[0].attempt == 2
     first, *_, last = reports(folder)
     assert (first["parts"], last["parts"], last["blind"]) == (0, 2, 1), (
         "the second attempt has read the parts of both nodes"
