@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-extended test-faults test-long test-all test-frameworks test-frameworks-all test-gpu test-browser
+.PHONY: run test test-unit test-slow test-extended test-faults test-long test-all test-frameworks test-frameworks-all test-gpu test-browser
 .PHONY: soak screenshots bench bench-serving docs lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
@@ -13,12 +13,16 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 
 # The times are those of a machine with two cores.
 OTHER := not faults and not browser and not long and not gpu and not frameworks and not frameworks_all and not extended
+QUICK := not slow and $(OTHER)
 UNIT := not integration and $(OTHER)
 # Two test files at a time. tests/conftest.py puts the files that take longest first, so that no core idles at the end.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
-test: $(READY)  ## all that a change should pass: the unit tests and the integration tests; a quarter of an hour
-	$(BIN)/python -m pytest -m "$(OTHER)" $(BY_FILE) --durations 20
+test: $(READY)  ## what a change should pass: the unit tests and the quick integration tests; nine minutes
+	$(BIN)/python -m pytest -m "$(QUICK)" $(BY_FILE) --durations 20
+
+test-slow: $(READY)  ## the other integration tests: whole sweeps; six minutes
+	$(BIN)/python -m pytest -m "slow and $(OTHER)" $(BY_FILE) --durations 10
 
 test-unit: $(READY)  ## tests that start no Ray and no other processes; four minutes
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
@@ -32,7 +36,7 @@ test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; five min
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
 	$(BIN)/python -m pytest -m long $(BY_FILE)
 
-test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs, and test-extended
+test-all: test test-slow test-extended test-faults test-frameworks test-browser  ## the tests that CI runs, and test-extended
 
 test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; seven minutes
 	$(BIN)/python -m pytest -m frameworks $(BY_FILE) --durations 10 tests/frameworks

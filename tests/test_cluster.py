@@ -289,6 +289,7 @@ print(os.listdir(Path(os.environ["RAY_TMPDIR"], "ray")))
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupted", ["", "1"])
 def test_a_ray_that_fails_to_start_or_is_interrupted_leaves_no_process(interrupted):
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as temporary:
@@ -328,6 +329,7 @@ ray.shutdown()
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_r18_and_r4_a_ray_of_our_own_listens_on_the_loopback_address_in_process_groups_of_its_own():
     done = subprocess.run(

@@ -16,7 +16,7 @@ import sweeps
 from sweeps.study import record
 from tests.commands import REPO, command, invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 # Each rank adds its number to a sum over both ranks, so a rank that is missing would be noticed.
 SCRIPT = """

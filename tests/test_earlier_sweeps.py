@@ -18,7 +18,7 @@ from sweeps.study import record
 from sweeps.study.events import TrialReported
 from tests.commands import invoke, space_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def recorded(space_file: Path, root: Path) -> Path:

@@ -16,7 +16,7 @@ from sweeps.study.record import read
 from sweeps.study.states import TrialState
 from sweeps.terminal.text import format_trial
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 SPACE = """\
 name: elastic

@@ -27,7 +27,7 @@ from sweeps.serving.access import Access
 from sweeps.tracking import MlflowTracker
 from tests.test_run_from_python import ROWS, notebook_cells
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 
 SECRET = "what only the owner may read"
 KINDS = ["pipe", "link"]

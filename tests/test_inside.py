@@ -16,7 +16,7 @@ from sweeps.study import record
 from sweeps.tracking import MlflowTracker
 from tests.commands import mlflow_database, space_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 POINTS = (
     "search.initial_points=[{params.x: 0.25}, {params.x: 0.75}, {params.x: 0.95}]",

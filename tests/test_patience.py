@@ -12,7 +12,7 @@ from sweeps.bundle.manifest import FILE as MANIFEST
 from sweeps.trainers._rounds import reported_rounds
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 SPACE = """
 name: patience

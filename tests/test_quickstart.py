@@ -23,7 +23,7 @@ from sweeps.controller import exports
 from tests.commands import REPO, command, invoke, space_of
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
 STOPS_WITHIN = 30  # seconds
 

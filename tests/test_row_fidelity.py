@@ -15,7 +15,7 @@ import sweeps
 from sweeps.bundle.manifest import FILE as MANIFEST
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 LOOP = """
 import json, pickle, tempfile

@@ -18,7 +18,7 @@ from sweeps.core import trust
 from sweeps.core.sweep_folder import SweepFolder
 from tests.commands import invoke
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROWS = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) / 4})
 

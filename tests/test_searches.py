@@ -13,7 +13,7 @@ import sweeps
 from sweeps.study.record import Record, read
 from tests.commands import invoke, space_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def record_of(result: sweeps.SweepResult) -> Record:

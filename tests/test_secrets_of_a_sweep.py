@@ -5,13 +5,12 @@ reports and raises them.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from tests.commands import invoke, mlflow_database
+from tests.commands import command, invoke
 
 KEY = """my "own" it's 100%/+\\é key"""
 PASSWORD = """its 'loader' "needs"/%+\\ñ this"""
@@ -94,16 +93,15 @@ def space(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_no_file_and_no_output_of_a_sweep_has_its_secrets(clean_ray, space, tmp_path, capfd):
+def test_no_file_and_no_output_of_a_sweep_has_its_secrets(space, tmp_path):
     runs = tmp_path / "runs"
-    runs.mkdir()
-    uri = f"sqlite:///{shutil.copy(mlflow_database(), runs)}"
-    done = invoke("run", space, "--dir", runs, "--tracking-uri", uri, "--json")
-    assert done.exit_code == 0, done.stderr
-    assert found_in(runs, done.stdout, done.stderr, *capfd.readouterr()) == []
-    folder = Path(json.loads(done.stdout)["dir"])
-    assert json.loads(done.stdout)["mlflow"]["tracking_uri"] == uri
+    done = command("run", space, "--dir", runs, "--json")
+    out, err = done.communicate(timeout=200)
+    assert done.returncode == 0, err
+    assert found_in(runs, out, err) == []
+    folder = Path(json.loads(out)["dir"])
     log = (folder / "trials" / "0001" / "logs" / "rank-0.log").read_text()
     assert "by native code ***" in log and "by a child ***" in log
     lines = list(map(json.loads, (folder / "events.jsonl").read_text().splitlines()))

@@ -28,7 +28,7 @@ from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.integration]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.integration, pytest.mark.slow]
 
 FLAT = (Step("SimpleImputer", "numeric", {}), Step("OneHotEncoder", "categorical", {}))
 CHAINS = {

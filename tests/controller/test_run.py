@@ -59,6 +59,7 @@ def test_a_users_loop_with_load_leaves_a_bundle_and_trials_fit_a_step_beside_the
     assert (sweeps.load_bundle(result.bundle).model_output(rows) == result.best["value"]).all()
 
 
+@pytest.mark.slow
 def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothing_else(
     clean_ray, tmp_path, monkeypatch
 ):

@@ -25,6 +25,7 @@ from tests.commands import invoke
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.slow,
     pytest.mark.timeout(240),
     pytest.mark.usefixtures("checked_in_this_process"),
 ]

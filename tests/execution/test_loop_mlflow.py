@@ -187,6 +187,7 @@ def test_a_server_that_is_away_fails_no_trial(sweep, capfd):
     assert sweep.loop(a_loop) == sweep.id(0)
 
 
+@pytest.mark.slow
 def test_a_locked_database_fails_no_trial(sweep, capfd):
     database = sqlite3.connect(sweep.uri.removeprefix("sqlite:///"), isolation_level=None)
     database.execute("begin exclusive")

@@ -43,6 +43,7 @@ def test_events_are_written_by_another_process(tmp_path):
     check(MlflowClient(default_uri(tmp_path)), tracker)
 
 
+@pytest.mark.slow
 def test_the_run_has_system_metrics_and_a_process_that_is_killed_loses_nothing(
     tmp_path, monkeypatch
 ):

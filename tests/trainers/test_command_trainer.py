@@ -391,6 +391,7 @@ def test_a_value_that_mlflow_logs_again_with_a_model_is_one_report(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_what_a_script_logs_with_mlflow_is_reported_and_copied_to_the_run(tmp_path, monkeypatch):
     import mlflow
@@ -609,6 +610,7 @@ run(Path(sys.argv[1]), f"IGNORES = True\\n{STOPS}")
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.parametrize("with_children", [False, True], ids=["alone", "with its children"])
 def test_nothing_is_left_when_the_worker_is_killed(tmp_path, with_children):
     temporary = tmp_path / "tmp"

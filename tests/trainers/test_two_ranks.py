@@ -13,7 +13,7 @@ from sweeps.trainers._metrics import measure
 from tests.ranks import call_on_two_ranks
 from tests.trainers.test_weights import assert_weights_count_on_two_ranks, run_on_rank
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TASKS = ("binary", "multiclass", "regression")
 XGBOOST = {"num_boost_round": 12, "subsample": 0.8}

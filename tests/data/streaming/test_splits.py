@@ -18,7 +18,7 @@ from sweeps.data.variants import DataVariants
 from sweeps.space import DataSpec, Split, Step
 from sweeps.space.section_models import ReadKeys
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 STEPS = (
     Step("SimpleImputer", None, {}),
