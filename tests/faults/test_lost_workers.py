@@ -124,7 +124,7 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
         )
         assert (
             checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5]
-            and not Path(saved[2].path, "half").exists()
+            and not (tmp_path / t.id / saved[2].name / "half").exists()
         )
 
 
