@@ -18,10 +18,10 @@ UNIT := not integration and $(OTHER)
 # Two test files at a time. tests/conftest.py puts the files that take longest first, so that no core idles at the end.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
-test: $(READY)  ## what a change should pass: the unit tests and the quick integration tests; nine minutes
+test: $(READY)  ## what a change should pass: the unit tests and the quick integration tests; eight minutes
 	$(BIN)/python -m pytest -m "$(QUICK)" $(BY_FILE) --durations 20
 
-test-slow: $(READY)  ## the other integration tests: whole sweeps; six minutes
+test-slow: $(READY)  ## the other integration tests: whole sweeps; four minutes
 	$(BIN)/python -m pytest -m "slow and $(OTHER)" $(BY_FILE) --durations 10
 
 test-unit: $(READY)  ## tests that start no Ray and no other processes; four minutes
@@ -30,7 +30,7 @@ test-unit: $(READY)  ## tests that start no Ray and no other processes; four min
 test-extended: $(READY)  ## integration tests of rare combinations; not in CI; a quarter of an hour
 	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
-test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; five minutes
+test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; four minutes
 	$(BIN)/python -m pytest -m "faults and not long" $(BY_FILE) --durations 10
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
