@@ -33,9 +33,10 @@ from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
 from sweeps.study.budgets import BudgetState
+from sweeps.study.ending import ending
 from sweeps.study.events import TrialDecided, TrialEvent, TrialPaused, TrialStarted
 from sweeps.study.repeats import merged, settled
-from sweeps.study.states import TrialState, ending
+from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from pydantic import (
 from pydantic_core import from_json
 
 from sweeps.core.json_files import is_number
-from sweeps.study.event_records import EVENTS_PREFIX, Model, Numbers, Text
+from sweeps.study.event_models import Model, Numbers, Text
+from sweeps.study.event_records import EVENTS_PREFIX
 from sweeps.study.record import PAUSED, SWEEP_PAUSED
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)

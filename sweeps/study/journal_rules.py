@@ -24,15 +24,14 @@ from pydantic import ValidationError
 
 from sweeps.core.trial import format_trial_id
 from sweeps.study import journal_records as records
-from sweeps.study.event_records import (
+from sweeps.study.event_models import (
     BATCH,
-    EVENTS_PREFIX,
-    REPEAT_OF,
     EndedModel,
     EventModel,
     StartedModel,
     describe_error,
 )
+from sweeps.study.event_records import EVENTS_PREFIX, REPEAT_OF
 from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
 
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import bisect
 import datetime
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from sweeps.core.best_step import UNKNOWN
-from sweeps.core.errors import shorten
 from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
-from sweeps.core.secrets import masked
 from sweeps.core.trial import (
     Checkpoint,
     GangSizePeriod,
@@ -39,53 +36,8 @@ from sweeps.study.events import (
     TrialResized,
     TrialStarted,
 )
+from sweeps.study.log import Log
 from sweeps.study.objectives import Objectives
-
-T = TypeVar("T")
-
-
-class Log(Sequence[T]):
-    """A list to which nothing is added. A longer log shares the list of the shorter one.
-
-    Adding n elements one after the other therefore takes O(n) time and memory.
-    """
-
-    __slots__ = ("_elements", "_length")
-
-    def __init__(self, elements: Iterable[T] = ()):
-        self._elements = list(elements)
-        self._length = len(self._elements)
-
-    def with_more(self, elements: Iterable[T]) -> Log[T]:
-        """Return a log with these elements after the elements of this log."""
-        longer: Log[T] = Log()
-        # Another log may have added other elements to the shared list.
-        shared = len(self._elements) == self._length
-        longer._elements = self._elements if shared else self._elements[: self._length]
-        longer._elements.extend(elements)
-        longer._length = len(longer._elements)
-        return longer
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, place: int) -> T: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        chosen = range(self._length)[place]
-        if isinstance(chosen, int):
-            return self._elements[chosen]
-        return [self._elements[i] for i in chosen]
-
-    def __iter__(self) -> Iterator[T]:
-        return itertools.islice(self._elements, self._length)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Log) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -468,53 +420,3 @@ def lineage_text(lineage: Iterable[Perturbation]) -> str:
     Examples are "0003 at 20, 0007 at 40" (donor and step).
     """
     return ", ".join(map(str, lineage))
-
-
-def ending(
-    state: TrialState,
-    time: float,
-    wanted: State,
-    error: str | None = None,
-    reason: str | None = None,
-    final: Mapping[str, float] | None = None,
-) -> TrialEnded:
-    """Return the event with which a trial ends. Secrets are hidden in its texts.
-
-    Args:
-        state: The trial before its end.
-        time: Time of the end, in seconds since the epoch.
-        wanted: State at the end. With RUNNING, the trial was interrupted and can be resumed.
-            COMPLETE becomes FAIL if the value of an objective's or a constraint's metric is missing
-            or NaN.
-        error: Traceback of a failed trial; None for other trials.
-        reason: Reason why the trial was stopped; None if it was not stopped.
-        final: Metrics of the finished model. They are recorded only for a COMPLETE trial.
-    """
-    if wanted is State.COMPLETE:
-        missing = state.objectives.score(
-            wanted, state.steps, state.curve, state.other_curves, state.costs, final
-        ).missing
-        if missing is not None:
-            wanted, error = State.FAIL, error or _missing_metric(state, missing)
-    result = Result(
-        wanted,
-        error=error and shorten(masked(error)),
-        reason=reason and masked(reason),
-        final={masked(name): value for name, value in (final or {}).items()}
-        if wanted is State.COMPLETE
-        else {},
-    )
-    return TrialEnded(time, state.number, result)
-
-
-def _missing_metric(state: TrialState, metric: str) -> str:
-    """Return the error message for an ended trial without a valid value of a required metric."""
-    objectives = state.objectives
-    is_objective = metric in {objective.metric for objective in objectives.objectives}
-    kind = "objective's" if is_objective else "constraint's"
-    values = [report.metrics[metric] for report in state.reports if metric in report.metrics]
-    if not values:
-        return f"the loop ended without reporting the {kind} metric `{metric}`"
-    is_number = metric != objectives.metric and any(value == value for value in values)
-    where = "at the trial's best step" if is_number else f"in all {state.steps} reports"
-    return f"the {kind} metric `{metric}` was NaN {where}"

@@ -30,8 +30,9 @@ from sweeps.study.events import (
     TrialResized,
     TrialStarted,
 )
+from sweeps.study.log import Log
 from sweeps.study.objectives import Objectives
-from sweeps.study.states import Log, TrialState
+from sweeps.study.states import TrialState
 
 PLAIN = Objectives((Objective("loss", "minimize"),))
 LIMITED = Objectives((Objective("auc", "maximize"),), (Constraint("loss", "<=", 0.5),))

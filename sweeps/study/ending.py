@@ -1,0 +1,61 @@
+"""Decide how a trial ends: a trial whose metric is missing or NaN fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sweeps.core.errors import shorten
+from sweeps.core.secrets import masked
+from sweeps.core.trial import Result, State
+from sweeps.study.events import TrialEnded
+from sweeps.study.states import TrialState
+
+
+def ending(
+    state: TrialState,
+    time: float,
+    wanted: State,
+    error: str | None = None,
+    reason: str | None = None,
+    final: Mapping[str, float] | None = None,
+) -> TrialEnded:
+    """Return the event with which a trial ends. Secrets are hidden in its texts.
+
+    Args:
+        state: The trial before its end.
+        time: Time of the end, in seconds since the epoch.
+        wanted: State at the end. With RUNNING, the trial was interrupted and can be resumed.
+            COMPLETE becomes FAIL if the value of an objective's or a constraint's metric is missing
+            or NaN.
+        error: Traceback of a failed trial; None for other trials.
+        reason: Reason why the trial was stopped; None if it was not stopped.
+        final: Metrics of the finished model. They are recorded only for a COMPLETE trial.
+    """
+    if wanted is State.COMPLETE:
+        missing = state.objectives.score(
+            wanted, state.steps, state.curve, state.other_curves, state.costs, final
+        ).missing
+        if missing is not None:
+            wanted, error = State.FAIL, error or _missing_metric(state, missing)
+    result = Result(
+        wanted,
+        error=error and shorten(masked(error)),
+        reason=reason and masked(reason),
+        final={masked(name): value for name, value in (final or {}).items()}
+        if wanted is State.COMPLETE
+        else {},
+    )
+    return TrialEnded(time, state.number, result)
+
+
+def _missing_metric(state: TrialState, metric: str) -> str:
+    """Return the error message for an ended trial without a valid value of a required metric."""
+    objectives = state.objectives
+    is_objective = metric in {objective.metric for objective in objectives.objectives}
+    kind = "objective's" if is_objective else "constraint's"
+    values = [report.metrics[metric] for report in state.reports if metric in report.metrics]
+    if not values:
+        return f"the loop ended without reporting the {kind} metric `{metric}`"
+    is_number = metric != objectives.metric and any(value == value for value in values)
+    where = "at the trial's best step" if is_number else f"in all {state.steps} reports"
+    return f"the {kind} metric `{metric}` was NaN {where}"
