@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -222,4 +221,4 @@ def with_batch(
         assert isinstance(first, TrialStarted), first
         state = states.started(first, objectives)
     state = states.applied(state, events)
-    return replace(state, at=content.at, batches=state.batches + 1)
+    return state.changed(at=content.at, batches=state.batches + 1)

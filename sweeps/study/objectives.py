@@ -18,6 +18,7 @@ import bisect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sweeps.core.best_step import UNKNOWN, Constraint, StepOrder
@@ -92,7 +93,7 @@ class Objectives:
         flags = {"cross_validated": self.cross_validated, "on_more_rows": self.on_more_rows}
         return known | {name: True for name, is_set in flags.items() if is_set}
 
-    @property
+    @cached_property
     def reported_metrics(self) -> tuple[str, ...]:
         """Metrics of the objectives and constraints that the training loop must report.
 
@@ -119,7 +120,7 @@ class Objectives:
             (c.sign in ("<", "<=") for c in self.constraints if c.metric == self.metric), True
         )
 
-    @property
+    @cached_property
     def order(self) -> StepOrder:
         """Order that decides which step of a trial is the best."""
         constraints = tuple(c for c in self.constraints if c.metric not in COSTS)

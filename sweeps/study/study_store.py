@@ -206,7 +206,7 @@ class StudyStore:
         if before is None:
             before = states.started(next(rest), self.objectives)  # type: ignore[arg-type]
         after = states.applied(before, rest)
-        after = dataclasses.replace(after, at=batch["at"], batches=before.batches + 1)
+        after = after.changed(at=batch["at"], batches=before.batches + 1)
         self.states[number] = after
         self._project(after, after.compared[len(before.compared) :], before.paused_at)
         return after
