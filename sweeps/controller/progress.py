@@ -127,7 +127,11 @@ class SweepProgress:
         value = best.value if best is not None and ranking.tier(best) == 0 else None
         for trial, run in self.running.items():
             state = self._store.states[trial]
-            better = ranking.beats(state.best_value, value, self._store.minimize)
+            # A resumed trial has values of an earlier driver, and no measured time before its
+            # first report.
+            better = run.reported is not None and ranking.beats(
+                state.best_value, value, self._store.minimize
+            )
             if better and (best is None or can_win(trial)):
                 found, value = (state.id, self._seconds(state, run)), state.best_value
         return found

@@ -29,7 +29,7 @@ from sweeps.study.events import (
 )
 from sweeps.study.states import TrialState, new_reports
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.history import with_logged_names
+from sweeps.tracking.history import concerns_trackers, with_logged_names
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class TrialLifecycle:
 
         Args:
             trial: The trial.
-            recorded: What the study knows of a trial that continues; None if the trial is new.
+            recorded: State of a trial that continues; None if the trial is new.
         """
         self._folder.trial(trial.id).mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
@@ -201,7 +201,8 @@ class TrialLifecycle:
         """Tell the trackers about a recorded event."""
         if isinstance(event, TrialEnded):
             event = replace(event, result=state.result)
-        self._trackers.publish(with_logged_names(event))
+        if concerns_trackers(event):
+            self._trackers.publish(with_logged_names(event))
 
 
 def notes_about(trial: str, report: Report) -> dict[str, str]:

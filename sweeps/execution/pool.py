@@ -202,7 +202,7 @@ class _Pool:
         Args:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
-            recorded: What the study knows of a trial that continues; None for a new trial.
+            recorded: State of a trial that continues; None for a new trial.
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on
                 more train rows. Otherwise ().
         """
@@ -261,8 +261,8 @@ class _Pool:
         Args:
             step: The perturbation step. The call is ignored if the trial does not wait at this
                 step.
-            recorded: What the study knows of the trial: its new parameters, and the checkpoint to
-                continue from.
+            recorded: State of the trial, with its new parameters and the checkpoint to continue
+                from.
         """
         running = self.trials.get(recorded.id)
         if running is not None and running.awaits(step):

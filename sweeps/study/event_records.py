@@ -1,4 +1,4 @@
-"""How the study stores the events of trials, as JSON objects.
+"""Write the events of trials to a study as JSON objects, and read them.
 
 A batch of events is one user attribute of the trial in Optuna's storage: `events.0`, `events.1`,
 and so on. The models of `event_models` check what is read.

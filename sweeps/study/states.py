@@ -1,4 +1,4 @@
-"""What is known of a trial: `TrialState`, which is computed from the trial's events.
+"""The state of a trial, `TrialState`. It is computed from the trial's events.
 
 Pure functions, no I/O. Everything that asks what is known of a trial reads a `TrialState`.
 """
@@ -42,7 +42,7 @@ from sweeps.study.objectives import Objectives
 
 @dataclass(frozen=True)
 class TrialState:
-    """What is known of a trial.
+    """State of a trial: all facts that its events contain, and what follows from them.
 
     Attributes:
         trial: The trial, with its current parameters. If the state was read from a study without

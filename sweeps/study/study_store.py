@@ -53,7 +53,7 @@ class StudyStore:
         clock: Function that returns the wall time of the sweep in seconds, summed over all its
             drivers. Every batch of events stores this time.
         spent: Wall time of the sweep when the study was opened: the latest time in its events.
-        states: What is known of each started trial, by number.
+        states: State of each started trial, by number.
         sync: Function that flushes all records to the disk.
 
     Raises:
@@ -275,14 +275,13 @@ class StudyStore:
         """
         state = self.states[number]
         root = checkpoint_root(self.folder, state.id)
-        found = {
-            name: saved
-            for name, saved in (("checkpoint", state.checkpoint), ("best", state.best))
-            if saved is not None and checkpoint_exists(f"{root}/{saved.name}")
-        }
-        return dataclasses.replace(
-            state, checkpoint=found.get("checkpoint"), best=found.get("best")
+        names = {saved.name for saved in (state.checkpoint, state.best) if saved is not None}
+        gone = {name for name in names if not checkpoint_exists(f"{root}/{name}")}
+        latest, best = (
+            None if saved is None or saved.name in gone else saved
+            for saved in (state.checkpoint, state.best)
         )
+        return state.changed(checkpoint=latest, best=best)
 
     def checkpoints(self) -> dict[str, set[str]]:
         """Return the names of the checkpoints to keep for each ended trial, by trial id.

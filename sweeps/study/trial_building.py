@@ -68,7 +68,7 @@ def recorded_trial(space: Space, state: TrialState) -> Trial:
 
     Args:
         space: The search space.
-        state: What is known of the trial.
+        state: State of the trial.
     """
     recorded, keys = state.trial, state.keys
     trial = build_trial(

@@ -34,7 +34,13 @@ class TrialHistory:
         if self.url is not None:
             storage.remember(self.url)
         for event in record.events_of(self.folder, skip):
-            yield with_logged_names(event)
+            if concerns_trackers(event):
+                yield with_logged_names(event)
+
+
+def concerns_trackers(event: TrialEvent) -> bool:
+    """Return False for a `TrialReported` without reports, which has only a checkpoint or costs."""
+    return not isinstance(event, TrialReported) or bool(event.reports)
 
 
 def with_logged_names(event: TrialEvent) -> TrialEvent:

@@ -30,10 +30,11 @@ from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import Progress, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.study.events import TrialPaused, TrialResized
+from sweeps.study.events import TrialPaused, TrialReported, TrialResized
 from sweeps.study.journal import Journal
 from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState
+from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
@@ -230,6 +231,33 @@ def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(make_space
     assert going.why_no_training() == "--minutes leaves too little time"
     going.stop("interrupted", State.RUNNING)
     assert going.why_no_training() == "the sweep was interrupted"
+
+
+def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: none}")
+    first, _ = controller(space, tmp_path)
+    name = first.start_trial()
+    assert name is not None
+    first.on_trial_progress(name, news(1, 0.5))
+    going, _ = controller(space, tmp_path)
+    assert going.start_trial() == name
+    assert going.progress.leader(going._can_win) is None
+    going.on_trial_progress(name, news(2, 0.4))
+    assert (going.progress.leader(lambda number: True) or ("",))[0] == name
+
+
+def test_trackers_get_no_report_without_metrics(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    events: list[Any] = []
+    going.trackers.publish = events.append  # type: ignore[method-assign]
+    name = going.start_trial()
+    assert name is not None
+    going.on_trial_progress(name, news(1, 0.5))
+    going.on_trial_progress(name, Progress(state=State.COMPLETE, seconds=1.0))
+    reported = [event for event in events if isinstance(event, TrialReported)]
+    assert [len(event.reports) for event in reported] == [1]
+    again = [e for e in TrialHistory(tmp_path)() if isinstance(e, TrialReported)]
+    assert [len(event.reports) for event in again] == [1]
 
 
 def known_of(pool: Any) -> tuple[int, tuple[tuple[int, float], ...]]:

@@ -1,4 +1,4 @@
-"""What follows an attempt at a trial: another one, or the end."""
+"""After an attempt, a trial ends or is tried again."""
 
 from __future__ import annotations
 

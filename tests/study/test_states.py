@@ -1,4 +1,4 @@
-"""What is known of a trial is the same however its events were recorded and read."""
+"""A driver and a reader compute the same state of a trial, for any order and any cut of events."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def stored(batches: list[list[TrialEvent]]) -> optuna.trial.FrozenTrial:
 
 
 def comparable(state: TrialState) -> str:
-    """What is known of a trial, apart from how it was recorded. NaN is equal to NaN."""
+    """Return the facts of a state as text, without its place in the record. NaN equals NaN."""
     known = {name: getattr(state, name) for name in state.__dataclass_fields__}
     for name in ("batches", "at", "objectives", "trial", "started"):
         del known[name]
