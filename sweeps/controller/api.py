@@ -141,9 +141,6 @@ def run(
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
-    if request is not None:
-        file = relative_path(SweepFolder(folder).space)
-        notes += _show_notes((f"the space file is {file}",), on_progress)
     sweep = SweepRun(
         space,
         root,
@@ -181,6 +178,9 @@ def run(
             gpus=gpus,
         )
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
+            if request is not None:
+                file = relative_path(SweepFolder(folder).space)
+                sweep.notes += _show_notes((f"the space file is {file}",), on_progress)
             return _logged(sweep)
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():

@@ -216,6 +216,9 @@ def result_notes(
             f"no trial meets the constraints ({broken}); the result is the best trial that "
             f"violates them{never}"
         )
+    elif best is not None and best.state is State.PRUNED and not best.ended_by_time:
+        after = f"{best.steps} step{'s' * (best.steps != 1)}"
+        lines.append(f"no trial was completed; the result is one that ended early, after {after}")
     if front:
         how = (
             "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports "

@@ -548,7 +548,7 @@ class SweepController:
         if state is State.PRUNED and reason is None:
             reason = STOPPED if trial in self._stop_requested else self.reason
             if reason in TIME_LIMITS and not self._can_win(int(trial)):
-                reason = f"{reason}, too early to win"
+                reason = f"{reason}, unfinished"
         self._stop_requested.discard(trial)
         self.trials.end(trial, state, error, reason, final)
         self._pool_deaths = 0

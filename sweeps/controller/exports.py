@@ -129,14 +129,14 @@ def export(
     for first, second in EXCLUSIVE:
         if given[first] and given[second]:
             raise InputError(second, f"cannot be combined with {first}")
-    if not refit and (cpus is not None or gpus is not None):
-        raise InputError(
-            "--cpus" if cpus is not None else "--gpus",
-            "is allowed only with --refit, because nothing is trained without --refit",
-        )
     from sweeps import sweep_report
 
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
+    if not export_run.refit and (cpus is not None or gpus is not None):
+        raise InputError(
+            "--cpus" if cpus is not None else "--gpus",
+            "is for an export that trains a model; add --refit",
+        )
     place = Path(output).resolve() if output else None
     report: list[Path] = []
     with FolderLock(export_run.folder):

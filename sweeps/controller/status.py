@@ -160,19 +160,16 @@ class SweepStatus:
         return {state: n for state, n in numbers.items() if n or state not in rare}
 
 
-def starting_status(
-    space: Space, total: int, name: str, began: float, stage: str, messages: tuple[str, ...] = ()
-) -> SweepStatus:
+def starting_status(space: Space, name: str, began: float, stage: str, total: int) -> SweepStatus:
     """Return the status of a sweep that has not started its first trial.
 
     Args:
         space: The search space.
-        total: Expected number of trials in the whole sweep.
         name: Name of the sweep's folder.
         began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
             between runs.
         stage: Current phase of the sweep, such as "reading the data".
-        messages: See `SweepStatus`.
+        total: Expected number of trials in the whole sweep.
     """
     objective = space.objective
     return SweepStatus(
@@ -182,7 +179,6 @@ def starting_status(
         metric=objective.metric,
         goal=objective.goal,
         stage=stage,
-        messages=messages,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import importlib
@@ -11,6 +12,7 @@ import math
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +40,7 @@ from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
-from sweeps.core.trial import format_trial_id
+from sweeps.core.trial import State, format_trial_id
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
@@ -96,7 +98,7 @@ class SweepRun:
     trust: bool = False
     trackers: Sequence[NamedTracker] = ()
     share: Share = EVERYTHING
-    notes: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
     ends: float | None = None
 
     def __post_init__(self) -> None:
@@ -528,14 +530,16 @@ class SweepRun:
 
         Call this method only before the first trial starts.
         """
-        if self._search_loop is not None:
-            total = self._search_loop.queue.known_total
+        search = self._search_loop
+        ended: Sequence[State] = ()
+        if search is not None:
+            total, ended = search.queue.known_total, search.budget.ended
         else:
             stops = bool(self._scheduler.rungs())
             total = repeats.known_total(self._max_trials, 0, 0, self.space.repeats, stops)
-        self._publish_status(
-            starting_status(self.space, total, self.folder.name, self._began, stage, messages)
-        )
+        status = starting_status(self.space, self.folder.name, self._began, stage, total)
+        states = Counter(state.value for state in ended)
+        self._publish_status(dataclasses.replace(status, states=states, messages=messages))
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown, or "" if the report could not be written."""

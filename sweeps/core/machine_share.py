@@ -107,7 +107,7 @@ def divide(
     if wanted.cpus is None and free < 1:
         use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
         raise InputError(
-            "--cpus",
+            "this machine",
             f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus "
             "N to share the CPUs",
         )

@@ -67,6 +67,12 @@ def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
         {"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False
     )
     assert never == f"{broken}; this trial never reported size"
+    early = Result(State.PRUNED, 1.0, steps=1, reason="--minutes, unfinished")
+    assert conclusion.result_notes({"failed": 0}, [], (), early, False) == (
+        "no trial was completed; the result is one that ended early, after 1 step",
+    )
+    in_time = replace(early, reason="--minutes")
+    assert conclusion.result_notes({"failed": 0}, [], (), in_time, False) == ()
     (one,) = conclusion.result_notes({"failed": 1}, FAILED[:1], (), None, False)
     assert (
         one == "1 trial failed; the error of trial 0003: ValueError: one (all tracebacks are in "

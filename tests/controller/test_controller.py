@@ -209,7 +209,7 @@ def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, h
     going.close()
     wins = has_checkpoint and not folds
     result = going.study_store.results()[1]
-    assert result.reason == ("--minutes" if wins else "--minutes, too early to win")
+    assert result.reason == ("--minutes" if wins else "--minutes, unfinished")
     assert going.study_store.winner() == wins
 
 
@@ -372,7 +372,7 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
     going.close()
     assert going.reason == "limits.timeout" and not going.search.interrupted
     states = [(t.result.state, t.reason) for t in record_of(tmp_path)]
-    assert states == [(State.PRUNED, "limits.timeout, too early to win")] * 2
+    assert states == [(State.PRUNED, "limits.timeout, unfinished")] * 2
 
 
 def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):

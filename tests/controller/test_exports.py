@@ -371,7 +371,9 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
         assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
     with pytest.raises(InputError, match="--latest: cannot be combined with --refit"):
         exports.export(folder, refit=True, latest=True)
-    with pytest.raises(InputError, match="--cpus: is allowed only with --refit"):
+    with pytest.raises(
+        InputError, match="--cpus: is for an export that trains a model; add --refit"
+    ):
         exports.export(folder, cpus=2)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
     with pytest.raises(

@@ -66,7 +66,7 @@ def test_before_the_first_trial(controller):
         0,
     )
     assert s.left is not None and s.left.at_most and 3490 < s.left.seconds <= 3500
-    early = starting_status(controller.space, 8, "own-1", controller.began, "reading the data")
+    early = starting_status(controller.space, "own-1", controller.began, "reading the data", 8)
     assert (early.name, early.metric, early.total, early.stage) == (
         "own-1",
         "loss",

@@ -223,8 +223,12 @@ def test_a_run_goes_from_the_space_file_to_the_result(
     } <= set(stages)
     again = api.resume(result.dir)
     assert again.trials == result.trials and "nothing is left to do" in again.notes[-1]
-    more = api.resume(result.dir, add_trials=1)
+    ended: list[int] = []
+    more = api.resume(
+        result.dir, add_trials=1, on_progress=lambda status: ended.append(status.ended)
+    )
     assert more.trials["completed"] == 3
+    assert ended[0] == 2, "a resume counts the trials of earlier drivers from its first status on"
 
 
 def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monkeypatch):

@@ -154,7 +154,7 @@ def test_the_model_of_the_search_is_scored_on_test_and_the_exported_model_has_se
 @pytest.mark.extended
 def test_the_export_of_another_trial_is_trained_on_all_rows_too(clean_ray, tmp_path):
     result, _ = swept(tmp_path, "rows_other", "valid: 0.2, test: 0.2")
-    again = invoke("export", result.dir, "--trial", "0", "-o", tmp_path / "other")
+    again = invoke("export", result.dir, "--trial", "0", "--cpus", 1, "-o", tmp_path / "other")
     words = "trained on 442 rows: train, valid and test"
     assert again.exit_code == 0 and words in again.stderr, again.stderr
     assert "test score of the model before: " in again.stderr

@@ -42,7 +42,7 @@ def test_a_second_sweep_takes_what_the_first_leaves_and_a_third_is_refused(tmp_p
     assert third.returncode == 2 and not list((tmp_path / "third").glob("own-*")), err
     (line,) = err.splitlines()
     assert line.startswith(
-        "--cpus: no CPU is left for this sweep: another sweep runs on this machine, own-"
+        "this machine: no CPU is left for this sweep: another sweep runs on this machine, own-"
     )
     assert (
         f"and uses {cpus - 1} of {cpus} CPUs; another sweep" in line

@@ -41,7 +41,7 @@ def test_if_nothing_is_left_one_line_says_what_to_do():
     with pytest.raises(InputError) as caught:
         divide(2, (), [other(2)], EVERYTHING)
     assert str(caught.value) == (
-        "--cpus: no CPU is left for this sweep: another sweep runs on this machine, "
+        "this machine: no CPU is left for this sweep: another sweep runs on this machine, "
         "digits-20261125-101500 in "
         "/runs/digits-20261125-101500 (process 4711), and uses 2 of 2 CPUs; wait until another "
         "sweep ends, or give "

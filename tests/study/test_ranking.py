@@ -37,7 +37,7 @@ def test_a_trial_that_only_time_ended_counts_like_a_complete_one():
     results = [
         (0, Result(C, 0.3)),
         (1, Result(P, 0.1, reason="asha at step 3")),
-        (2, Result(P, 0.15, reason="--minutes, too early to win")),
+        (2, Result(P, 0.15, reason="--minutes, unfinished")),
         (3, Result(P, 0.2, reason="--minutes")),
         (4, Result(P, 0.25, reason="limits.timeout")),
     ]
