@@ -86,7 +86,7 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
     """
     from sweeps.controller.controller import SweepController
 
-    methods = {"begin": "start_trial", "hear": "on_trial_progress", "tick": "poll"}
+    methods = {"begin": "start_trial", "hear": "on_update", "tick": "poll"}
     real = {name: getattr(SweepController, method) for name, method in methods.items()}
 
     def watched(name: str, function: Any) -> Any:

@@ -26,7 +26,7 @@ from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.stores import check_store
 from sweeps.core.trial import TIME_LIMITS, Action, State, format_trial_id
-from sweeps.execution.messages import Progress
+from sweeps.execution.messages import TrialUpdate
 from sweeps.search.schedulers.base import rung_set
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
@@ -171,7 +171,7 @@ class SweepController:
         if trial is None:
             self._stop_paused()
             raise StopIteration
-        return self.trials.start(trial)
+        return self.trials.start(self.study_store.states[trial.number])
 
     def _stop_paused(self) -> None:
         """Stop all paused trials.
@@ -211,7 +211,7 @@ class SweepController:
             self.search.interrupted.remove(number)
             started.append(self.trials.resume(number))
         while not self.reason and (trial := self.search.ask()) is not None:
-            started.append(self.trials.start(trial))
+            started.append(self.trials.start(self.study_store.states[trial.number]))
         return started
 
     def finish_leftover_trials(self) -> None:
@@ -262,36 +262,31 @@ class SweepController:
 
     # Follow trials
 
-    def on_trial_progress(self, trial: str, progress: Progress) -> Action:
-        """Record a trial's progress.
+    def on_update(self, update: TrialUpdate) -> Action:
+        """Record what happened to a trial.
 
         If the trial waits at a rung, decide whether the trial continues, and send the decision to
         the pool.
 
-        Args:
-            trial: The trial's id.
-            progress: The progress since the last call.
-
         Returns:
             STOP if the trial has ended or was paused, else CONTINUE.
         """
+        trial, end = update.trial, update.end
         if int(trial) not in self.running:
             return Action.STOP
-        self.trials.record_reports(trial, progress)
-        if progress.state is not None:
-            if progress.state is State.FAIL:
-                check_disk_space(self.folder, progress.error or "")
-                check_store(self.folder, progress.error or "")
+        if update.events:
+            self.trials.record(update.events)
+        if end is not None:
+            if end.state is State.FAIL:
+                check_disk_space(self.folder, end.error or "")
+                check_store(self.folder, end.error or "")
                 self._check_prefit()
-            if (
-                progress.refused is not None and not self.search.budget.ended
-            ):  # Every other trial would fail for the same reason.
-                self.refuse(InputError(Problem(*progress.refused)))
-            self._finish(trial, progress.state, progress.error, final=progress.final)
+            # Every other trial would fail for the same reason.
+            if end.refused is not None and not self.search.budget.ended:
+                self.refuse(InputError(Problem(*end.refused)))
+            self._finish(trial, end.state, end.error, final=end.final)
             return Action.STOP
-        if progress.rung is None:
-            return Action.CONTINUE
-        return self._decide(trial, progress.rung)
+        return Action.CONTINUE if update.rung is None else self._decide(trial, update.rung)
 
     def _decide(self, trial: str, rung: int) -> Action:
         """Decide whether a trial that waits at a rung continues, and send it the decision."""
@@ -516,14 +511,14 @@ class SweepController:
     def on_trial_lost(self, trial: str) -> None:
         """Record a trial as failed.
 
-        The reason: the pool raised an error when Ray Tune asked for the trial's progress.
+        The reason: the pool raised an error when Ray Tune asked what happened to the trial.
         """
         if int(trial) in self.running:
             self.pool.cancel.remote(trial)
             self._finish(
                 trial,
                 State.FAIL,
-                "the worker pool could not return the trial's progress; sweep.log has the error",
+                "the worker pool could not say what happened to the trial; sweep.log has the error",
             )
 
     @property

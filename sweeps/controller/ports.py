@@ -36,8 +36,8 @@ class PoolHandle(Protocol):
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
         configure: Pass the data actor and a description of the label column to the pool.
-        advance: Wait until a trial has new progress, and return the progress.
-        step: Wait like `advance`, and return the progress in the form of a result of Ray Tune.
+        step: Wait until something happens to a trial, and return it in the form of a result of
+            Ray Tune.
         unneeded: Return the checkpoints in the sweep's store that are no longer needed.
         delete_unneeded: Delete checkpoints that `unneeded` has returned.
         await_stopped: Wait until the loops of all trials have ended.
@@ -58,7 +58,6 @@ class PoolHandle(Protocol):
     prefit: RemoteMethod
     warm: RemoteMethod
     configure: RemoteMethod
-    advance: RemoteMethod
     step: RemoteMethod
     unneeded: RemoteMethod
     delete_unneeded: RemoteMethod

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from sweeps.core import logging_setup
 from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError, StoreError, SweepFailed
 from sweeps.core.origin import read_origin
-from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
@@ -27,12 +26,14 @@ from sweeps.data.preflight import locate_problems
 from sweeps.search.schedulers.base import row_steps
 from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space
+from sweeps.study.ending import ending
+from sweeps.study.events import TrialStarted
 from sweeps.study.objectives import Objectives
+from sweeps.study.states import TrialState, applied, started
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
-    from sweeps.execution.messages import Progress
-    from sweeps.study.states import TrialState
+    from sweeps.execution.messages import Ended, TrialUpdate
 
 # Seconds between two looks at whether the training of a single trial must stop.
 LOOK_EVERY = 0.2
@@ -319,13 +320,11 @@ def _compare(session: SweepSession, original: _Original) -> Comparison:
     steps = row_steps(session.scheduler, session.space.search.seed, trial)
     session.load_data(original.fingerprint)
     folder = session.folder / "trial"
-    new_reports, end = train_once(session, trial, folder, trains_at=steps)
-    error = end.error or _missing_value(
-        Objectives.from_space(session.space), end.state, new_reports
-    )
+    state, end = train_once(session, trial, folder, trains_at=steps)
+    error = ending(state, time.time(), end.state, end.error, final=end.final).result.error
     before, now = (
         tuple((r.step, _selected(r.metrics, metrics)) for r in source)
-        for source in (original.reports, new_reports)
+        for source in (original.reports, state.reports)
     )
     failed = original.result.state is State.FAIL
     return Comparison(trial.id, before, now, error=error, failed=failed)
@@ -335,41 +334,13 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
     return {name: values[name] for name in metrics or values if name in values}
 
 
-def _missing_value(
-    objectives: Objectives, state: State | None, reports: list[Report]
-) -> str | None:
-    """Return why the study would record a trial as failed although its loop ended normally.
-
-    Return None if the study would record no failure.
-    """
-    curve = tuple(
-        (
-            r.step,
-            math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan),
-        )
-        for r in reports
-    )
-    others = {
-        name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics]
-        for name in objectives.reported_metrics[1:]
-    }
-    missing = objectives.score(
-        State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)
-    ).missing
-    return (
-        None
-        if state is not State.COMPLETE or missing is None
-        else f"the loop reported no value of `{missing}`"
-    )
-
-
 def train_once(
     session: SweepSession,
     trial: Trial,
     folder: Path,
     trains_at: tuple[int, ...] = (),
     why_stop: Callable[[], str | None] = lambda: None,
-) -> tuple[list[Report], Progress]:
+) -> tuple[TrialState, Ended]:
     """Train one trial outside of any sweep. The trial stops at its first rung.
 
     The rungs are in the session's `job`.
@@ -385,7 +356,7 @@ def train_once(
             stop before its end, and says why.
 
     Returns:
-        The trial's reports, and its last progress.
+        The state of the trial, and how it ended.
 
     Raises:
         InputError: The data has changed.
@@ -395,22 +366,23 @@ def train_once(
     folder.mkdir()
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
-    pool.start.remote(trial, str(folder), None, trains_at)
-    reports: list[Report] = []
+    objectives = Objectives.from_space(session.space)
+    state = started(TrialStarted(time.time(), trial.number, trial), objectives)
+    pool.start.remote(state, str(folder), trains_at)
     life = pool.life.remote()
     while True:
-        progress = _await_progress(session, trial.id, life, why_stop)
-        reports += progress.reports
-        if progress.state is not None:
-            return reports, progress
-        if progress.rung is not None:
-            pool.answer.remote(trial.id, progress.rung, False)
+        update = _await_update(session, trial.id, life, why_stop)
+        state = applied(state, update.events)
+        if update.end is not None:
+            return state, update.end
+        if update.rung is not None:
+            pool.answer.remote(trial.id, update.rung, False)
 
 
-def _await_progress(
+def _await_update(
     session: SweepSession, trial: str, life: Any, why_stop: Callable[[], str | None]
-) -> Progress:
-    """Wait for the next progress of a trial that trains outside of any sweep.
+) -> TrialUpdate:
+    """Wait until something happens to a trial that trains outside of any sweep.
 
     Args:
         session: The session in which the trial runs.
@@ -421,15 +393,15 @@ def _await_progress(
     import ray
 
     pool = session.pool
-    pending = pool.advance.remote(trial)
+    pending = pool.step.remote(trial)
     while not (ready := ray.wait([pending, life], timeout=LOOK_EVERY)[0]):
         if (reason := why_stop()) is not None:
             pool.cancel.remote(trial)
             raise SweepFailed(reason)
     try:
-        progress: Progress = ray.get(ready[0])
+        update: TrialUpdate = ray.get(ready[0])["update"]
     except ray.exceptions.RayTaskError as e:
         if isinstance(e.cause, InputError):
             raise locate_problems(session.space, e.cause.problems) from None
         raise
-    return progress
+    return update

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
@@ -17,17 +18,9 @@ from sweeps.core.resources import COSTS
 from sweeps.core.safe_names import loop_name
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import UNREADABLE_LINE, Action, Report, Result, State, Trial
-from sweeps.execution.messages import Progress
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study.events import (
-    AttemptStarted,
-    TrialEnded,
-    TrialEvent,
-    TrialReported,
-    TrialResized,
-    TrialStarted,
-)
-from sweeps.study.states import TrialState, new_reports
+from sweeps.study.events import TrialEnded, TrialEvent, TrialStarted
+from sweeps.study.states import TrialState
 from sweeps.tracking import TrackerHub
 from sweeps.tracking.history import concerns_trackers, with_logged_names
 
@@ -65,26 +58,27 @@ class TrialLifecycle:
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
 
-    def start(self, trial: Trial, recorded: TrialState | None = None) -> str:
-        """Record the start of a trial, let the pool run the trial, and return the trial's id.
-
-        Args:
-            trial: The trial.
-            recorded: State of a trial that continues; None if the trial is new.
-        """
-        self._folder.trial(trial.id).mkdir(parents=True, exist_ok=True)
-        self.record_start(trial)
-        self._start_in_pool(trial, recorded)
+    def start(self, state: TrialState) -> str:
+        """Record the start of a trial, let the pool run the trial, and return the trial's id."""
+        self._folder.trial(state.id).mkdir(parents=True, exist_ok=True)
+        self.record_start(state.trial)
+        self._start_in_pool(state)
         self._store.sync()  # Meanwhile, the pool starts the trial.
-        return trial.id
+        return state.id
 
-    def _start_in_pool(self, trial: Trial, recorded: TrialState | None) -> None:
-        folder = str(self._folder.trial(trial.id))
-        self._pool.start.remote(trial, folder, recorded, self._search.row_steps(trial))
+    def _start_in_pool(self, state: TrialState) -> None:
+        folder = str(self._folder.trial(state.id))
+        self._pool.start.remote(state, folder, self._search.row_steps(state.trial))
 
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
-        return self.start(self._store.states[number].trial, self._store.existing(number))
+        return self.start(self._continued(number))
+
+    def _continued(self, number: int) -> TrialState:
+        """Return the state of a trial that the pool runs again."""
+        state = self._store.existing(number)
+        # The last driver or pool may have died before the driver heard of the first attempt.
+        return state.changed(attempt=max(1, state.attempt))
 
     def record_start(self, trial: Trial) -> None:
         """Tell the trackers that a trial has started, and add the trial to the running trials."""
@@ -94,33 +88,13 @@ class TrialLifecycle:
         )
         self.progress.on_start(number)
 
-    def record_reports(self, trial: str, progress: Progress) -> None:
-        """Record what is new in the progress of a trial."""
-        number = int(trial)
-        state = self._store.states[number]
-        new = new_reports(state, progress.reports)
-        now = time.time()
-        events: list[TrialEvent] = []
-        if progress.attempts != state.attempt:
-            events.append(AttemptStarted(now, number, progress.attempts))
-        sizes = progress.sizes[len(state.sizes) :]
-        events += [TrialResized(size.time, number, size) for size in sizes]
-        if new or progress.checkpoint is not None or progress.state is not None:
-            events.append(
-                TrialReported(
-                    new[-1].time if new else now,
-                    number,
-                    new,
-                    checkpoint=progress.checkpoint,
-                    best=progress.best,
-                    seconds=round(progress.seconds, 4),
-                    worker_seconds=round(progress.worker_seconds, 4),
-                )
-            )
-        if events:
-            state = self._search.append(*events)
+    def record(self, events: Sequence[TrialEvent]) -> None:
+        """Record what happened to a trial in the pool."""
+        known = len(self._store.states[events[0].number].own_reports)
+        state = self._search.append(*events)
+        new = state.own_reports[known:]
         for report in new:
-            self.notes = notes_about(trial, report) | self.notes
+            self.notes = notes_about(state.id, report) | self.notes
         if new:
             self.progress.on_reports(state)
 
@@ -154,7 +128,7 @@ class TrialLifecycle:
         caused the restart.
         """
         for number in self.progress.running:
-            self._start_in_pool(self._store.states[number].trial, self._store.existing(number))
+            self._start_in_pool(self._continued(number))
 
     def end(
         self,

@@ -26,8 +26,8 @@ from sweeps.search.plugins import scheduler_of
 from sweeps.space import Space
 
 if TYPE_CHECKING:
-    from sweeps.execution.messages import Progress
     from sweeps.search.schedulers.base import Scheduler
+    from sweeps.study.states import TrialState
     from sweeps.study.study_store import StudyStore
 
 
@@ -206,10 +206,12 @@ def _train(
     trial_folder = Path(rows.folder) / "trial"
     try:
         ray.get(session.pool.prepare_refit.remote(settings, rows))
-        _, end = train_once(session, trial, trial_folder, why_stop=why_stop)
+        state, end = train_once(session, trial, trial_folder, why_stop=why_stop)
     except ray.exceptions.RayError as e:
         raise SweepFailed(f"trial {trial.id} could not be trained again: {e}") from e
-    name = last_checkpoint(trial.id, end, steps).name
+    if end.state is not State.COMPLETE:
+        raise SweepFailed(f"trial {trial.id} failed when it was trained again:\n{end.error}")
+    name = last_checkpoint(state, steps).name
     return f"{root_in(store_of(Path(rows.folder)), trial_folder)}/{name}"
 
 
@@ -240,31 +242,28 @@ def steps_to_train(folder: Path, space: Space, study_store: StudyStore, number: 
     return max(1, round(reports[-1].metrics[metric])) if reports else None
 
 
-def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
+def last_checkpoint(state: TrialState, steps: int) -> Checkpoint:
     """Return the checkpoint that holds the model of the last step of a refitted trial.
 
     Args:
-        trial: The trial's id.
-        end: Progress of the trial after its training has ended.
+        state: State of the trial after its training.
         steps: Number of steps that the trial had to train.
 
     Raises:
-        SweepFailed: The loop failed.
         BundleError: No checkpoint holds the model of the last step.
     """
-    if end.state is not State.COMPLETE:
-        raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")
-    if end.best is None:
+    if state.best is None:
         raise BundleError(
-            f"trial {trial} saved no checkpoint when it was trained again, so there is nothing to "
-            "export"
+            f"trial {state.id} saved no checkpoint when it was trained again, so there is nothing "
+            "to export"
         )
-    if end.best.best_step != steps:
+    if state.best.best_step != steps:
         problem = (
-            f"its loop saved the model of step {end.best.best_step} instead of the model of the "
-            f"last step, {steps}"
+            f"its loop saved the model of step {state.best.best_step} instead of the model of "
+            f"the last step, {steps}"
         )
         raise BundleError(
-            f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial"
+            f"trial {state.id} was trained again, but {problem}; see `Current.better` of "
+            "sweeps.trial"
         )
-    return end.best
+    return state.best

@@ -63,7 +63,7 @@ class ElasticGangs:
             running.may_grow = False
         resizes = lost or (bool(joining) and running.may_grow and running.yields)
         if (
-            running.is_elastic
+            running.state.is_elastic
             and resizes
             and len(remaining) + len(joining) >= running.trial.shape.workers
         ):
@@ -89,17 +89,17 @@ class ElasticGangs:
 
         With a rank that has ended, the gang keeps its size.
         """
-        progress = running.progress
+        parts = running.parts
         for step, answer in sorted(running.answers.items()):
-            if answer.done() or not progress.all_have_reached(step):
+            if answer.done() or not parts.all_have_reached(step):
                 continue
-            ended = any(progress.has_ended(rank) for rank in range(progress.workers))
+            ended = any(parts.has_ended(rank) for rank in range(parts.ranks))
             answer.set_result(ended or not self._grows(running, step))
             running.answers = {other: it for other, it in running.answers.items() if other >= step}
 
     def _grows(self, running: RunningTrial, step: int) -> bool:
         """Return whether a gang grows at this step. If so, reserve the additional workers."""
-        checkpoint = running.progress.checkpoint
+        checkpoint = running.state.checkpoint
         if checkpoint is None:
             return False
         trials_pending = not self.all_started or bool(self.without_workers)

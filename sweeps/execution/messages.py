@@ -9,8 +9,9 @@ from typing import Any
 
 from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
-from sweeps.core.trial import LOST, Checkpoint, GangSizePeriod, Report, State, Trial
+from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 from sweeps.data.streaming.settings import StreamSettings
+from sweeps.study.events import TrialEvent
 
 
 @dataclass(frozen=True)
@@ -322,43 +323,22 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Progress of a trial, for the driver.
-
-    It has the reports since the driver last asked the pool, and the present state of the trial.
+class TrialUpdate:
+    """What happened to a trial since the driver last asked the pool.
 
     Attributes:
-        reports: New reports, in order.
-        checkpoint: Latest complete checkpoint if the driver has not received it yet; else None.
-        best: Checkpoint with the best model so far; None without checkpoints.
+        trial: The trial's id.
+        events: The new events of the trial, in order.
         rung: Step at which the loop waits for the driver's decision. None if the loop does not
             wait, or if the driver already knows this.
-        state: State in which the trial has ended; RUNNING if it was interrupted. None while the
-            trial runs.
-        error: Error text of a failed trial, such as its traceback; else None.
-        refused: Key of the wrong value and description of the problem, if a value in the space file
-            made the trial fail; else None.
-        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty
-            without such a call.
-        attempts: Number of attempts that were started so far.
-        seconds: Seconds that all attempts of the trial have spent on workers so far.
-        worker_seconds: Sum of these seconds over all workers: ten seconds on two workers are 20.
-        sizes: Each number of workers that an elastic trial has had, with the step at which it
-            began; empty for other trials.
+        end: How the trial ended, with the state RUNNING if it was interrupted. None while the trial
+            runs.
     """
 
-    reports: tuple[Report, ...] = ()
-    checkpoint: Checkpoint | None = None
-    best: Checkpoint | None = None
+    trial: str
+    events: tuple[TrialEvent, ...] = ()
     rung: int | None = None
-    state: State | None = None
-    error: str | None = None
-    refused: tuple[str, str] | None = None
-    final: dict[str, float] = field(default_factory=dict)
-    attempts: int = 1
-    seconds: float = 0.0
-    worker_seconds: float = 0.0
-    sizes: tuple[GangSizePeriod, ...] = ()
+    end: Ended | None = None
 
 
 class Stage(enum.Enum):

@@ -21,25 +21,26 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from sweeps.core import exit_causes
-from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import remember_variables
-from sweeps.core.trial import State, Trial
+from sweeps.core.trial import State
 from sweeps.execution.background import Background
+from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import (
+    Ended,
     Job,
     Labels,
-    Progress,
     RankUpdate,
     Silence,
     Stage,
+    TrialUpdate,
     Usage,
 )
+from sweeps.execution.retry import failed
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
-from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.worker_pool import WorkerPool
 from sweeps.study.states import TrialState
 
@@ -51,7 +52,7 @@ log = logging.getLogger(__name__)
 
 # If a trial has new reports, the driver gets an answer after this time at the latest, in seconds.
 PROGRESS_EVERY = 1.0
-# `advance` waits this long for the driver's `start` of the same trial, in seconds. After a restart
+# `step` waits this long for the driver's `start` of the same trial, in seconds. After a restart
 # of the pool, Ray repeats calls before the driver has started the trials again.
 START_WITHIN = 60.0
 # At the end of a sweep, longest wait for ranks that were told to stop, in seconds. The trainer
@@ -192,33 +193,28 @@ class _Pool:
 
     async def start(
         self,
-        trial: Trial,
+        state: TrialState,
         folder: str,
-        recorded: TrialState | None = None,
         row_steps: tuple[int, ...] = (),
     ) -> None:
         """Start or continue a trial.
 
         Args:
-            trial: The trial.
+            state: What is known of the trial. A trial with an attempt continues.
             folder: Folder for the trial's checkpoints and logs.
-            recorded: State of a trial that continues; None for a new trial.
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on
                 more train rows. Otherwise ().
         """
-        order = self.job.order
-        if self.job.keep_last or self.job.folds or row_steps:
-            order = StepOrder(None, True)
-        progress = TrialProgress(trial.shape.workers, order, self.job.keep_latest)
-        before = self.trials.get(
-            trial.id
-        )  # A trial that was paused may continue while its ranks still stop.
-        running = self.trials[trial.id] = RunningTrial(trial, folder, progress, row_steps)
-        if recorded is not None:
-            progress.restore(recorded)
-            running.seconds, running.worker_seconds = recorded.seconds, recorded.worker_seconds
+        keeps_last = self.job.keep_last or bool(self.job.folds) or bool(row_steps)
+        parts = CheckpointParts(state.trial.shape.workers, self.job.keep_latest)
+        if state.attempt:
+            parts.restore(state)
+        # A trial that was paused may continue while its ranks still stop.
+        before = self.trials.get(state.id)
+        running = RunningTrial(state, folder, row_steps, parts, keeps_last)
+        self.trials[state.id] = running
         if self.stopping is not None:
-            running.finish(self.stopping)
+            running.finish(Ended(0, self.stopping))
         else:
             running.task = self.spawn(self._drive(running, None if before is None else before.task))
 
@@ -266,8 +262,8 @@ class _Pool:
         """
         running = self.trials.get(recorded.id)
         if running is not None and running.awaits(step):
-            running.trial, running.yields = recorded.trial, True
-            running.progress.restore(recorded)
+            running.yields = True
+            running.renew(recorded)
             running.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:
@@ -278,10 +274,10 @@ class _Pool:
         running = self.trials.get(trial_id)
         if running is None:
             return
-        running.progress.mark_recorded()
+        running.parts.mark_recorded()
         self.driver.delete_unneeded(running)
         running.stop()
-        if running.progress.state is not None:
+        if running.ended is not None:
             del self.trials[trial_id]
 
     async def prepare_refit(self, settings: Mapping[str, Any], rows: RefitRows) -> None:
@@ -303,7 +299,7 @@ class _Pool:
         """End a trial at once and kill its workers."""
         if (running := self.trials.get(trial_id)) is not None and running.task is not None:
             running.task.cancel()
-            running.finish(State.FAIL, "cancelled")
+            running.finish(failed("cancelled"))
             await self.forget(trial_id)
 
     async def stop(self, trial_id: str) -> None:
@@ -328,10 +324,8 @@ class _Pool:
     async def usage(self) -> Usage:
         """Return the resources in use and the stage of each active trial."""
         busy, idle = self.workers.held()
-        active = {
-            name: running for name, running in self.trials.items() if running.progress.state is None
-        }
-        stages = {name: (running.stage, running.progress.rung) for name, running in active.items()}
+        active = {name: running for name, running in self.trials.items() if running.ended is None}
+        stages = {name: (running.stage, running.rung) for name, running in active.items()}
         seconds = {name: running.worker_seconds_spent() for name, running in active.items()}
         silent = {
             name: "\n".join(map(str, running.silent.values()))
@@ -382,18 +376,18 @@ class _Pool:
 
     # ---- what the driver waits for
 
-    async def advance(self, trial_id: str) -> Progress:
-        """Wait for progress of a trial: it ends, waits at a rung, stores a checkpoint, or reports.
+    async def step(self, trial_id: str) -> dict[str, TrialUpdate]:
+        """Wait until a trial ends, waits at a rung, stores a checkpoint, or reports.
 
-        At a rung, the trial waits for a decision. The call also confirms that the driver has
-        recorded the progress that the last call returned.
+        The call also confirms that the driver has recorded what the last call returned.
 
         Args:
             trial_id: Id of a trial that the driver has started, or that it starts within
                 `START_WITHIN` seconds.
 
         Returns:
-            The progress since the last call.
+            What happened since the last call, with the key "update". Ray Tune treats this dict as
+            a result of the trial.
 
         Raises:
             KeyError: The driver did not start the trial within this time.
@@ -402,35 +396,26 @@ class _Pool:
         while trial_id not in self.trials and time.monotonic() < give_up:
             await asyncio.sleep(0.01)
         running = self.trials[trial_id]
-        progress = running.progress
-        # The driver calls again only after it has recorded the last progress.
-        progress.mark_recorded()
+        running.parts.mark_recorded()
         self.driver.delete_unneeded(running)
         since = time.monotonic()
-        while not progress.urgent:
+        while not running.is_urgent:
             left = PROGRESS_EVERY - (time.monotonic() - since)
-            if progress.has_undelivered and left <= 0:
+            if running.has_news and left <= 0:
                 break
             running.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(
-                    running.changed.wait(), max(left, 0.05) if progress.has_undelivered else None
+                    running.changed.wait(), max(left, 0.05) if running.has_news else None
                 )
-        return progress.next_progress(running.spent(), running.worker_seconds_spent())
-
-    async def step(self, trial_id: str) -> dict[str, Any]:
-        """Return the result of `advance` in a dict with the key "progress".
-
-        Ray Tune treats this dict as a result of the trial.
-        """
-        return {"progress": await self.advance(trial_id)}
+        return {"update": running.next_update()}
 
     async def checkpoint_step(self, trial_id: str) -> int:
         """Return the step of the latest complete checkpoint of a running trial.
 
         0 if there is no checkpoint.
         """
-        checkpoint = self.trials[trial_id].progress.checkpoint
+        checkpoint = self.trials[trial_id].state.checkpoint
         return checkpoint.step if checkpoint else 0
 
     # ---- methods for workers
@@ -449,11 +434,7 @@ class _Pool:
         The duration of the attempt then does not include the import.
         """
         running = self.trials.get(trial_id)
-        if (
-            running is not None
-            and running.progress.attempt == attempt
-            and running.began is not None
-        ):
+        if running is not None and running.state.attempt == attempt and running.began is not None:
             running.began = time.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
@@ -492,7 +473,7 @@ class _Pool:
             RuntimeError: The attempt has ended.
         """
         running = self.trials[trial_id]
-        if running.progress.attempt != attempt:
+        if running.state.attempt != attempt:
             raise RuntimeError("this attempt of the trial has ended")
         return await running.exchange(rank, number, value)
 
@@ -511,7 +492,7 @@ class _Pool:
         Notices of earlier attempts are ignored.
         """
         running = self.trials.get(trial_id)
-        if running is not None and running.progress.attempt == attempt:
+        if running is not None and running.state.attempt == attempt:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
@@ -536,7 +517,7 @@ class _Pool:
             return False
         if update.step in self.job.rungs and not await self._decision(running, update):
             return False
-        if running.progress.attempt != attempt:
+        if running.state.attempt != attempt:
             return False
         return await self.driver.elastic.may_continue(running, update.step)
 

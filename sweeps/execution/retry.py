@@ -69,8 +69,8 @@ def after_attempt(
     if counts.failures <= max_failures:
         return Again(str(outcome.error).rstrip().rpartition("\n")[2], counts)
     if counts.failures == 1:
-        return _failed(outcome.error or "")
-    return _failed(
+        return failed(outcome.error or "")
+    return failed(
         f"{counts.failures} attempts failed with an exception that `limits.retry_on` lists, and "
         f"`limits.max_failures` allows only {max_failures}; the last exception:\n{outcome.error}"
     )
@@ -83,22 +83,23 @@ def _after_loss(
         counts = replace(counts, blameless=counts.blameless + 1)
         if counts.blameless < MOST_BLAMELESS:
             return Again(str(lost), counts)
-        return _failed(
+        return failed(
             f"the trial's workers or its data were lost {counts.blameless} times in a row, with no "
             f"report in between; the last loss: {lost}"
         )
     counts = replace(counts, failures=counts.failures + 1)
     if LOST not in retry_on:
-        return _failed(
+        return failed(
             f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}"
         )
     if counts.failures <= max_failures:
         return Again(str(lost), counts)
-    return _failed(
+    return failed(
         f"a worker process died in {counts.failures} attempts, and `limits.max_failures` allows "
         f"only {max_failures}; the last loss: {lost}"
     )
 
 
-def _failed(error: str) -> Ended:
+def failed(error: str) -> Ended:
+    """Return the end of a trial that fails with this error."""
     return Ended(0, State.FAIL, error)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from sweeps.core.trial import State, Trial
-from sweeps.execution.messages import Silence, Stage
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State, Trial
+from sweeps.execution.checkpoint_parts import CheckpointParts
+from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.retry import FailureCounts
-from sweeps.execution.trial_progress import TrialProgress
+from sweeps.study.events import AttemptStarted, TrialEvent, TrialReported, TrialResized
+from sweeps.study.states import TrialState, apply, new_reports
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
 # written its stack to its log.
@@ -21,15 +25,24 @@ STOPS_WITHIN = 1.0
 
 
 class RunningTrial:
-    """State of a trial over all its attempts.
+    """A trial over all its attempts.
+
+    Messages of ranks may arrive twice or out of order. Ray does not preserve the order of calls to
+    an asyncio actor, and a rank resends each report and checkpoint until the pool acknowledges it.
+    Each report and each checkpoint is recorded once.
 
     Args:
-        trial: The trial.
+        state: What is known of the trial at its start.
         folder: Folder for the trial's checkpoints and logs.
-        progress: Progress of the trial.
         row_steps: See `Assignment.row_steps`.
+        parts: The parts of checkpoints; None for those of a trial that keeps one latest checkpoint.
+        keeps_last: Whether the latest checkpoint is the best one; see `Job.keep_last`.
 
     Attributes:
+        state: What is known of the trial. Its end is missing.
+        parts: The parts of checkpoints that ranks have written.
+        rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
+        ended: How the trial ended; None while it runs.
         stage: What the trial does now; see `Stage`.
         decisions: Maps each rung to the future of the decision, which all ranks share. The result
             is True if the trial continues.
@@ -62,17 +75,27 @@ class RunningTrial:
 
     def __init__(
         self,
-        trial: Trial,
+        state: TrialState,
         folder: str,
-        progress: TrialProgress,
         row_steps: tuple[int, ...] = (),
+        parts: CheckpointParts | None = None,
+        keeps_last: bool = False,
     ):
-        self.trial, self.folder, self.progress, self.row_steps = trial, folder, progress, row_steps
+        self.state = state
+        self.folder = folder
+        self.row_steps = row_steps
+        self.parts = parts or CheckpointParts(state.trial.shape.workers)
+        self.rung: int | None = None
+        self.ended: Ended | None = None
+        self._keeps_last = keeps_last
+        self._unsent: list[TrialEvent] = []
+        self._has_unsent_checkpoint = False
+        self._sent_rung: int | None = None
         self.stage = Stage.PREPARING
         self.decisions: dict[int, asyncio.Future[bool]] = {}
         self.resumed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.stopped = False
-        self.seconds = self.worker_seconds = 0.0
+        self.seconds, self.worker_seconds = state.seconds, state.worker_seconds
         self.began: float | None = None
         self.counts = FailureCounts()
         self.silent: dict[int, Silence] = {}
@@ -89,19 +112,117 @@ class RunningTrial:
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
 
     @property
-    def is_elastic(self) -> bool:
-        """True if the number of workers may change during the trial."""
-        return self.trial.shape.most is not None
+    def trial(self) -> Trial:
+        """The trial, with its current parameters."""
+        return self.state.trial
 
     def begin_attempt(self, workers: int) -> int:
         """Start a new attempt with this number of workers, and return the number of the attempt."""
+        now, number = time.time(), self.state.number
+        self._add(AttemptStarted(now, number, self.state.attempt + 1))
+        sizes = self.state.sizes
+        if self.state.is_elastic and (not sizes or sizes[-1].workers != workers):
+            step = self.state.checkpoint.step if self.state.checkpoint is not None else 0
+            size = GangSizePeriod(step, workers, self.state.steps, now)
+            self._add(TrialResized(now, number, size))
+        self.parts.begin(workers)
         self.answers = {}
         self._closed = False
         self.silent = {}
         self.last_update = {}
         self._exchanges = {}
         self.resumed = asyncio.get_running_loop().create_future()
-        return self.progress.begin(workers if self.is_elastic else None)
+        return self.state.attempt
+
+    # ---- what happened, for the driver
+
+    def record(
+        self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False
+    ) -> bool:
+        """Record a message of a rank.
+
+        Args:
+            attempt: Number of the attempt in which the rank sent the message.
+            update: The message.
+            ended: Whether the loop has ended on this rank.
+            failed: Whether the loop ended with an exception.
+
+        Returns:
+            False if the message was ignored, because the trial has ended or another attempt has
+            started.
+        """
+        if self.ended is not None or attempt != self.state.attempt:
+            return False
+        latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
+        new = new_reports(self.state, update.reports)
+        complete = self.parts.add(update, latest, ended, failed)
+        if new or complete:
+            self._report(new, complete)
+        return True
+
+    def _report(self, new: tuple[Report, ...] = (), complete: Sequence[Checkpoint] = ()) -> None:
+        """Add the event for new reports, complete checkpoints and the time spent so far."""
+        event = TrialReported(
+            new[-1].time if new else time.time(),
+            self.state.number,
+            new,
+            seconds=round(self.spent(), 4),
+            worker_seconds=round(self.worker_seconds_spent(), 4),
+        )
+        best, after = self.state.best, apply(self.state, event)
+        for checkpoint in complete:
+            if (
+                best is None
+                or self._keeps_last
+                or after.key_at(checkpoint.best_step) <= after.key_at(best.best_step)
+            ):
+                best = checkpoint
+        if complete:
+            self._has_unsent_checkpoint = True
+            event = replace(event, checkpoint=complete[-1], best=best)
+        self._add(event)
+
+    def _add(self, event: TrialEvent) -> None:
+        """Apply an event to the state, and keep it for the driver."""
+        self.state = apply(self.state, event)
+        last = self._unsent[-1] if self._unsent else None
+        if isinstance(event, TrialReported) and isinstance(last, TrialReported):
+            event = replace(
+                event,
+                reports=last.reports + event.reports,
+                checkpoint=event.checkpoint or last.checkpoint,
+                best=event.best or last.best,
+            )
+            self._unsent.pop()
+        self._unsent.append(event)
+
+    def renew(self, recorded: TrialState) -> None:
+        """Give the trial the parameters and the checkpoint that a perturbation has chosen."""
+        self.state = recorded
+        self.parts.restore(recorded)
+
+    @property
+    def is_urgent(self) -> bool:
+        """True if the driver must hear of the trial at once.
+
+        The reason: the trial has ended, waits at a rung, or has a new checkpoint.
+        """
+        return self.ended is not None or self.rung != self._sent_rung or self._has_unsent_checkpoint
+
+    @property
+    def has_news(self) -> bool:
+        """True if there are reports that the driver has not received."""
+        return any(isinstance(event, TrialReported) for event in self._unsent)
+
+    def next_update(self) -> TrialUpdate:
+        """Return what happened since the last call, and mark it as received by the driver."""
+        rung = self.rung if self.rung != self._sent_rung else None
+        update = TrialUpdate(self.trial.id, tuple(self._unsent), rung, self.ended)
+        self._unsent, self._has_unsent_checkpoint, self._sent_rung = [], False, self.rung
+        self.parts.mark_sent(self.state)
+        return update
+
+    # ---- ranks
 
     async def exchange(self, rank: int, number: int, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank.
@@ -114,7 +235,7 @@ class RunningTrial:
         """
         values, complete = self._exchanges.setdefault(number, ({}, asyncio.Event()))
         values[rank] = value
-        if len(values) == self.progress.workers:
+        if len(values) == self.parts.ranks:
             complete.set()
             self._exchanges.pop(number)
         await complete.wait()
@@ -129,7 +250,7 @@ class RunningTrial:
 
         Ten seconds on two workers are 20 worker seconds.
         """
-        return self.worker_seconds + self._spent_now() * self.progress.workers
+        return self.worker_seconds + self._spent_now() * self.parts.ranks
 
     def _spent_now(self) -> float:
         return time.monotonic() - self.began if self.began is not None else 0.0
@@ -138,7 +259,7 @@ class RunningTrial:
         """Add the time of an attempt that has ended to `seconds` and `worker_seconds`."""
         seconds = self._spent_now()
         self.seconds += seconds
-        self.worker_seconds += seconds * self.progress.workers
+        self.worker_seconds += seconds * self.parts.ranks
         self.workers = []
         self.began = None
 
@@ -185,7 +306,10 @@ class RunningTrial:
 
         If so, record that the driver has decided.
         """
-        return self.progress.answered(step) and not self.decisions[step].done()
+        if self.rung != step:
+            return False
+        self.rung = self._sent_rung = None
+        return not self.decisions[step].done()
 
     def decide(self, step: int, continues: bool) -> None:
         """Pass the driver's decision at a rung to all ranks.
@@ -206,20 +330,17 @@ class RunningTrial:
             together: Whether to ask the driver only when every rank has reached the rung. This is
                 True if the trial may continue from the checkpoint of the rung, as under PBT.
         """
-        progress = self.progress
-        if progress.has_ended(0) and not self.resumed.done():
+        parts = self.parts
+        if parts.has_ended(0) and not self.resumed.done():
             self.resumed.set_result(False)
         for step, decision in self.decisions.items():
-            if decision.done() or progress.rung == step:
+            if decision.done() or self.rung == step:
                 continue
-            if progress.has_ended(
-                0
-                # Rank 0 never reaches this step, because the numbers of reports of the ranks
-                # differ.
-            ):
+            # If the numbers of reports of the ranks differ, rank 0 may never reach this step.
+            if parts.has_ended(0):
                 decision.set_result(False)
-            elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
-                progress.wait_at(step)
+            elif parts.all_have_reached(step) if together else parts.has_reached(0, step):
+                self.rung = step
                 self.changed.set()
 
     def retry(self) -> None:
@@ -245,25 +366,11 @@ class RunningTrial:
             if not decision.done():
                 decision.set_result(False)
 
-    def finish(
-        self,
-        state: State,
-        error: str | None = None,
-        refused: tuple[str, str] | None = None,
-        final: dict[str, float] | None = None,
-    ) -> None:
-        """End the trial and answer the driver.
-
-        If the trial has ended already, its result does not change.
-
-        Args:
-            state: State of the trial.
-            error: Error text of a failed trial; else None.
-            refused: Key of the wrong value and description of the problem, if a value in the space
-                file made the trial fail; else None.
-            final: Metrics of the finished model; None if there are none.
-        """
-        self.progress.finish(state, error, refused, final)
+    def finish(self, ended: Ended) -> None:
+        """End the trial and answer the driver. If it has ended already, its result stays."""
+        if self.ended is None:
+            self._report()
+            self.ended = replace(ended, update=None)
         self.changed.set()
 
     def end(self, state: State) -> None:
@@ -273,10 +380,10 @@ class RunningTrial:
         killed at once, because the task that runs the trial is cancelled. If the trial can be
         resumed, its worker is killed, too: it must not report more than the driver has recorded.
         """
-        if self.task is not None and self.progress.state is None:
+        if self.task is not None and self.ended is None:
             if state is State.PRUNED and len(self.workers) == 1:
                 self.workers[0].send("stop", self.trial.id)
                 asyncio.get_running_loop().call_later(STOPS_WITHIN, self.task.cancel)
             else:
                 self.task.cancel()
-        self.finish(state)
+        self.finish(Ended(0, state))

@@ -106,7 +106,7 @@ class TrialDriver:
         this method does not raise it.
         """
         try:
-            while running.progress.state is None and not running.stopped:
+            while running.ended is None and not running.stopped:
                 running.stage = Stage.PREPARING
                 self.elastic.without_workers.add(running.trial.id)
                 fit = self.data_requests.request(running.trial.data, running.trial.preprocessor)
@@ -129,18 +129,17 @@ class TrialDriver:
                         running.retry()
                     self._note_retry(running, following.reason)
                 else:
-                    running.finish(
-                        following.state, following.error, following.refused, following.final
-                    )
-            running.finish(State.PRUNED)  # The trial was stopped, but its workers died first.
+                    running.finish(following)
+            # The trial was stopped, but its workers died first.
+            running.finish(Ended(0, State.PRUNED))
         except asyncio.CancelledError:
             raise
         except RayTaskError as e:
-            running.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))
+            running.finish(retry.failed(str(e.cause) if e.cause is not None else str(e)))
         except SweepsError as e:
-            running.finish(State.FAIL, str(e))
+            running.finish(retry.failed(str(e)))
         except Exception:
-            running.finish(State.FAIL, traceback.format_exc())
+            running.finish(retry.failed(traceback.format_exc()))
         finally:
             self.workers.give_back(running.kept)
             self.elastic.without_workers.discard(running.trial.id)
@@ -162,9 +161,8 @@ class TrialDriver:
             False if the message was ignored, because the trial has ended or another attempt has
             started.
         """
-        if not running.progress.record_update(
-            attempt, update, ended is not None, ended is not None and ended.state is State.FAIL
-        ):
+        failed = ended is not None and ended.state is State.FAIL
+        if not running.record(attempt, update, ended is not None, failed):
             return False
         if update.reports:
             running.counts = replace(running.counts, blameless=0)
@@ -188,7 +186,7 @@ class TrialDriver:
         it has saved the study in the store.
         """
         root = root_in(self.job.store, running.folder)
-        for name in running.progress.drop():
+        for name in running.parts.drop(running.state):
             path = f"{root}/{name}"
             if self.job.store is None:
                 self._delete(path)
@@ -218,7 +216,7 @@ class TrialDriver:
         """
         root = root_in(self.job.store, running.folder)
         found = await asyncio.get_running_loop().run_in_executor(self.files, checkpoint_names, root)
-        for name in running.progress.checkpoints_to_delete(found):
+        for name in running.parts.to_delete(running.state, found):
             path = f"{root}/{name}"
             self.unneeded.pop(path, None)
             self._delete(path)
@@ -236,9 +234,9 @@ class TrialDriver:
 
         They are the log of the sweep and the log of rank 0.
         """
-        if running.progress.state is not None or running.stopped:
+        if running.ended is not None or running.stopped:
             return
-        text = f"attempt {running.progress.attempt} ended: {reason}; the trial is tried again"
+        text = f"attempt {running.state.attempt} ended: {reason}; the trial is tried again"
         log.warning("trial %s: %s", running.trial.id, text)
         self.files.submit(append_line, log_of(running.folder, 0), text)
 
@@ -374,14 +372,14 @@ class TrialDriver:
         cached = all(
             key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True)
         )
-        whole = running.is_elastic and size > 1
+        whole = running.state.is_elastic and size > 1
         data = None if cached else data_of(prepared, 1 if whole else size, whole)
         room = room_of(self.workers.total, running.trial.shape.of_size(size))
         assignments = []
         for worker, key, ranks in zip(gang.workers, keys, gang.ranks, strict=True):
             worker.cached = keep(worker.cached, key, prepared["bytes"], room)
             kept = tuple(name for name, _ in worker.cached)
-            checkpoint, spent = running.progress.checkpoint, running.seconds
+            checkpoint, spent = running.state.checkpoint, running.seconds
             assignments.append(
                 Assignment(
                     trial=running.trial,

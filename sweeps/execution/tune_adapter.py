@@ -33,6 +33,7 @@ from ray.tune.search import Searcher
 from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepsError
 from sweeps.core.trial import Action
+from sweeps.execution.messages import TrialUpdate
 
 log = logging.getLogger(__name__)
 
@@ -52,16 +53,11 @@ class TrialSource(Protocol):
             StopIteration: The sweep starts no more trials.
         """
 
-    def on_trial_progress(self, trial: str, progress: Any) -> Action:
-        """Record the progress of a trial. Return `Action.STOP` if Tune must stop the trial.
-
-        Args:
-            trial: Id of the trial.
-            progress: A `messages.Progress`.
-        """
+    def on_update(self, update: TrialUpdate) -> Action:
+        """Record what happened to a trial. Return `Action.STOP` if Tune must stop the trial."""
 
     def on_trial_lost(self, trial: str) -> None:
-        """Handle a trial that Tune has given up, because the pool could not return its progress."""
+        """Handle a trial that Tune has given up, because the pool did not answer."""
 
     def poll(self) -> None:
         """Do work that is due from time to time."""
@@ -197,7 +193,7 @@ class TrialSearcher(Searcher):
 
 
 class _Scheduler(FIFOScheduler):
-    """Scheduler that passes progress to the source, and returns its decision to Tune."""
+    """Scheduler that passes updates of trials to the source, and returns its decision to Tune."""
 
     def __init__(self, calls: Calls):
         super().__init__()
@@ -215,11 +211,11 @@ class _Scheduler(FIFOScheduler):
         # 10,000 trials would take a millisecond.
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
-        """Pass the progress of a trial to the source.
+        """Pass what happened to a trial to the source.
 
         Return Tune's constant for its decision.
         """
-        action = self._calls("on_trial_progress", trial.config["trial"], result["progress"])
+        action = self._calls("on_update", result["update"])
         return TrialScheduler.STOP if action is Action.STOP else TrialScheduler.CONTINUE
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:

@@ -18,9 +18,9 @@ from sweeps.core import checkpoint_files as checkpoints
 from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.crash_cleanup import remove_partial_files
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import Progress
 from sweeps.search.search_loop import SearchLoop
 from tests.search.deaths import Deaf
+from tests.trial_updates import trial_update
 
 NONE = "{name: none}"
 BODY = "params: {eta: {uniform: [0, 1]}}"
@@ -49,9 +49,9 @@ def train(controller: SweepController, loss: float, end: bool = True) -> str:
     assert name is not None
     best, latest = save(controller.folder, int(name), 1), save(controller.folder, int(name), 2)
     reports = (Report(1, {"loss": loss}, 1.0), Report(2, {"loss": loss + 1}, 2.0))
-    controller.on_trial_progress(name, Progress(reports, latest, best))
+    controller.on_update(trial_update(name, reports, latest, best))
     if end:
-        controller.on_trial_progress(name, Progress(state=State.COMPLETE, best=best))
+        controller.on_update(trial_update(name, state=State.COMPLETE, best=best))
     return name
 
 
@@ -84,7 +84,7 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     assert again.search.store.states[3].checkpoint.step == 2
     name = again.start_trial()
     assert name == "0003"
-    again.on_trial_progress(name, Progress(state=State.COMPLETE))
+    again.on_update(trial_update(name, state=State.COMPLETE))
     again.close()
     assert checkpoints_in(tmp_path) == {"0003": [1]} and again.search.store.winner() == 3
     assert again.trials.cleaner is not None and dataclasses.asdict(again.trials.cleaner.freed) == {
@@ -145,9 +145,9 @@ def saves(controller: SweepController, losses: list[float], end: bool = True) ->
     reports = tuple(
         Report(step, {"loss": loss}, float(step)) for step, loss in enumerate(losses, 1)
     )
-    controller.on_trial_progress(name, Progress(reports, saved[-1], best))
+    controller.on_update(trial_update(name, reports, saved[-1], best))
     if end:
-        controller.on_trial_progress(name, Progress(state=State.COMPLETE, best=best))
+        controller.on_update(trial_update(name, state=State.COMPLETE, best=best))
     return name
 
 

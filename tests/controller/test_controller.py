@@ -27,7 +27,7 @@ from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
 from sweeps.controller.deadline import Deadline
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
-from sweeps.execution.messages import Progress, Usage
+from sweeps.execution.messages import TrialUpdate, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import TrialPaused, TrialReported, TrialResized
@@ -36,6 +36,7 @@ from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState
 from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf
+from tests.trial_updates import trial_update
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
 
@@ -44,10 +45,8 @@ class Pool(Deaf):
     """Keeps what it is told of trials."""
 
     def __init__(self) -> None:
-        self.started: list[TrialState | None] = []
-        self.start = SimpleNamespace(
-            remote=lambda trial, folder, resume_from=None, *_: self.started.append(resume_from)
-        )
+        self.started: list[TrialState] = []
+        self.start = SimpleNamespace(remote=lambda state, *_: self.started.append(state))
 
 
 class Monitor:
@@ -102,9 +101,7 @@ def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(
     for _ in range(ended):
         name = going.start_trial()
         assert name is not None
-        going.on_trial_progress(
-            name, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE)
-        )
+        going.on_update(trial_update(name, (Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
     going._monitor = Monitor(error=InputError(Problem("space.preprocessor", "no column `x`")))
     going.poll()
     assert (going.refused is None) == bool(ended) and (going.reason is None) == bool(ended), (
@@ -124,7 +121,7 @@ def test_minutes_end_the_search_when_the_rest_is_just_enough_for_the_best_trial_
     name = going.start_trial()
     assert name is not None
     reports = (Report(1, {"loss": 0.5}, 1.0),)
-    going.on_trial_progress(name, Progress(reports, state=State.COMPLETE, seconds=10.0))
+    going.on_update(trial_update(name, reports, state=State.COMPLETE, seconds=10.0))
     needed = going._deadline.reserve(10.0, trains=True)
     assert going.reason is None and needed > closing + 20.0
     assert going._time_limit(end - needed - 0.1) is None
@@ -145,13 +142,13 @@ def test_time_is_kept_for_a_running_trial_that_is_the_best(make_space, tmp_path)
     going._deadline = Deadline(end, start=1.0, growth=3.0)
     first, second = going.start_trial(), going.start_trial()
     assert first is not None and second is not None
-    going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), None, seconds=1.0))
+    going.on_update(trial_update(first, (Report(1, {"loss": 0.5}, 1.0),), None, seconds=1.0))
     going.running[int(second)].began -= 10.0
-    going.on_trial_progress(second, news(1, 0.4, best=saved(tmp_path, second, 1)))
+    going.on_update(news(second, 1, 0.4, best=saved(tmp_path, second, 1)))
     assert going.progress.leader(going._can_win) == (second, pytest.approx(10.0, abs=2.0))
     needed = going._reserve(going._deadline, time.monotonic())
     assert needed == pytest.approx(going._deadline.closing + 30.0, abs=6.0)
-    going.on_trial_progress(second, news(2, 0.6))
+    going.on_update(news(second, 2, 0.6))
     _, seconds = going.progress.leader(going._can_win) or ("", 0.0)
     assert seconds == pytest.approx(5.0, abs=2.0), "the best step is half of the way"
 
@@ -172,7 +169,7 @@ def test_before_a_trial_has_ended_time_is_kept_for_all_steps_of_the_best(
     name = going.start_trial()
     assert name is not None and going.progress.leader(going._can_win) is None
     going.running[int(name)].began -= 10.0
-    going.on_trial_progress(name, news(1, 0.4))
+    going.on_update(news(name, 1, 0.4))
     assert going.progress.leader(going._can_win) == (name, pytest.approx(seconds, rel=0.2))
 
 
@@ -182,9 +179,9 @@ def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(make_space,
     going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
     name = going.start_trial()
     assert name is not None
-    going.on_trial_progress(name, news(1, 0.5, seconds=2.0))
-    going.on_trial_progress(name, news(2, 0.4, seconds=4.0))
-    going.on_trial_progress(name, Progress(state=State.PRUNED, seconds=4.0))
+    going.on_update(news(name, 1, 0.5, seconds=2.0))
+    going.on_update(news(name, 2, 0.4, seconds=4.0))
+    going.on_update(trial_update(name, state=State.PRUNED, seconds=4.0))
     assert going.progress.leader(going._can_win) == (name, pytest.approx(10.0))
 
 
@@ -196,16 +193,14 @@ def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, h
     going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
     first, second = going.start_trial(), going.start_trial()
     assert first is not None and second is not None
-    going.on_trial_progress(
-        first, news(1, 0.5, state=State.COMPLETE, best=saved(tmp_path, first, 1))
-    )
-    going.on_trial_progress(second, news(1, 0.4))
+    going.on_update(news(first, 1, 0.5, state=State.COMPLETE, best=saved(tmp_path, first, 1)))
+    going.on_update(news(second, 1, 0.4))
     best = saved(tmp_path, second, 2) if has_checkpoint else None
-    going.on_trial_progress(second, news(2, 0.3, best=best))
+    going.on_update(news(second, 2, 0.3, best=best))
     going._deadline = Deadline(time.monotonic() - 1.0, start=1.0)
     going._check_budgets()
     assert going.reason == "--minutes"
-    going.on_trial_progress(second, Progress((), state=State.PRUNED))
+    going.on_update(trial_update(second, (), state=State.PRUNED))
     going.close()
     wins = has_checkpoint and not folds
     result = going.study_store.results()[1]
@@ -238,11 +233,11 @@ def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(make_space, tm
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
     assert name is not None
-    first.on_trial_progress(name, news(1, 0.5))
+    first.on_update(news(name, 1, 0.5))
     going, _ = controller(space, tmp_path)
     assert going.start_trial() == name
     assert going.progress.leader(going._can_win) is None
-    going.on_trial_progress(name, news(2, 0.4))
+    going.on_update(news(name, 2, 0.4))
     assert (going.progress.leader(lambda number: True) or ("",))[0] == name
 
 
@@ -252,8 +247,8 @@ def test_trackers_get_no_report_without_metrics(make_space, tmp_path):
     going.trackers.publish = events.append  # type: ignore[method-assign]
     name = going.start_trial()
     assert name is not None
-    going.on_trial_progress(name, news(1, 0.5))
-    going.on_trial_progress(name, Progress(state=State.COMPLETE, seconds=1.0))
+    going.on_update(news(name, 1, 0.5))
+    going.on_update(trial_update(name, state=State.COMPLETE, seconds=1.0))
     reported = [event for event in events if isinstance(event, TrialReported)]
     assert [len(event.reports) for event in reported] == [1]
     again = [e for e in TrialHistory(tmp_path)() if isinstance(e, TrialReported)]
@@ -272,12 +267,12 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
     assert name is not None
-    first.on_trial_progress(
-        name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3)
+    first.on_update(
+        trial_update(name, (Report(1, {"loss": 0.5}, 1.0),), attempt=3)
     )  # two gangs were lost under it
     going, pool = controller(space, tmp_path)
     assert going.start_trial() == name and known_of(pool) == (3, ((1, 0.5),))
-    going.on_trial_progress(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
+    going.on_update(trial_update(name, (Report(2, {"loss": 0.4}, 2.0),), attempt=4))
     going._monitor = Monitor(restarted=True)
     going.poll()
     assert known_of(pool) == (4, ((1, 0.5), (2, 0.4)))
@@ -293,7 +288,7 @@ def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_res
     for _ in range(MAX_POOL_DEATHS - 1):
         going._status_time = -math.inf
         going.poll()
-    going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
+    going.on_update(trial_update(first, (Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
     for _ in range(MAX_POOL_DEATHS - 1):  # The trial that ended has set the count back.
         going._status_time = -math.inf
         going.poll()
@@ -310,7 +305,7 @@ def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_p
     name = first.start_trial()
     assert name is not None
     spent = {"seconds": 7200.0, "worker_seconds": 7200.0}
-    first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), **spent))
+    first.on_update(trial_update(name, (Report(1, {"loss": 0.5}, 1.0),), **spent))
     going, _ = controller(space, tmp_path)
     assert going.search.interrupted == deque([0]) and going.reason is None
     object.__setattr__(going.space.limits, "max_gpu_hours", 1.5)
@@ -318,34 +313,33 @@ def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_p
     assert going.reason is not None and going.reason.startswith("limits.max_gpu_hours")
 
 
-def news(step: int, loss: float, **more: Any) -> Progress:
-    return Progress((Report(step, {"loss": loss}, float(step)),), **more)
+def news(trial: str, step: int, loss: float, **more: Any) -> TrialUpdate:
+    return trial_update(trial, (Report(step, {"loss": loss}, float(step)),), **more)
 
 
 def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(make_space, tmp_path):
     space = make_space(BODY)  # asha, one in three
     first, _ = controller(space, tmp_path)
     early = first.start_trial()
-    assert (
-        early is not None
-        and first.on_trial_progress(early, news(1, 0.9, rung=1)) is Action.CONTINUE
-    ), "the first to come there"
+    assert early is not None and first.on_update(news(early, 1, 0.9, rung=1)) is Action.CONTINUE, (
+        "the first to come there"
+    )
     for loss in (0.3, 0.2, 0.1, 0.05):
         later = first.start_trial()
         assert later is not None
-        first.on_trial_progress(later, news(1, loss, rung=1))
-    assert first.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE, (
+        first.on_update(news(later, 1, loss, rung=1))
+    assert first.on_update(trial_update(early, rung=1)) is Action.CONTINUE, (
         "its worker was lost beyond it"
     )
     going, _ = controller(space, tmp_path)  # the driver was
     assert 0 in going.search.interrupted and going.start_trial() == early
-    assert going.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE
+    assert going.on_update(trial_update(early, rung=1)) is Action.CONTINUE
     late = going.start_trial()
     while late is not None and late in {f"{n:04d}" for n in range(5)}:
         late = going.start_trial()
-    assert (
-        late is not None and going.on_trial_progress(late, news(1, 0.8, rung=1)) is Action.STOP
-    ), "though not for others"
+    assert late is not None and going.on_update(news(late, 1, 0.8, rung=1)) is Action.STOP, (
+        "though not for others"
+    )
 
 
 def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
@@ -356,7 +350,7 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
     for _ in range(2):
         name = first.start_trial()
         assert name is not None
-        first.on_trial_progress(name, news(1, 0.5))
+        first.on_update(news(name, 1, 0.5))
     object.__setattr__(space.limits, "timeout", 60.0)
     tracker: Any = Deaf()
     going = SweepController(
@@ -380,7 +374,7 @@ def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
     assert name is not None
-    first.on_trial_progress(name, news(1, 0.5))
+    first.on_update(news(name, 1, 0.5))
     going, _ = controller(space, tmp_path)
     going.stop("interrupted", State.RUNNING)
     going.close()
@@ -397,10 +391,8 @@ def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(
     assert name is not None
     path = tmp_path / "trials" / name / "checkpoint_000002"
     path.mkdir(parents=True)
-    first.on_trial_progress(name, news(1, 0.5))
-    first.on_trial_progress(
-        name, news(2, 0.4, checkpoint=Checkpoint(path.name, 2, 2) if whole else None)
-    )
+    first.on_update(news(name, 1, 0.5))
+    first.on_update(news(name, 2, 0.4, checkpoint=Checkpoint(path.name, 2, 2) if whole else None))
     going, _ = controller(space, tmp_path)
     assert (going.search.interrupted == deque()) == whole
     assert record_of(tmp_path)[0].result.state is (State.COMPLETE if whole else State.RUNNING)
@@ -417,7 +409,7 @@ def test_a_study_that_cannot_be_written_is_left_as_it_is(make_space, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "append_logs", full)
         with pytest.raises(OSError, match="no space"):
-            going.on_trial_progress(name, news(1, 0.5))
+            going.on_update(news(name, 1, 0.5))
         going.close(failed=True)
     assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
 
@@ -500,7 +492,7 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
     assert going.start_trial() == "0001"
     calls: list[tuple[Any, ...]] = []
     going.pool.stop = SimpleNamespace(remote=lambda *args: calls.append(args))
-    going.on_trial_progress("0000", news(1, 0.5))
+    going.on_update(news("0000", 1, 0.5))
     file = send(going.folder, Stop("0000"))
     for _ in range(2):  # The pool may have been restarted after the first request.
         going._status_time = 0.0
@@ -508,7 +500,7 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
     assert calls == [("0000",)] * 2 and read_answer(file) is None, (
         "the answer waits for the trial's last reports"
     )
-    assert going.on_trial_progress("0000", news(2, 0.4, state=State.PRUNED)) is Action.STOP
+    assert going.on_update(news("0000", 2, 0.4, state=State.PRUNED)) is Action.STOP
     going._status_time = 0.0
     going.poll()
     assert read_answer(file) == Answer("trial 0000 is stopped, after 2 steps", "0000") and list(
@@ -524,7 +516,7 @@ def test_a_trial_that_ends_before_it_is_stopped_keeps_its_end(going):
     file = send(going.folder, Stop("0000"))
     going._status_time = 0.0
     going.poll()
-    going.on_trial_progress("0000", news(1, 0.5, state=State.COMPLETE))
+    going.on_update(news("0000", 1, 0.5, state=State.COMPLETE))
     going._status_time = 0.0
     going.poll()
     assert read_answer(file) == Answer(problems=("trial 0000 has ended already (COMPLETE)",))
@@ -536,7 +528,7 @@ def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_
     first, _ = controller(space, tmp_path)
     for _ in range(2):
         assert first.start_trial() is not None
-    first.on_trial_progress("0000", news(1, 0.5))
+    first.on_update(news("0000", 1, 0.5))
     first.search.append(TrialPaused(1.0, 0, 1))
     going, _ = controller(space, tmp_path)
     going._monitor = Monitor()
@@ -557,7 +549,7 @@ def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(going):
     )
     assert going.start_trial() is None and going.reason is None and going.status().paused
     assert record.read(going.folder).paused
-    assert going.on_trial_progress("0000", news(1, 0.5)) is Action.CONTINUE
+    assert going.on_update(news("0000", 1, 0.5)) is Action.CONTINUE
     send(going.folder, Resume())
     going._status_time = 0.0
     going.poll()
@@ -591,7 +583,7 @@ def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_pa
         "all trials have started already, so a pause would change nothing"
     ]
     for name in ("0000", "0001"):
-        going.on_trial_progress(name, news(1, 0.5, state=State.COMPLETE))
+        going.on_update(news(name, 1, 0.5, state=State.COMPLETE))
     with pytest.raises(StopIteration):
         going.start_trial()
 
@@ -716,13 +708,9 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
     name = going.start_trial()
     assert name is not None
     three, two = GangSizePeriod(0, 3, 0, 1.0), GangSizePeriod(2, 2, 3, 2.0)
-    going.on_trial_progress(name, news(1, 0.5, sizes=(three,), seconds=10.0, worker_seconds=30.0))
-    going.on_trial_progress(
-        name, news(4, 0.4, sizes=(three, two), seconds=20.0, worker_seconds=50.0)
-    )
-    going.on_trial_progress(
-        name, news(5, 0.4, sizes=(three, two), seconds=30.0, worker_seconds=70.0)
-    )
+    going.on_update(news(name, 1, 0.5, sizes=(three,), seconds=10.0, worker_seconds=30.0))
+    going.on_update(news(name, 4, 0.4, sizes=(two,), seconds=20.0, worker_seconds=50.0))
+    going.on_update(news(name, 5, 0.4, seconds=30.0, worker_seconds=70.0))
     changes = [event for event in events if isinstance(event, TrialResized)]
     assert [(e.size, e.time) for e in changes] == [(three, 1.0), (two, 2.0)]
     again, pool = controller(space, tmp_path)
@@ -732,10 +720,7 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
         resume_from.worker_seconds,
         resume_from.seconds,
     ) == ((three, two), 70.0, 30.0)
-    again.on_trial_progress(
-        name,
-        Progress(state=State.COMPLETE, sizes=resume_from.sizes, seconds=40.0, worker_seconds=90.0),
-    )
+    again.on_update(trial_update(name, state=State.COMPLETE, seconds=40.0, worker_seconds=90.0))
     study = record.read(tmp_path)
     assert study is not None
     trial = study.trials[0]
@@ -776,5 +761,5 @@ def test_the_number_of_running_trials_follows_the_cluster(make_space, tmp_path):
         going._status_time = 0.0
         going.poll()
     assert going.start_trial() is not None and going.start_trial() is None
-    going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
+    going.on_update(trial_update(first, (Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
     assert going.start_trial() is not None

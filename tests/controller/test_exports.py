@@ -22,15 +22,17 @@ from sweeps import space as space_file
 from sweeps.bundle import export as trial_export
 from sweeps.controller import exports, trial_refit
 from sweeps.controller.trial_refit import last_checkpoint, steps_of
-from sweeps.core.best_step import StepOrder
-from sweeps.core.errors import BundleError, InputError, SweepFailed
+from sweeps.core.errors import BundleError, InputError
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
-from sweeps.execution.messages import Progress, RankUpdate
-from sweeps.execution.trial_progress import TrialProgress
+from sweeps.execution.messages import RankUpdate
+from sweeps.execution.running_trial import RunningTrial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import bundle_of, save_space, saved_space
 from sweeps.study.events import TrialReported
 from tests.commands import space_of
+from tests.execution.driving import trial
+from tests.in_loop import in_loop
+from tests.study.made_states import new_trial, resumed_trial
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
 # (loss, size) of each trial: 1 and 3 are dominated
@@ -117,8 +119,8 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
         len(list((tmp_path / "all").iterdir())) == 4
         and "note: --top 9: exported only 4, because no other trial has ended" in done.output
     )
-    for trial in ("0001", "0002", "0003", "0004"):
-        shutil.rmtree(sweep / "trials" / trial)
+    for number in ("0001", "0002", "0003", "0004"):
+        shutil.rmtree(sweep / "trials" / number)
     with pytest.raises(
         InputError,
         match="--top: this sweep has no completed trial with a value of the objective and a "
@@ -167,6 +169,7 @@ def test_what_refit_is_not_for(tmp_path):
     assert not (sweep / "exports").exists()
 
 
+@in_loop
 def test_the_last_model_counts_where_all_rows_are_learnt_from():
     known = {
         "trial": "0000",
@@ -183,14 +186,12 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
     assert not searched.better(0.5, 0.1) and not searched.better(math.nan, 0.1)
     assert again.better(0.5, 0.1) and again.better(math.nan, 0.1) and again.better(0.5, None)
     for last, best in ((False, "1"), (True, "3")):
-        book = TrialProgress(1, StepOrder(None if last else "loss", True))
-        book.begin()
+        trained = RunningTrial(new_trial(trial(0, {}, 1, "none")), "", keeps_last=last)
+        trained.begin_attempt(1)
         for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
             kept = Checkpoint(str(step), step, step)
-            book.record_update(
-                1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,))
-            )
-        assert book.best is not None and book.best.name == best
+            trained.record(1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))
+        assert trained.state.best is not None and trained.state.best.name == best
 
 
 def test_a_refit_trains_the_steps_of_the_exported_model():
@@ -206,22 +207,16 @@ def test_a_refit_trains_the_steps_of_the_exported_model():
 
 def test_a_refit_takes_the_model_of_the_last_step_alone():
     kept = Checkpoint("c", 4, 4)
-    assert last_checkpoint("0001", Progress(state=State.COMPLETE, best=kept), 4) is kept
-    for last, error, said in (
+    assert last_checkpoint(resumed_trial(best=kept), 4) is kept
+    for best, said in (
+        (None, "trial 0000 saved no checkpoint"),
         (
-            Progress(state=State.FAIL, error="boom"),
-            SweepFailed,
-            "trial 0001 failed when it was trained again:\nboom",
-        ),
-        (Progress(state=State.COMPLETE), BundleError, "saved no checkpoint"),
-        (
-            Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)),
-            BundleError,
+            Checkpoint("c", 4, 2),
             "saved the model of step 2 instead of the model of the last step, 4",
         ),
     ):
-        with pytest.raises(error, match=said):
-            last_checkpoint("0001", last, 4)
+        with pytest.raises(BundleError, match=said):
+            last_checkpoint(resumed_trial(best=best), 4)
 
 
 def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, SearchLoop]:

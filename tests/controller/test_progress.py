@@ -13,10 +13,11 @@ from sweeps.controller.controller import SweepController
 from sweeps.controller.status import ResourceUse, shape_text, short_configuration, starting_status
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Action, Report, State, Trial
-from sweeps.execution.messages import Progress, Stage, Usage
+from sweeps.execution.messages import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from tests.search.deaths import Deaf
+from tests.trial_updates import trial_update
 
 SPACE = """\
 trainer: {loop: "tests.user_loops:plain"}
@@ -78,7 +79,7 @@ def test_before_the_first_trial(controller):
 @pytest.mark.parametrize("days", [1, -1])
 def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(controller, monkeypatch, days):
     trial = controller.start_trial()
-    controller.on_trial_progress(trial, Progress(reports(3.0, 2.0)))
+    controller.on_update(trial_update(trial, reports(3.0, 2.0)))
     before = controller.status()
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() + 86400 * days)
@@ -102,9 +103,7 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):
         again.finish_leftover_trials()
         for _ in range(failures):
             assert again.reason is None
-            again.on_trial_progress(
-                str(again.start_trial()), Progress(state=State.FAIL, error="boom")
-            )
+            again.on_update(trial_update(str(again.start_trial()), state=State.FAIL, error="boom"))
         return again
 
     assert driven(1).reason is None
@@ -123,7 +122,7 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
         "starting workers",
         "waiting for workers",
     ]
-    assert controller.on_trial_progress(a, Progress(reports(3.0, 1.0, 2.0))) is Action.CONTINUE
+    assert controller.on_update(trial_update(a, reports(3.0, 1.0, 2.0))) is Action.CONTINUE
     row = controller.status().rows[0]
     assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (
         a,
@@ -138,7 +137,7 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
     controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
     assert controller.status().rows[0].stage == "at rung 3"
     controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
-    controller.on_trial_progress(a, Progress(attempts=2))
+    controller.on_update(trial_update(a, attempt=2))
     row = controller.status().rows[0]
     assert row.stage == "waiting for workers" and row.attempt == 2, (
         "its workers were lost, it stands in line again"
@@ -173,17 +172,17 @@ def test_lost_and_joined_nodes_are_named_once(controller):
 
 def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
     a, b = controller.start_trial(), controller.start_trial()
-    controller.on_trial_progress(a, Progress(reports(3.0, math.nan, 1.0)))
-    controller.on_trial_progress(b, Progress(reports(2.0)))
+    controller.on_update(trial_update(a, reports(3.0, math.nan, 1.0)))
+    controller.on_update(trial_update(b, reports(2.0)))
     best = controller.status().best
     assert best is not None and (best.trial, best.value, best.step) == (a, 1.0, 3)
     assert (
         best.configuration[0] == ("workers", "2 × 1 CPU, 0.5 GPU")
         and best.configuration[1][0] == "preprocessor"
     )
-    controller.on_trial_progress(a, Progress(state=State.COMPLETE))
-    controller.on_trial_progress(
-        b, Progress(state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n")
+    controller.on_update(trial_update(a, state=State.COMPLETE))
+    controller.on_update(
+        trial_update(b, state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n")
     )
     s = controller.status()
     assert (
@@ -193,29 +192,29 @@ def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
 
 def test_reports_lead_until_a_trial_has_ended_with_a_value(controller):
     a, b = controller.start_trial(), controller.start_trial()
-    controller.on_trial_progress(a, Progress(reports(3.0)))
-    controller.on_trial_progress(b, Progress(reports(1.0, math.inf)))
+    controller.on_update(trial_update(a, reports(3.0)))
+    controller.on_update(trial_update(b, reports(1.0, math.inf)))
     assert controller.status().best.trial == b
-    controller.on_trial_progress(b, Progress(state=State.FAIL, error="boom"))
+    controller.on_update(trial_update(b, state=State.FAIL, error="boom"))
     assert controller.status().best.trial == a, "which still runs"
-    controller.on_trial_progress(a, Progress(state=State.PRUNED))
+    controller.on_update(trial_update(a, state=State.PRUNED))
     assert controller.status().best.trial == a, "a stopped trial wins if no trial is complete"
 
 
 def test_an_infinite_value_does_not_lead(controller):
     a = controller.start_trial()
-    controller.on_trial_progress(a, Progress(reports(math.inf), state=State.COMPLETE))
+    controller.on_update(trial_update(a, reports(math.inf), state=State.COMPLETE))
     assert controller.status().best is None
 
 
 def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller):
     a, b, c = controller.start_trial(), controller.start_trial(), controller.start_trial()
-    controller.on_trial_progress(a, Progress(reports(3.0), state=State.COMPLETE))
-    controller.on_trial_progress(b, Progress(reports(1.0)))
-    controller.on_trial_progress(c, Progress(reports(4.0, 2.0)))
+    controller.on_update(trial_update(a, reports(3.0), state=State.COMPLETE))
+    controller.on_update(trial_update(b, reports(1.0)))
+    controller.on_update(trial_update(c, reports(4.0, 2.0)))
     assert controller.status().best.trial == a, "a running trial may still be stopped"
-    controller.on_trial_progress(b, Progress(state=State.FAIL, error="boom"))
-    controller.on_trial_progress(c, Progress(state=State.PRUNED))
+    controller.on_update(trial_update(b, state=State.FAIL, error="boom"))
+    controller.on_update(trial_update(c, state=State.PRUNED))
     assert controller.status().best.trial == a
     again = controller_of(SearchLoop.open(controller.study_store.folder, controller.space))
     assert again.status().best.trial == a, "nor for another driver"
@@ -237,7 +236,7 @@ def test_the_time_left_is_reckoned_from_what_ended(controller):
     for _ in range(4):
         trial = controller.start_trial()
         controller.running[int(trial)].began -= 10
-        controller.on_trial_progress(trial, Progress(reports(1.0), state=State.COMPLETE))
+        controller.on_update(trial_update(trial, reports(1.0), state=State.COMPLETE))
     controller.progress.ends = [controller.status().seconds - 10.0 * i for i in (3, 2, 1, 0)]
     left = controller.status().left
     assert left is not None and left.seconds == pytest.approx(40.0, abs=1.0)

@@ -28,8 +28,8 @@ from sweeps.data import data_actor
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.execution import pool as pool_module
 from sweeps.execution import tune_adapter
-from sweeps.execution.messages import Progress
 from sweeps.space import Space, load
+from tests.trial_updates import trial_update
 
 SPACE = """\
 name: faked
@@ -191,8 +191,10 @@ def run_all(controller: SweepController, *more: Any) -> None:
     """Run all trials, in the place of Ray Tune."""
     with contextlib.suppress(StopIteration):
         while (trial := controller.start_trial()) is not None:
-            controller.on_trial_progress(
-                trial, Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
+            controller.on_update(
+                trial_update(
+                    trial, (Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE
+                )
             )
             controller.poll()
 
@@ -264,16 +266,16 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     monkeypatch.setattr(tune_adapter, "run", run_all)
     folder = swept(tmp_path).dir
     events.clear()
-    again = Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
+    again = trial_update("0000", (Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
     monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
-    monkeypatch.setattr("ray.get", lambda reference: {"advance": again}.get(reference))
+    monkeypatch.setattr("ray.get", lambda reference: {"step": {"update": again}}.get(reference))
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
     assert events == [
         *START,
         "pool.configure",
         "pool.start",
         "pool.life",
-        "pool.advance",
+        "pool.step",
         "pool.await_stopped",
         "pool.shutdown",
         *END,

@@ -10,9 +10,12 @@ from typing import Any
 import ray
 
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Report, State, Trial
-from sweeps.execution.messages import Job, Labels, Progress
+from sweeps.core.trial import Report, Result, State, Trial
+from sweeps.execution.messages import Job, Labels, TrialUpdate
 from sweeps.execution.pool import Pool
+from sweeps.study.events import TrialEnded
+from sweeps.study.states import TrialState, applied, apply
+from tests.study.made_states import new_trial
 
 
 @ray.remote(num_cpus=0, max_restarts=-1)
@@ -105,7 +108,11 @@ class Driving:
     def start(self, trial: Trial) -> None:
         folder = self.folder / trial.id
         folder.mkdir(exist_ok=True)
-        ray.get(self.pool.start.remote(trial, str(folder)))
+        ray.get(self.pool.start.remote(new_trial(trial), str(folder)))
+
+    def update(self, trial: Trial, timeout: float = 60) -> TrialUpdate:
+        """Wait until something happens to a trial."""
+        return ray.get(self.pool.step.remote(trial.id), timeout=timeout)["update"]
 
     def checkpoint_step(self, trial: Trial) -> int:
         """Return the step of the trial's newest complete checkpoint, as recorded in the pool; 0
@@ -119,22 +126,22 @@ class Driving:
         stop_at: int | None = None,
         timeout: float = 120,
         asked: list[int] | None = None,
-    ) -> tuple[Progress, list[Report]]:
-        """Answer at rungs until the trial ends. Return its last `Progress` and all its reports."""
-        reports: list[Report] = []
+    ) -> tuple[TrialState, list[Report]]:
+        """Answer at rungs until the trial ends. Return what is known of it, and its reports."""
+        state = new_trial(trial)
         deadline = time.monotonic() + timeout
         while True:
-            progress = ray.get(
-                self.pool.advance.remote(trial.id), timeout=max(1, deadline - time.monotonic())
-            )
-            reports += progress.reports
-            if progress.state is not None:
+            update = self.update(trial, max(1, deadline - time.monotonic()))
+            state = applied(state, update.events)
+            if update.end is not None:
                 ray.get(self.pool.forget.remote(trial.id))
-                return progress, reports
-            if progress.rung is not None:
+                end = Result(update.end.state, error=update.end.error, final=update.end.final)
+                ended = apply(state, TrialEnded(time.time(), trial.number, end))
+                return ended, list(ended.own_reports)
+            if (rung := update.rung) is not None:
                 if asked is not None:
-                    asked.append(progress.rung)
-                ray.get(self.pool.answer.remote(trial.id, progress.rung, progress.rung != stop_at))
+                    asked.append(rung)
+                ray.get(self.pool.answer.remote(trial.id, rung, rung != stop_at))
 
     def run(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[float]]:
         state, reports = self.reports_of(trial, stop_at)
@@ -146,9 +153,9 @@ class Driving:
     ) -> tuple[State | None, list[Report]]:
         """Run one trial that must not fail, and return its final state and its reports."""
         self.start(trial)
-        progress, reports = self.finish(trial, stop_at)
-        assert progress.error is None, progress.error
-        return progress.state, reports
+        ended, reports = self.finish(trial, stop_at)
+        assert ended.error is None, ended.error
+        return ended.state, reports
 
     def close(self) -> None:
         ray.get(self.pool.shutdown.remote(), timeout=60)

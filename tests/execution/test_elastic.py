@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report
 from sweeps.execution.elastic import ElasticGangs
 from sweeps.execution.messages import RankUpdate
 from sweeps.execution.running_trial import RunningTrial
-from sweeps.execution.trial_progress import TrialProgress
+from sweeps.study.states import applied
 from tests.execution.driving import trial
-from tests.study.made_states import resumed_trial
+from tests.in_loop import in_loop
+from tests.study.made_states import new_trial
 
 
 def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
@@ -37,8 +37,7 @@ class Growing:
 
 def running_of_two() -> tuple[RunningTrial, ElasticGangs]:
     shape = Shape(1, (("CPU", 1.0),), most=3)
-    progress = TrialProgress(1, StepOrder("loss", True))
-    running = RunningTrial(replace(trial(0, {}, 1, "none"), shape=shape), "", progress)
+    running = RunningTrial(new_trial(replace(trial(0, {}, 1, "none"), shape=shape)), "")
     running.begin_attempt(2)
     running.asks = True
     pool: Any = Growing()
@@ -50,7 +49,7 @@ def test_all_ranks_get_one_answer_when_the_last_has_reported():
         running, elastic = running_of_two()
 
         async def come(rank: int, step: int, saved: bool = False) -> asyncio.Task[bool]:
-            running.progress.record_update(1, update(rank, step, saved))
+            running.record(1, update(rank, step, saved))
             answer = asyncio.create_task(elastic.may_continue(running, step))
             await asyncio.sleep(0)
             return answer
@@ -73,8 +72,8 @@ def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
         running.close_answers()
         assert not answer.result() and not running.answer(2).result()
         running.begin_attempt(2)
-        running.progress.record_update(2, update(1, 1), ended=True)
-        running.progress.record_update(2, update(0, 3, saved=True))
+        running.record(2, update(1, 1), ended=True)
+        running.record(2, update(0, 3, saved=True))
         assert await elastic.may_continue(running, 3), (
             "with a rank that has ended, it keeps its size"
         )
@@ -82,32 +81,32 @@ def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
     asyncio.run(scene())
 
 
+@in_loop
 def test_the_record_says_how_many_workers_there_were_from_which_step_on():
-    progress = TrialProgress(1, StepOrder("loss", True))
-    first = progress.begin(3)
+    shape = Shape(1, (("CPU", 1.0),), most=3)
+    elastic = new_trial(replace(trial(0, {}, 1, "none"), shape=shape))
+    running = RunningTrial(elastic, "")
+    first = running.begin_attempt(3)
     for step in (1, 2, 3):
         for rank in (2, 1, 0):
-            progress.record_update(first, update(rank, step, saved=rank == 0 and step == 2))
-    second = progress.begin(2)
+            running.record(first, update(rank, step, saved=rank == 0 and step == 2))
+    second = running.begin_attempt(2)
     for step in (3, 4):
         for rank in (1, 0):
-            progress.record_update(second, update(rank, step, saved=rank == 0 and step == 4))
-    progress.begin(2)
-    progress.begin(3)
-    sizes = progress.next_progress(1.0).sizes
+            running.record(second, update(rank, step, saved=rank == 0 and step == 4))
+    running.begin_attempt(2)
+    running.begin_attempt(3)
+    driven = applied(elastic, running.next_update().events)
+    sizes = driven.sizes
     assert [(s.step, s.workers, s.reported) for s in sizes] == [(0, 3, 0), (2, 2, 3), (4, 3, 4)]
     assert (
         ", ".join(map(str, sizes))
         == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
     )
-    resumed = TrialProgress(1, StepOrder("loss", True))
-    resumed.restore(
-        resumed_trial(
-            [{"loss": 1.0}] * 4, Checkpoint("checkpoint_000004", 4, 4), attempt=4, sizes=sizes
-        )
-    )
-    resumed.begin(3)
-    assert resumed.sizes == sizes, "the same number is not recorded again"
+    assert driven.attempt == 4 and driven.checkpoint.step == 4
+    resumed = RunningTrial(driven, "")
+    resumed.begin_attempt(3)
+    assert resumed.state.sizes == sizes, "the same number is not recorded again"
 
 
 @pytest.mark.integration

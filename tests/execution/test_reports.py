@@ -18,6 +18,7 @@ from sweeps.core.secrets import remember
 from sweeps.core.trial import Current, Report, State, set_current
 from sweeps.execution.metric_values import QUOTED, flatten, numeric, quote
 from sweeps.execution.training_loop import _report_result
+from sweeps.study.events import TrialReported
 from tests.execution.driving import Driving, Gang, job, trial
 from tests.processes import wait_until_clean
 from tests.waiting import wait_until
@@ -55,8 +56,8 @@ def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
             "the checkpoint of step 2",
         )
         os.kill(int(latch.read_text()), signal.SIGKILL)
-        progress, reports = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        outcome, reports = driving.finish(t)
+        assert (outcome.state, outcome.attempt) == (State.COMPLETE, 2), outcome.error
         assert [(r.step, r.metrics["start"]) for r in reports] == [(1, 0), (2, 0), (3, 2)]
     finally:
         driving.close()
@@ -93,12 +94,13 @@ def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(clean_ray, tmp_path
             driving.start(t)
             made: list[Report] = []
             while not made:
-                made += ray.get(driving.pool.advance.remote(t.id), timeout=180).reports
+                events = driving.update(t, timeout=180).events
+                made += [r for e in events if isinstance(e, TrialReported) for r in e.reports]
             if folder is first:
                 ray.get(driving.pool.stop.remote(t.id))
             (folder / "go").touch()
-            progress, more = driving.finish(t)
-            assert progress.state is (State.PRUNED if folder is first else State.COMPLETE)
+            outcome, more = driving.finish(t)
+            assert outcome.state is (State.PRUNED if folder is first else State.COMPLETE)
             assert [r.metrics["loss"] for r in more] == [0.5] * number
             pids.append(made[0].metrics["pid"])
     finally:

@@ -47,7 +47,7 @@ def driving_of(
 
 
 def attempted(driving, number=0, workers=1, **params):
-    """Run a trial whose loop fails in its third step; its last progress, the steps it reported, and
+    """Run a trial whose loop fails in its third step; its last outcome, the steps it reported, and
     its logs.
     """
     t = trial(
@@ -57,9 +57,9 @@ def attempted(driving, number=0, workers=1, **params):
         "none",
     )
     driving.start(t)
-    progress, reports = driving.finish(t)
+    outcome, reports = driving.finish(t)
     return (
-        progress,
+        outcome,
         [r.step for r in reports],
         [f.read_text() for f in sorted((driving.folder / t.id / "logs").iterdir())],
     )
@@ -75,12 +75,12 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
 ):
     with driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4)) as driving:
         for rank in range(workers):
-            progress, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
-            assert (progress.state, progress.attempts, steps) == (
+            outcome, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
+            assert (outcome.state, outcome.attempt, steps) == (
                 State.COMPLETE,
                 2,
                 [1, 2, 3, 4, 5],
-            ), progress.error
+            ), outcome.error
             assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
             assert (
                 "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial "
@@ -95,13 +95,13 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
 @pytest.mark.extended
 def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
     with driving_of(tmp_path, ("OSError",), max_failures=1) as driving:
-        progress, _, _ = attempted(driving, once=False)
-    assert (progress.state, progress.attempts) == (State.FAIL, 2)
+        outcome, _, _ = attempted(driving, once=False)
+    assert (outcome.state, outcome.attempt) == (State.FAIL, 2)
     assert (
-        "`limits.max_failures` allows only 1" in progress.error
-        and "`limits.retry_on`" in progress.error
+        "`limits.max_failures` allows only 1" in outcome.error
+        and "`limits.retry_on`" in outcome.error
     )
-    assert progress.error.splitlines()[-1] == "ConnectionResetError: the feature store hung up"
+    assert outcome.error.splitlines()[-1] == "ConnectionResetError: the feature store hung up"
 
 
 @pytest.mark.integration
@@ -110,11 +110,11 @@ def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, 
     with driving_of(
         tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself"
     ) as driving:
-        progress, _, _ = attempted(driving)
-    assert (progress.state, progress.attempts) == (
+        outcome, _, _ = attempted(driving)
+    assert (outcome.state, outcome.attempt) == (
         State.FAIL,
         1,
-    ) and "limits.retry_on" in progress.error
+    ) and "limits.retry_on" in outcome.error
 
 
 @pytest.mark.integration
@@ -125,8 +125,8 @@ def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_fo
     with Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path) as driving:
         t = trial(0, {}, 2, "torch")
         driving.start(t)
-        progress, _ = driving.finish(t)
-        assert progress.state is State.FAIL and "rank 0: Traceback" in progress.error
+        outcome, _ = driving.finish(t)
+        assert outcome.state is State.FAIL and "rank 0: Traceback" in outcome.error
 
 
 @pytest.mark.parametrize("broken", ["loop", "reference"])

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution import trial_driver
 from sweeps.execution.background import Background
@@ -18,31 +17,25 @@ from sweeps.execution.messages import RankUpdate
 from sweeps.execution.pool import _Pool
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
-from sweeps.execution.trial_progress import TrialProgress
+from sweeps.study.states import applied
 from tests.execution.driving import job, trial
-from tests.study.made_states import resumed_trial
+from tests.study.made_states import new_trial, resumed_trial
 
 
 def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_ended():
     async def scene() -> None:
-        running = RunningTrial(
-            trial(0, {}, 1, "none"), "", TrialProgress(1, StepOrder("loss", True))
-        )
+        running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
         attempt = running.begin_attempt(1)
         running.task = asyncio.create_task(asyncio.sleep(60))
         saved = Checkpoint("checkpoint_000001", 1, 1)
-        running.progress.record_update(
-            attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), (saved,))
-        )
+        running.record(attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), (saved,)))
         running.end(State.PRUNED)
         running.end(State.RUNNING)
         assert running.changed.is_set()
-        progress = running.progress.next_progress(0.0)
-        assert (progress.state, len(progress.reports), progress.checkpoint) == (
-            State.PRUNED,
-            1,
-            saved,
-        ), "the first end counts"
+        update = running.next_update()
+        driven = applied(new_trial(running.trial), update.events)
+        assert update.end is not None and update.end.state is State.PRUNED, "the first end counts"
+        assert (len(driven.reports), driven.checkpoint) == (1, saved)
         with pytest.raises(asyncio.CancelledError):
             await running.task
 
@@ -52,9 +45,7 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
 def test_the_ranks_of_a_trial_are_awaited_before_the_pool_knows_that_the_trial_has_ended():
     async def scene() -> None:
         pool = object.__new__(_Pool)
-        running = RunningTrial(
-            trial(0, {}, 2, "none"), "", TrialProgress(2, StepOrder("loss", True))
-        )
+        running = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
 
         async def drive() -> str:
             assert not await running.decision(1)
@@ -81,11 +72,10 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
             order.append("end")
 
         pool.driver = SimpleNamespace(drive=drive)
-        first = trial(0, {}, 1, "none")
-        await pool.start(first, "/t")
+        await pool.start(new_trial(trial(0, {}, 1, "none")), "/t")
         await asyncio.sleep(0)
         earlier = pool.trials["0000"]
-        await pool.start(first, "/t", resumed_trial())
+        await pool.start(resumed_trial(), "/t")
         stopped.set()
         await pool.trials["0000"].task
         assert order == ["start 0", "end", "start 2", "end"]
@@ -112,9 +102,7 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
     async def scene(files: ThreadPoolExecutor) -> None:
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
         driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
-        running = RunningTrial(
-            trial(0, {}, 1, "none"), str(names[0].parent), TrialProgress(1, StepOrder("loss", True))
-        )
+        running = RunningTrial(new_trial(trial(0, {}, 1, "none")), str(names[0].parent))
         running.begin_attempt(1)
         for name in names:
             name.mkdir(parents=True)

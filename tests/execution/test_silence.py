@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from sweeps.core.best_step import StepOrder
 from sweeps.execution.messages import Ranks, RankUpdate, Silence
 from sweeps.execution.running_trial import RunningTrial
-from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
 from tests.execution.driving import job, trial
+from tests.study.made_states import new_trial
 
 
 class Pool:
@@ -91,9 +90,7 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
 
 def test_r13_late_ranks_are_found():
     async def look() -> None:
-        run = RunningTrial(
-            trial(0, {}, 2, "none"), "", TrialProgress(2, StepOrder("loss", True), 1)
-        )
+        run = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
         run.begin_attempt(2)
         run.silent = {0: Silence(0, 11.0, "here"), 1: Silence(1, 9.0)}
         assert run.overdue(10) == [Silence(0, 11.0, "here")]

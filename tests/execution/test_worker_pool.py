@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
 from sweeps.execution import worker_pool
@@ -22,9 +21,9 @@ from sweeps.execution.messages import Ended, Job, WorkerInfo
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
-from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.worker_pool import WorkerPool
 from tests.execution.driving import job, trial
+from tests.study.made_states import new_trial
 
 ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
 NODE = {"Alive": True, "NodeManagerHostname": "box", "NodeManagerAddress": "10.0.0.1"}
@@ -288,11 +287,7 @@ def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_
 
 
 def elastic_trial() -> RunningTrial:
-    return RunningTrial(
-        replace(trial(0, {}, 1, "torch"), shape=ELASTIC),
-        "",
-        TrialProgress(1, StepOrder("loss", True)),
-    )
+    return RunningTrial(new_trial(replace(trial(0, {}, 1, "torch"), shape=ELASTIC)), "")
 
 
 def driver_of(pool: WorkerPool) -> TrialDriver:

@@ -86,8 +86,8 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         others = 3 - len(victims)
         ray.get(driving.pool.set_all_started.remote(True))
         (tmp_path / "hold").unlink()
-        progress, reports = driving.finish(running, timeout=120)
-        assert progress.state is State.COMPLETE, progress.error
+        outcome, reports = driving.finish(running, timeout=120)
+        assert outcome.state is State.COMPLETE, outcome.error
         assert [r.step for r in reports] == list(range(1, len(reports) + 1)), (
             "no report is lost or doubled"
         )
@@ -97,7 +97,7 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         assert [r.metrics["rows"] for r in reports] == [
             256 // int(r.metrics["world"]) for r in reports
         ], "shards are split again"
-        first, second, third = progress.sizes
+        first, second, third = outcome.sizes
         assert (first.step, first.workers, first.reported) == (0, 3, 0)
         assert (second.step, second.workers) == (2, others)
         assert second.reported in ((2, 3) if 0 in victims else (3,)), (
@@ -111,10 +111,10 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         assert [int(r.metrics["world"]) for r in reports] == [3] * second.reported + [others] * (
             third.step - second.reported
         ) + [3] * 4
-        assert progress.attempts == 3
+        assert outcome.attempt == 3
         marks = {int(file.name.split("-")[2]) for file in tmp_path.glob("held-*")}
         assert marks == set(before.values()), "the other processes continued"
-        assert others * progress.seconds < progress.worker_seconds < 3 * progress.seconds, (
+        assert others * outcome.seconds < outcome.worker_seconds < 3 * outcome.seconds, (
             "each worker's time counts"
         )
         for rank in victims:
@@ -138,9 +138,9 @@ def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray, tmp_path)
         wait_until(lambda: len(held(tmp_path)) == 3, 60, "three ranks to hold")
         os.kill(held(tmp_path)[2], signal.SIGKILL)
         (tmp_path / "hold").unlink()
-        progress, reports = driving.finish(running, timeout=120)
-        assert progress.state is State.COMPLETE, progress.error
+        outcome, reports = driving.finish(running, timeout=120)
+        assert outcome.state is State.COMPLETE, outcome.error
         assert [r.step for r in reports] == [1, 2, 3, 4, 5, 6] and {
             r.metrics["world"] for r in reports
         } == {3.0}
-        assert [size.workers for size in progress.sizes] == [3] and progress.attempts == 2
+        assert [size.workers for size in outcome.sizes] == [3] and outcome.attempt == 2

@@ -86,14 +86,14 @@ def strike(
     os.kill(victim, how)
     began = time.monotonic()
     (folder / f"hold-{held}").unlink()
-    progress, reports = driving.finish(running, timeout=90)
+    outcome, reports = driving.finish(running, timeout=90)
     seconds = time.monotonic() - began
-    assert progress.state is State.COMPLETE, progress.error
+    assert outcome.state is State.COMPLETE, outcome.error
     assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or doubled"
     assert [r.metrics["loss"] for r in reports] == [1 / step for step in range(1, 6)], (
         "every rank took part in every step"
     )
-    assert progress.attempts == (1 if stage == "connect" else 2)
+    assert outcome.attempt == (1 if stage == "connect" else 2)
     wait_until(lambda: not psutil.pid_exists(victim), 10, "the process that was hit to be gone")
     return seconds
 
@@ -151,8 +151,8 @@ def test_a_worker_that_is_lost_while_it_imports_is_replaced(clean_ray, tmp_path,
         victim = next(iter(pids_at(tmp_path, "import").values()))
         os.kill(victim, how)
         (tmp_path / "hold-import").unlink()
-        progress, reports = driving.finish(one, timeout=90)
-        assert progress.state is State.COMPLETE and [r.step for r in reports] == [1, 2, 3, 4, 5], (
-            progress.error
+        outcome, reports = driving.finish(one, timeout=90)
+        assert outcome.state is State.COMPLETE and [r.step for r in reports] == [1, 2, 3, 4, 5], (
+            outcome.error
         )
         wait_until(lambda: not psutil.pid_exists(victim), 10, "the process that was hit to be gone")

@@ -23,12 +23,12 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ra
         for number, how in enumerate(("everywhere", "on rank 1", "not at all")):
             t = trial(number, {"how": how}, 2, "torch")
             driving.start(t)
-            progress, _ = driving.finish(t)
+            outcome, _ = driving.finish(t)
             if how == "not at all":
-                assert progress.state is State.COMPLETE, progress.error
+                assert outcome.state is State.COMPLETE, outcome.error
                 continue
-            assert (progress.state, progress.attempts) == (State.FAIL, 1)
-            assert "longer than `limits.trial_timeout` (3 s)" in progress.error
+            assert (outcome.state, outcome.attempt) == (State.FAIL, 1)
+            assert "longer than `limits.trial_timeout` (3 s)" in outcome.error
             log = (tmp_path / t.id / "logs" / "rank-1.log").read_text()
             assert "tests/faults/loops.py" in log and "wait_for_ever" in log, log
 
@@ -39,11 +39,11 @@ def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
     ) as driving:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
-        progress, _ = driving.finish(t)
-        assert (progress.state, progress.attempts) == (
+        outcome, _ = driving.finish(t)
+        assert (outcome.state, outcome.attempt) == (
             State.FAIL,
             2,
-        ) and "the log of each rank has the stack of every thread" in progress.error
+        ) and "the log of each rank has the stack of every thread" in outcome.error
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
 
 

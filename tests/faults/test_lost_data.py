@@ -153,8 +153,8 @@ def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not psutil.pid_exists(pid), 10, "the process to end")
         (tmp_path / "go").touch()
-        progress, reports = driving.finish(one)
-        assert progress.state is State.COMPLETE and progress.attempts == 2, progress.error
+        outcome, reports = driving.finish(one)
+        assert outcome.state is State.COMPLETE and outcome.attempt == 2, outcome.error
         assert [report.metrics["loss"] for report in reports] == [256.0], (
             "it read the rows that the new process has prepared"
         )

@@ -57,8 +57,8 @@ def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, work
             pids = {rank: pid for _, rank, pid in started(tmp_path, number)}
             for victim in victims:
                 os.kill(pids[victim], signal.SIGKILL)
-            progress, reports = driving.finish(t)
-            assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+            outcome, reports = driving.finish(t)
+            assert (outcome.state, outcome.attempt) == (State.COMPLETE, 2), outcome.error
             assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or told twice"
             assert {start for start, _, _ in started(tmp_path, number)} == {0, 2}, (
                 "it went on from its last checkpoint"
@@ -91,8 +91,8 @@ def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, 
         )
         assert checkpoints_in(tmp_path / t.id) == [1, 2]
         os.kill(started(tmp_path, 0)[0][2], signal.SIGKILL)
-        progress, _ = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        outcome, _ = driving.finish(t)
+        assert (outcome.state, outcome.attempt) == (State.COMPLETE, 2), outcome.error
         wait_until(
             lambda: checkpoints_in(tmp_path / t.id) == left, 20, "older checkpoints to be deleted"
         )
@@ -111,16 +111,12 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
             (folder / ("state.json" if c.step < 3 else "half")).write_text(
                 json.dumps({"step": c.step, "loss": 1 / c.step})
             )
-        ray.get(
-            driving.pool.start.remote(
-                t,
-                str(tmp_path / t.id),
-                resumed_trial([{"loss": 1.0}, {"loss": 0.5}], saved[1], saved[1]),
-            )
-        )
-        progress, reports = driving.finish(t)
-        assert progress.state is State.COMPLETE and [r.step for r in reports] == [3, 4, 5], (
-            progress.error
+        recorded = resumed_trial([{"loss": 1.0}, {"loss": 0.5}], saved[1], saved[1])
+        recorded = recorded.changed(trial=t)
+        ray.get(driving.pool.start.remote(recorded, str(tmp_path / t.id)))
+        outcome, reports = driving.finish(t)
+        assert outcome.state is State.COMPLETE and [r.step for r in reports] == [3, 4, 5], (
+            outcome.error
         )
         assert (
             checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5]
@@ -138,8 +134,8 @@ def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(
     with Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path) as driving:
         t = trial(0, {"latch": str(tmp_path)}, 2, backend)
         driving.start(t)
-        progress, reports = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        outcome, reports = driving.finish(t)
+        assert (outcome.state, outcome.attempt) == (State.COMPLETE, 2), outcome.error
         assert [r.step for r in reports] == [1, 2]
 
 
@@ -153,8 +149,8 @@ def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
         asked: list[int] = []
-        progress, reports = driving.finish(t, asked=asked)
-        assert (progress.state, progress.attempts, asked) == (State.COMPLETE, 2, [1, 3])
+        outcome, reports = driving.finish(t, asked=asked)
+        assert (outcome.state, outcome.attempt, asked) == (State.COMPLETE, 2, [1, 3])
         assert [r.step for r in reports] == [1, 2, 3, 4]
 
 
@@ -173,11 +169,11 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
         for number, counts in enumerate([(3, 4), (4, 3), (1, 2), (0, 5)]):
             t = trial(number, {"reports": counts}, 2, "none")
             driving.start(t)
-            progress, _ = driving.finish(t, timeout=60)
+            outcome, _ = driving.finish(t, timeout=60)
             assert (
-                progress.state is State.FAIL
-                and "all ranks must report the same number of times" in progress.error
-            ), progress
+                outcome.state is State.FAIL
+                and "all ranks must report the same number of times" in outcome.error
+            ), outcome
         t = trial(9, {"reports": (5, 5)}, 2, "none")
         driving.start(t)
         assert driving.finish(t)[0].state is State.COMPLETE
@@ -201,13 +197,13 @@ def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
                 "the checkpoint of step 2 to be known",
             )
         os.kill(started(tmp_path, 0)[0][2], signal.SIGKILL)
-        progress, reports = driving.finish(victim)
-        assert (progress.state, progress.attempts, len(reports)) == (State.COMPLETE, 2, 5), (
-            progress.error
+        outcome, reports = driving.finish(victim)
+        assert (outcome.state, outcome.attempt, len(reports)) == (State.COMPLETE, 2, 5), (
+            outcome.error
         )
         (tmp_path / "go").touch()
-        progress, reports = driving.finish(other)
-        assert (progress.state, progress.attempts) == (State.COMPLETE, 1), progress.error
+        outcome, reports = driving.finish(other)
+        assert (outcome.state, outcome.attempt) == (State.COMPLETE, 1), outcome.error
         assert [r.step for r in reports] == [1, 2, 3, 4, 5] and len(started(tmp_path, 1)) == 1
 
 
@@ -217,11 +213,11 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
     ) as driving:
         t = trial(0, {}, 1, "none")
         driving.start(t)
-        progress, _ = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.FAIL, 2)
+        outcome, _ = driving.finish(t)
+        assert (outcome.state, outcome.attempt) == (State.FAIL, 2)
         assert (
-            "died in 2 attempts" in progress.error
-            and "`limits.max_failures` allows only 1" in progress.error
+            "died in 2 attempts" in outcome.error
+            and "`limits.max_failures` allows only 1" in outcome.error
         )
 
 
@@ -240,10 +236,10 @@ def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
     try:
         # As sharded models are saved: every rank its own file, at the same moment.
         for number in range(5):
-            progress, _ = run(number, "saves in parts")
-            assert progress.state is State.COMPLETE, progress.error
+            outcome, _ = run(number, "saves in parts")
+            assert outcome.state is State.COMPLETE, outcome.error
             assert sorted(
-                f.name for f in (tmp_path / f"{number:04d}" / progress.best.name).iterdir()
+                f.name for f in (tmp_path / f"{number:04d}" / outcome.best.name).iterdir()
             ) == ["rank0", "rank1"]
         wrongs = [
             ("raises everywhere", "every rank"),
@@ -253,12 +249,12 @@ def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
             ("raises alone", "only rank 1"),
         ]
         for number, (how, said) in enumerate(wrongs, start=10):
-            progress, _ = run(number, how)
-            assert (progress.state, progress.attempts) == (State.FAIL, 1), (
+            outcome, _ = run(number, how)
+            assert (outcome.state, outcome.attempt) == (State.FAIL, 1), (
                 "the user's own exception is a failure at once"
             )
-            assert said in progress.error and (
-                "sweeps/execution" not in progress.error or how == "ends Ray"
+            assert said in outcome.error and (
+                "sweeps/execution" not in outcome.error or how == "ends Ray"
             )
             log = (
                 tmp_path
@@ -272,8 +268,8 @@ def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
         # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang
         # not used again.
         for number, how in enumerate(["destroys the group", "sums"], start=20):
-            progress, reports = run(number, how)
-            assert progress.state is State.COMPLETE, progress.error
+            outcome, reports = run(number, how)
+            assert outcome.state is State.COMPLETE, outcome.error
             assert [r.metrics["loss"] for r in reports] == [2.0]
     finally:
         driving.close()

@@ -21,15 +21,15 @@ def test_r13_a_rank_that_does_not_report_in_time_fails_its_trial_with_its_stack(
     ) as driving:
         t = trial(0, {"how": how}, workers, "none")
         driving.start(t)
-        progress, _ = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.FAIL, 1)
+        outcome, _ = driving.finish(t)
+        assert (outcome.state, outcome.attempt) == (State.FAIL, 1)
         for part in (
             "limits.report_timeout",
             f"rank {rank} ",
             "wait_for_ever",
             "tests/faults/loops.py",
         ):
-            assert part in progress.error
+            assert part in outcome.error
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / f"rank-{rank}.log").read_text()
         last = trial(1, {"how": "not at all"}, workers, "none")
         assert driving.run(last)[0] is State.COMPLETE
@@ -43,5 +43,5 @@ def test_r16_how_a_rank_died_is_in_its_trials_error(clean_ray, tmp_path):
         for number, (how, said) in enumerate(DEATHS.items()):
             t = trial(number, {"how": how}, 1, "none")
             driving.start(t)
-            progress, _ = driving.finish(t)
-            assert progress.state is State.FAIL and said in progress.error, progress.error
+            outcome, _ = driving.finish(t)
+            assert outcome.state is State.FAIL and said in outcome.error, outcome.error

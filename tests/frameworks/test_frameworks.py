@@ -38,9 +38,9 @@ def in_a_row(
             t = trial(number, {"lr": 0.05 + 0.01 * number}, workers, backend, seed=7)
             driving.start(t)
             stopped = stop_at is not None and number % 2 == 1
-            progress, reports = driving.finish(t, stop_at if stopped else None, timeout=300)
-            assert progress.state is (State.PRUNED if stopped else State.COMPLETE), progress.error
-            assert progress.attempts == 1 and all(
+            outcome, reports = driving.finish(t, stop_at if stopped else None, timeout=300)
+            assert outcome.state is (State.PRUNED if stopped else State.COMPLETE), outcome.error
+            assert outcome.attempt == 1 and all(
                 math.isfinite(report.metrics[metric]) for report in reports
             )
             found.append(reports)

@@ -18,16 +18,19 @@ from hypothesis import strategies as st
 from optuna.storages.journal import _storage
 
 from sweeps.controller.controller import SweepController
-from sweeps.core.best_step import StepOrder
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Progress, RankUpdate
-from sweeps.execution.trial_progress import TrialProgress
+from sweeps.execution.messages import RankUpdate
+from sweeps.execution.running_trial import RunningTrial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import TrialReported
-from sweeps.study.states import TrialState
+from sweeps.study.states import TrialState, applied
+from tests.execution.driving import trial
+from tests.in_loop import in_loop
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
+from tests.study.made_states import new_trial
+from tests.trial_updates import trial_update
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -45,13 +48,11 @@ class Pool(Deaf):
     """Remembers what it was told to start."""
 
     def __init__(self) -> None:
-        self.started: dict[str, tuple[Trial, TrialState | None]] = {}
+        self.started: dict[str, TrialState] = {}
         self.start = self
 
-    def remote(
-        self, trial: Trial, folder: str, resume_from: TrialState | None = None, *_: Any
-    ) -> None:
-        self.started[trial.id] = (trial, resume_from)
+    def remote(self, state: TrialState, *_: Any) -> None:
+        self.started[state.id] = state
 
 
 def loss(trial: Trial, step: int) -> float:
@@ -85,9 +86,9 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
             name = going.start_trial()
         except StopIteration:
             return loop
-        trial, resume_from = pool.started[name]
-        kept = resume_from.checkpoint if resume_from else None
-        verdict, attempts = Action.CONTINUE, resume_from.attempt + 1 if resume_from else 1
+        state = pool.started[name]
+        trial, kept = state.trial, state.checkpoint
+        verdict, attempts = Action.CONTINUE, state.attempt + 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
             saves = step % 2 == 0 or (
                 loop.scheduler.needs_checkpoint and step in loop.scheduler.rungs()
@@ -96,17 +97,17 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
                 kept = Checkpoint(path.name, step, step)
-            told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
+            made = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
             rung = step if step in loop.scheduler.rungs() else None
-            verdict = going.on_trial_progress(
-                name, Progress(told, kept if saves else None, kept, rung, None, attempts=attempts)
+            verdict = going.on_update(
+                trial_update(
+                    name, made, kept if saves else None, kept, rung, None, attempt=attempts
+                )
             )
             if verdict is Action.STOP:
                 break
         if verdict is not Action.STOP:
-            going.on_trial_progress(
-                name, Progress(state=State.COMPLETE, best=kept, attempts=attempts)
-            )
+            going.on_update(trial_update(name, state=State.COMPLETE, best=kept, attempt=attempts))
 
 
 def _start_of(state: TrialState) -> dict[str, Any]:
@@ -271,7 +272,7 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
         loop, Pool(), Deaf(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     going.finish_leftover_trials()
-    begun = [going.pool.started[going.start_trial()][0] for _ in range(2)]
+    begun = [going.pool.started[going.start_trial()].trial for _ in range(2)]
     repeat, other = sorted(begun, key=lambda t: t.repeat_of is None)
     assert (repeat.repeat_of, other.repeat_of) == (first.number, None)
     assert repeat.params == first.params != other.params
@@ -354,7 +355,7 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     going.finish_leftover_trials()
     if expected is None:
         assert going.start_trial() == trial.id and trial.id in pool.started
-        assert going.on_trial_progress(trial.id, Progress((), rung=1)) is (
+        assert going.on_update(trial_update(trial.id, (), rung=1)) is (
             Action.CONTINUE if steps > 1 else Action.STOP
         )
     else:
@@ -394,7 +395,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         loop.interrupted
     ) == ([] if paused else [3])
     if not paused:
-        assert going.start_trial() == "0003" and pool.started["0003"][1].checkpoint == kept
+        assert going.start_trial() == "0003" and pool.started["0003"].checkpoint == kept
         assert loop.decide(3, 1).action is (Action.CONTINUE if better else Action.PAUSE)
     if not better:
         assert going.start_trial() == "0000", "the best of four"
@@ -429,26 +430,27 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
 
 
 @pytest.mark.parametrize("seed", range(20))
+@in_loop
 def test_what_the_record_names_is_never_deleted(seed):
     """Any order of updates, calls and records: every checkpoint that the driver has recorded exists
     on disk.
     """
     chance = random.Random(seed)
-    book, disk, on_record, heard = TrialProgress(1, StepOrder("loss", True)), set(), set(), None
-    attempt = book.begin()
+    running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
+    driven, disk, on_record = running.state, set(), set()
+    attempt = running.begin_attempt(1)
     for step in range(1, 30):
         saved = Checkpoint(f"checkpoint_{step:06d}", step, step)
         disk.add(saved.name)
-        book.record_update(
-            attempt, RankUpdate(0, step, (Report(step, {"loss": chance.random()}, 0.0),), (saved,))
-        )
-        disk -= set(book.drop())
+        report = Report(step, {"loss": chance.random()}, 0.0)
+        running.record(attempt, RankUpdate(0, step, (report,), (saved,)))
+        disk -= set(running.parts.drop(running.state))
         if chance.random() < 0.5:
-            heard = book.next_progress(0.0)
+            update = running.next_update()
             if chance.random() < 0.7:  # the driver records it, and asks for more
-                names = {c.name for c in (heard.checkpoint, heard.best) if c}
-                on_record = names if heard.checkpoint else on_record | names
-                book.mark_recorded()
-            disk -= set(book.drop())
+                driven = applied(driven, update.events)
+                on_record = {c.name for c in (driven.checkpoint, driven.best) if c}
+                running.parts.mark_recorded()
+            disk -= set(running.parts.drop(running.state))
         assert on_record <= disk
     assert len(disk) <= 6

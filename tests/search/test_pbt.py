@@ -22,7 +22,6 @@ from sweeps.controller.controller import SweepController
 from sweeps.core.checkpoint_files import copy_checkpoint
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
-from sweeps.execution.messages import Progress
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -30,7 +29,7 @@ from sweeps.study.events import Perturbation, TrialDecided, TrialReported, Trial
 from sweeps.study.states import TrialState
 from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf, records_of, with_deaths
-from tests.study.made_states import resumed_trial
+from tests.trial_updates import trial_update
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -46,8 +45,8 @@ class Pool(Deaf):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.line: deque[tuple[Trial, TrialState | None]] = deque()
-        self.now: tuple[Trial, TrialState | None] | None = None
+        self.line: deque[TrialState] = deque()
+        self.now: TrialState | None = None
 
     def __getattr__(self, name: str) -> Any:
         calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
@@ -55,13 +54,11 @@ class Pool(Deaf):
             type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
         )
 
-    def _start(
-        self, trial: Trial, folder: str, recorded: TrialState | None = None, *_: Any
-    ) -> None:
-        self.line.append((trial, recorded))
+    def _start(self, state: TrialState, *_: Any) -> None:
+        self.line.append(state)
 
     def _answer(self, trial: str, step: int, go_on: bool) -> None:
-        assert self.now is not None and self.now[0].id == trial
+        assert self.now is not None and self.now.id == trial
         if go_on:
             self.line.append(self.now)
 
@@ -69,7 +66,7 @@ class Pool(Deaf):
         saved = recorded.checkpoint
         assert saved is not None and saved.step >= step
         assert (self.folder / "trials" / recorded.id / saved.name).is_dir()
-        self.line.append((recorded.trial, recorded))
+        self.line.append(recorded)
 
 
 class Told(Deaf):
@@ -115,9 +112,9 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
         except StopIteration:
             break
     while pool.line and going.refused is None:
-        trial, recorded = pool.now = pool.line.popleft()
+        recorded = pool.now = pool.line.popleft()
+        trial, kept, attempts = recorded.trial, recorded.checkpoint, recorded.attempt + 1
         assert trial.id in known
-        kept, attempts = (recorded.checkpoint, recorded.attempt + 1) if recorded else (None, 1)
         saved = folder / "trials" / trial.id
         state = float((saved / kept.name / "state").read_text()) if kept else 9.0
         for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
@@ -134,15 +131,15 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
                 kept = fresh = Checkpoint(path.name, step, step)
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
-            pool.now = trial, resumed_trial((), kept, attempt=attempts)
-            verdict = going.on_trial_progress(
-                trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts)
+            pool.now = recorded.changed(checkpoint=kept, attempt=attempts)
+            verdict = going.on_update(
+                trial_update(trial.id, news, fresh, kept, rung, None, attempt=attempts)
             )
             if rung is not None or verdict is Action.STOP:
                 break
         else:
-            going.on_trial_progress(
-                trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts)
+            going.on_update(
+                trial_update(trial.id, state=State.COMPLETE, best=kept, attempt=attempts)
             )
     return going
 
@@ -278,12 +275,12 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     going = conduct(space, tmp_path, pool, Told())
     for _ in range(2):
         going.start_trial()
-    going.on_trial_progress(
-        "0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE)
+    going.on_update(
+        trial_update("0000", (Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE)
     )
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
-    assert going.on_trial_progress("0001", Progress(reports, rung=3)) is Action.STOP
+    assert going.on_update(trial_update("0001", reports, rung=3)) is Action.STOP
     assert (
         going.refused is None
         and "reported step 3 without a checkpoint" in going.search.store.results()[1].error
@@ -294,7 +291,7 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
     going = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
     member = going.search.store.states[1]
-    going.pool.now = member.trial, None
+    going.pool.now = member
     assert going._decide("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 

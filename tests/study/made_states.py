@@ -22,6 +22,13 @@ from sweeps.study.events import TrialEnded, TrialReported, TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState
 
+LOSS = Objectives((Objective("loss", "minimize"),))
+
+
+def new_trial(trial: Trial, objectives: Objectives = LOSS) -> TrialState:
+    """Return what is known of a trial that starts."""
+    return states.started(TrialStarted(0.0, trial.number, trial), objectives)
+
 
 def resumed_trial(
     curve: Sequence[Mapping[str, float]] = (),
@@ -31,8 +38,7 @@ def resumed_trial(
     sizes: Sequence[GangSizePeriod] = (),
 ) -> TrialState:
     """Return what is known of a trial that is interrupted. The steps of `curve` are 1, 2, ..."""
-    objectives = Objectives((Objective("loss", "minimize"),))
-    state = known_trial(0, objectives, Result(State.RUNNING), curve)
+    state = known_trial(0, LOSS, Result(State.RUNNING), curve)
     return replace(state, checkpoint=checkpoint, best=best, attempt=attempt, sizes=tuple(sizes))
 
 

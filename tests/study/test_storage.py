@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def told(url, monkeypatch):
+def trial_update(url, monkeypatch):
     """The URL; what a test tells this process of its password is forgotten."""
     monkeypatch.setattr(storage, "_whole", {})
     return url
