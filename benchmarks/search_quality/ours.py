@@ -11,11 +11,11 @@ import optuna
 from optuna.trial import TrialState
 
 from benchmarks.search_quality.tasks import STEPS, Axis, Task
-from sweeps.core.trial import Action
+from sweeps.core.trial import Action, State
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import CellSampler
-from sweeps.search.schedulers import StudyView, TrialView
 from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.simulated import SimulatedStudy
 from sweeps.space import Space, load
 from sweeps.study.distributions import suggest
 from sweeps.study.record import PAUSED
@@ -98,21 +98,20 @@ class Ours:
         self.study = optuna.create_study(directions=["minimize"] * objectives, sampler=self.sampler)
         self.trials: dict[int, optuna.Trial] = {}
         self.rungs = all_rungs(self.scheduler)
-        self.view = StudyView(seed, minimize=True)
+        self.view = SimulatedStudy(seed)
 
     def begin(self) -> tuple[int, dict[str, Any]]:
         paused = self.scheduler.next_paused(self.view)
         if paused is not None:
-            self.view.trials[paused].paused_at = None
+            self.view.resume(paused)
             self.trials[paused].set_user_attr(PAUSED, None)
             return paused, {}
         number = len(self.study._storage.get_all_trials(self.study._study_id, deepcopy=False))
         self.sampler.begin({}, number, number)
         trial = self.study.ask()
         self.trials[trial.number] = trial
-        self.view.trials[trial.number] = TrialView(
-            trial.number, self.scheduler.bracket(self.space.search.seed, trial.number)
-        )
+        bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
+        self.view.start(trial.number, bracket)
 
         def choose(dimension: Any) -> Any:
             return suggest(trial, dimension)
@@ -125,7 +124,7 @@ class Ours:
         }
 
     def report(self, trial: int, step: int, value: float) -> bool:
-        self.view.trials[trial].values[step] = value
+        self.view.report(trial, {step: value})
         if step not in self.rungs:
             return True
         self.trials[trial].report(value, step)
@@ -133,19 +132,19 @@ class Ours:
             return True
         action = self.scheduler.decide(self.view, trial, step).action
         if action is Action.STOP:
-            self.view.trials[trial].running = False
+            self.view.end(trial)
             self.study.tell(self.trials.pop(trial), state=TrialState.PRUNED)
         elif action is Action.PAUSE:
-            self.view.trials[trial].paused_at = step
+            self.view.pause(trial, step)
             self.trials[trial].set_user_attr(PAUSED, step)
         return action is Action.CONTINUE
 
     def fail(self, trial: int) -> None:
-        self.view.trials[trial].running = False
+        self.view.end(trial, State.FAIL)
         self.study.tell(self.trials.pop(trial), state=TrialState.FAIL)
 
     def end(self, trial: int, *others: float) -> None:
-        self.view.trials[trial].running = False
+        self.view.end(trial)
         self.study.tell(
             self.trials.pop(trial), [min(self.view.trials[trial].values.values()), *others]
         )

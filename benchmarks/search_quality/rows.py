@@ -240,7 +240,7 @@ class OnRows(Ours):
     """Searcher for trials whose value is the value of the last run."""
 
     def end(self, trial: int) -> None:
-        self.view.trials[trial].running = False
+        self.view.end(trial)
         self.study.tell(self.trials.pop(trial), self.view.trials[trial].values[PARTS])
 
 

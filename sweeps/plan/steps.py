@@ -14,7 +14,7 @@ from statistics import mean, median
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Scheduler, all_rungs
-from sweeps.search.schedulers.view import StudyView, TrialView
+from sweeps.search.schedulers.simulated import SimulatedStudy
 from sweeps.space.section_models import ROWS
 
 # Largest number of trials to simulate. Later trials take the average of the second half of these.
@@ -139,17 +139,18 @@ def simulate(
     sweep.fill(0)
     while sweep.events:
         now, number = heapq.heappop(sweep.events)
-        trial = sweep.view.trials[number]
         step = ends[number][sweep.reached[number] - 1]
         action = Action.STOP
         if sweep.reached[number] < len(ends[number]):
-            trial.values[step] = quality(number)
+            sweep.view.report(number, {step: quality(number)})
             action = scheduler.decide(sweep.view, number, step).action
         if action in (Action.CONTINUE, Action.EXPLOIT):
             sweep.run(number, now)
             continue
-        trial.running = action is Action.PAUSE
-        trial.paused_at = step if action is Action.PAUSE else None
+        if action is Action.PAUSE:
+            sweep.view.pause(number, step)
+        else:
+            sweep.view.end(number)
         sweep.fill(now)
     return [ends[number][count - 1] for number, count in enumerate(sweep.reached)]
 
@@ -175,7 +176,7 @@ class _SimulatedSweep:
         self.scheduler = scheduler
         self.concurrency = concurrency
         self.ends = ends
-        self.view = StudyView(seed=seed)
+        self.view = SimulatedStudy(seed)
         self.reached = [0] * len(ends)
         self.events: list[tuple[int, int]] = []
 
@@ -193,12 +194,11 @@ class _SimulatedSweep:
         while len(self.events) < self.concurrency:
             view.all_started = len(view.trials) == len(self.ends)
             if (paused := self.scheduler.next_paused(view)) is not None:
-                view.trials[paused].paused_at = None
+                view.resume(paused)
                 self.run(paused, now)
             elif not view.all_started:
                 number = len(view.trials)
-                bracket = self.scheduler.bracket(view.seed, number)
-                view.trials[number] = TrialView(number, bracket)
+                view.start(number, self.scheduler.bracket(view.seed, number))
                 self.run(number, now)
             else:
                 return

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import random
 import time
 import warnings
@@ -28,7 +27,7 @@ from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import ASKED, CellSampler
 from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, all_rungs, row_steps
-from sweeps.search.schedulers.view import StudyView, TrialView
+from sweeps.search.schedulers.view import StudyView
 from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
@@ -146,7 +145,7 @@ class SearchLoop:
         event = TrialStarted(time.time(), trial.number, trial, keys, recorded)
         state = self.store.start(optuna_trial, event)
         if trial.repeat_of is None:
-            self.view.trials[trial.number] = self._view_of(state, bracket)
+            self.view.add(state, bracket, self._population(trial))
             self.view.all_started = not self.queue.configurations_left
         return trial
 
@@ -233,13 +232,8 @@ class SearchLoop:
         Returns:
             The state of the trial after the events.
         """
-        number = events[0].number
-        known = len(self.store.states[number].compared)
         state = self.store.append(*events)
-        if number in self.view.trials:
-            shown = self.view.trials[number]
-            shown.values.update(state.compared[known:])
-            shown.seconds, shown.paused_at = state.seconds, state.paused_at
+        self.view.follow(state)
         for event in events:
             self.publish(event, state)
         return state
@@ -266,8 +260,6 @@ class SearchLoop:
             return CONTINUE
         if state.steps > rung and not perturbs:
             return CONTINUE
-        if perturbs:
-            self._update_checkpoints()
         decision = CONTINUE
         if perturbs or rung in self.scheduler.rungs(self.view.trials[number].bracket):
             decision = self.scheduler.decide(self.view, number, rung)
@@ -289,12 +281,6 @@ class SearchLoop:
         return exploit_donor(
             self.space, self.store.folder, state, self.store.states[donor], explore, rung
         )
-
-    def _update_checkpoints(self) -> None:
-        for trial in self.view.trials.values():
-            if trial.running:
-                checkpoint = self.store.existing(trial.number).checkpoint
-                trial.checkpoint_step = None if checkpoint is None else checkpoint.step
 
     # End
 
@@ -326,16 +312,11 @@ class SearchLoop:
         return after.result
 
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
-        """Update the queue, the view and the budget after the end of a trial.
+        """Update the queue and the budget after the end of a trial.
 
         If all trials of the same configuration have ended, their aggregated result is also added to
         the budget.
         """
-        if number in self.view.trials:
-            trial = self.view.trials[number]
-            trial.running, trial.paused_at, trial.failed = False, None, result.state is State.FAIL
-            if result.state is State.COMPLETE and result.best_step is not None:
-                trial.final_value = trial.values.get(result.best_step, math.nan)
         results, repeats = self.queue.record_end(number, repeat_of, result), self.space.repeats
         self.budget.add_trial(result)
         if settled(results, repeats):
@@ -362,7 +343,8 @@ class SearchLoop:
             self.queue.record_start(t.params, state.trial.repeat_of, enqueued=enqueued)
             if state.trial.repeat_of is None:
                 bracket = self.scheduler.bracket(self.space.search.seed, t.number)
-                self.view.trials[t.number] = self._view_of(state, bracket)
+                population = self._population(self.store.trial(t.number))
+                self.view.add(state, bracket, population)
             if state.has_ended:
                 ended.append(state)
             elif state.paused_at is None:
@@ -371,18 +353,6 @@ class SearchLoop:
         # The machine's clock may have been set back. The clock of the sweep always advances.
         for state in sorted(ended, key=lambda e: (e.at, e.ended_at or 0.0, e.number)):
             self._record_end(state.number, state.trial.repeat_of, state.result)
-
-    def _view_of(self, state: TrialState, bracket: int) -> TrialView:
-        """Return a trial as the scheduler sees it."""
-        return TrialView(
-            state.number,
-            bracket,
-            dict(state.compared),
-            not state.has_ended,
-            state.paused_at,
-            state.seconds,
-            population=self._population(self.store.trial(state.number)),
-        )
 
     def _population(self, trial: Trial) -> str:
         """Return a text that identifies the population of a trial.

@@ -18,8 +18,9 @@ import pickle
 import random
 
 from sweeps.core.trial import Action
-from sweeps.search.schedulers import Decision, Scheduler, StudyView, TrialView
+from sweeps.search.schedulers import Decision, Scheduler
 from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.simulated import SimulatedStudy
 
 
 class SchedulerTests:
@@ -101,15 +102,15 @@ class SchedulerTests:
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             assert scheduler.next_paused(view) is None
-            view.trials[trial].paused_at = rung
+            view.pause(trial, rung)
             assert scheduler.next_paused(view) in (None, trial)
 
     def test_it_can_be_pickled(self) -> None:
         """Check that a scheduler can be pickled, and keeps its `max_t`."""
         assert pickle.loads(pickle.dumps(self.scheduler())).max_t == self.scheduler().max_t
 
-    def _situations(self, scheduler: Scheduler) -> list[tuple[StudyView, int, int]]:
-        """Return (study view, trial number, rung that the trial has reached) tuples.
+    def _situations(self, scheduler: Scheduler) -> list[tuple[SimulatedStudy, int, int]]:
+        """Return (study, trial number, rung that the trial has reached) tuples.
 
         The trials' values are random.
         """
@@ -118,15 +119,13 @@ class SchedulerTests:
             for size, rung in itertools.product(
                 (1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)
             ):
-                trials = [
-                    TrialView(number, scheduler.bracket(3, number), checkpoint_step=rung)
-                    for number in range(size)
-                ]
-                for trial in trials:
-                    trial.values.update({step: rng.random() for step in range(1, rung + 1)})
-                    found.append(
-                        (StudyView(3, minimize, copy.deepcopy(trials)), trial.number, rung)
-                    )
+                study = SimulatedStudy(3, minimize)
+                for number in range(size):
+                    study.start(number, scheduler.bracket(3, number))
+                for number in range(size):
+                    values = {step: rng.random() for step in range(1, rung + 1)}
+                    study.report(number, values, saves=True)
+                    found.append((copy.deepcopy(study), number, rung))
         return [
             (view, trial, rung)
             for view, trial, rung in found

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Action
-from sweeps.search.schedulers import StudyView, TrialView
+from sweeps.core.trial import Action, State
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.promotion import next_promoted
+from sweeps.search.schedulers.simulated import SimulatedStudy
 
 PROMOTION = Asha(27, type="promotion")
 SCHEDULERS = [PROMOTION, Hyperband(27, type="promotion")]
@@ -29,19 +30,19 @@ def search(
     workers: int,
     value: Callable[[int, int], float],
     minimize: bool = True,
-) -> tuple[StudyView, Passed]:
+) -> tuple[SimulatedStudy, Passed]:
     """Run a sweep as the controller does. A round takes each running trial to its next rung."""
-    view, passed, running = StudyView(7, minimize), [], []
+    view, passed, running = SimulatedStudy(7, minimize), [], []
     while True:
         while len(running) < workers:
             view.all_started = len(view.trials) == trials
             if (paused := scheduler.next_paused(view)) is not None:
                 passed.append((paused, view.trials[paused].paused_at))
-                view.trials[paused].paused_at = None
+                view.resume(paused)
                 running.append(paused)
             elif not view.all_started:
                 running.append(len(view.trials))
-                view.trials[running[-1]] = TrialView(running[-1], scheduler.bracket(7, running[-1]))
+                view.start(running[-1], scheduler.bracket(7, running[-1]))
             else:
                 break
         if not running:
@@ -50,9 +51,8 @@ def search(
             trial = view.trials[number]
             ends = (*scheduler.rungs(trial.bracket), scheduler.max_t)
             step = next(end for end in ends if end not in trial.values)
-            trial.values.update(
-                {s: value(number, s) for s in range(max(trial.values, default=0) + 1, step + 1)}
-            )
+            first = max(trial.values, default=0) + 1
+            view.report(number, {s: value(number, s) for s in range(first, step + 1)})
             action = (
                 Action.STOP
                 if step == scheduler.max_t
@@ -62,15 +62,38 @@ def search(
                 passed.append((number, step))
                 continue
             running.remove(number)
-            trial.running = action is Action.PAUSE
-            trial.paused_at = step if action is Action.PAUSE else None
+            if action is Action.PAUSE:
+                view.pause(number, step)
+            else:
+                view.end(number)
+
+
+def study_of(
+    values: Mapping[int, Mapping[int, float]],
+    paused: Mapping[int, int] = MappingProxyType({}),
+    minimize: bool = True,
+) -> SimulatedStudy:
+    """A study of trials with these values by step.
+
+    Args:
+        values: Values of each trial by its number.
+        paused: Rung at which each paused trial waits.
+        minimize: True if smaller values are better.
+    """
+    study = SimulatedStudy(0, minimize)
+    for number, curve in values.items():
+        study.start(number)
+        if curve:
+            study.report(number, dict(curve))
+        if number in paused:
+            study.pause(number, paused[number])
+    return study
 
 
 def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted():
-    view, _ = search(PROMOTION, 4, 1, lambda number, step: float(number))
-    view.trials[0].values, view.trials[0].failed, view.trials[0].running = {1: 0.0}, True, False
-    for number in (1, 2, 3):
-        view.trials[number] = TrialView(number, values={1: float(number)}, paused_at=1)
+    view = study_of({n: {1: float(n)} for n in range(4)}, paused={1: 1, 2: 1, 3: 1})
+    view.all_started = True
+    view.end(0, State.FAIL)
     assert PROMOTION.next_paused(view) == 1
 
 
@@ -105,11 +128,7 @@ def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(
 ):
     rng = random.Random(seed)
     waiting = {number: 1 for number in range(len(values)) if rng.random() < 0.5}
-    view = StudyView(
-        0,
-        minimize,
-        [TrialView(n, values={1: v}, paused_at=waiting.get(n)) for n, v in enumerate(values)],
-    )
+    view = study_of({n: {1: v} for n, v in enumerate(values)}, waiting, minimize)
     number = next_promoted(view, waiting, [(1, 0)], lambda reached: reached // factor)
     ranked = sorted(range(len(values)), key=lambda n: (values[n] if minimize else -values[n], n))
     best = ranked[: len(values) // factor]
@@ -117,54 +136,58 @@ def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(
 
 
 def test_a_trial_continues_at_once_only_if_it_would_be_chosen_among_the_paused_ones():
-    view = StudyView(
-        trials=[TrialView(n, values={1: float(n)}, paused_at=1) for n in (1, 2, 3, 4, 5)]
-    )
-    view.trials[9] = TrialView(9, values={1: 0.5})
+    waiting = {n: {1: float(n)} for n in (1, 2, 3, 4, 5)}
+    paused = dict.fromkeys(waiting, 1)
+    view = study_of({**waiting, 9: {1: 0.5}}, paused)
     assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE
-    view.trials[9].values[1] = (
-        1.5  # The first of six still waits, and is promoted before the second.
-    )
+    # The first of six still waits, and is promoted before the second.
+    view = study_of({**waiting, 9: {1: 1.5}}, paused)
     assert PROMOTION.decide(view, 9, 1).action is Action.PAUSE and PROMOTION.next_paused(view) == 1
-    view.trials[1].paused_at = None
+    view.resume(1)
     assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE, "two of six may pass"
 
 
 def test_a_higher_rung_comes_first():
-    view = StudyView(
-        trials=[TrialView(n, values={1: float(n), 3: float(n)}, paused_at=3) for n in (3, 4, 5)]
-    )
-    view.trials.update({n: TrialView(n, values={1: float(n)}, paused_at=1) for n in (0, 1, 2)})
+    values = {n: {1: float(n), 3: float(n)} for n in (3, 4, 5)}
+    values |= {n: {1: float(n)} for n in (0, 1, 2)}
+    view = study_of(values, paused={n: 3 if n > 2 else 1 for n in values})
     assert PROMOTION.next_paused(view) == 3
-    view.trials[3].paused_at = None
+    view.resume(3)
     assert PROMOTION.next_paused(view) == 0
 
 
 def test_the_best_trial_of_each_rung_continues_only_when_no_trial_runs_or_starts():
-    view = StudyView(trials=[TrialView(n, values={1: float(n)}, paused_at=1) for n in (0, 1)])
+    view = study_of({n: {1: float(n)} for n in (0, 1)}, paused={0: 1, 1: 1})
     assert PROMOTION.next_paused(view) is None
     view.all_started = True
     assert PROMOTION.next_paused(view) == 0
-    view.trials[2] = TrialView(2)
+    view.start(2)
     assert PROMOTION.next_paused(view) is None
-    view.trials[2].running = False
+    view.end(2)
     assert PROMOTION.next_paused(view) == 0
 
 
 def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung():
-    trials = [TrialView(n, values={1: math.nan}, running=False) for n in (0, 1)]
-    view = StudyView(trials=[*trials, TrialView(2, values={1: 1.0})])
-    assert PROMOTION.decide(view, 2, 1).action is Action.CONTINUE, "one of three passes"
-    view.trials[2].values[1] = math.nan
-    assert PROMOTION.decide(view, 2, 1).action is Action.STOP
-    del view.trials[2].values[1]
-    assert PROMOTION.decide(view, 2, 1).action is Action.STOP
+    for third, action in (
+        ({1: 1.0}, Action.CONTINUE),  # one of three passes
+        ({1: math.nan}, Action.STOP),
+        ({}, Action.STOP),
+    ):
+        view = study_of({0: {1: math.nan}, 1: {1: math.nan}, 2: third})
+        view.end(0)
+        view.end(1)
+        assert PROMOTION.decide(view, 2, 1).action is action
 
 
 def test_a_trial_that_ended_on_its_own_takes_a_place_among_the_best():
-    view = StudyView(trials=[TrialView(n, values={1: n, 3: n}, paused_at=3) for n in range(1, 6)])
+    waiting = {n: {1: float(n), 3: float(n)} for n in range(1, 6)}
+    view = study_of(waiting, paused=dict.fromkeys(waiting, 3))
     assert PROMOTION.next_paused(view) == 1
-    view.trials[0] = TrialView(0, values={1: 0.0}, running=False, final_value=0.0)
+    view.start(0)
+    view.report(0, {1: 0.0})
+    view.end(0, State.COMPLETE)
     assert PROMOTION.next_paused(view) == 1, "two of six continue"
-    view.trials[9] = TrialView(9, values={1: 0.5}, running=False, final_value=0.5)
+    view.start(9)
+    view.report(9, {1: 0.5})
+    view.end(9, State.COMPLETE)
     assert PROMOTION.next_paused(view) is None

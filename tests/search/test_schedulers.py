@@ -2,27 +2,36 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Action
-from sweeps.search.schedulers import Scheduler, StudyView, TrialView
+from sweeps.core.trial import Action, State
+from sweeps.search.schedulers import Scheduler
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.base import all_row_steps, all_rungs, row_steps
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.simulated import SimulatedStudy
 from sweeps.space.section_models import ROWS
 from tests.execution.driving import trial
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)
 
 
-def curve(number: int, values: Sequence[float], bracket: int = 0) -> TrialView:
-    return TrialView(number, bracket, dict(enumerate(values, 1)))
+def study_of(
+    curves: Iterable[Sequence[float]], minimize: bool = True, bracket: int = 0
+) -> SimulatedStudy:
+    """A study of trials that have reported these values at the steps 1, 2, ..."""
+    study = SimulatedStudy(0, minimize)
+    for number, values in enumerate(curves):
+        study.start(number, bracket)
+        if values:
+            study.report(number, dict(enumerate(values, 1)))
+    return study
 
 
 def decided(
@@ -36,10 +45,11 @@ def decided(
     """The action for a trial with this value at a rung, where other trials of its bracket have the
     others.
     """
-    view = StudyView(
-        0, minimize, [TrialView(i, bracket, {rung: v}) for i, v in enumerate([value, *others])]
-    )
-    return scheduler.decide(view, 0, rung).action
+    study = SimulatedStudy(0, minimize)
+    for number, reported in enumerate([value, *others]):
+        study.start(number, bracket)
+        study.report(number, {rung: reported})
+    return scheduler.decide(study, 0, rung).action
 
 
 @pytest.mark.parametrize(
@@ -68,7 +78,7 @@ def test_nan_never_continues_and_never_counts_as_better(others, minimize):
 
 
 def test_a_trial_without_a_report_at_the_rung_stops():
-    assert Asha(81, 1, 3).decide(StudyView(trials=[TrialView(0)]), 0, 1).action is Action.STOP
+    assert Asha(81, 1, 3).decide(study_of([[]]), 0, 1).action is Action.STOP
 
 
 @given(values, st.floats(-1e6, 1e6), st.integers(2, 5))
@@ -133,8 +143,7 @@ curves = st.lists(st.floats(-1e6, 1e6), min_size=9, max_size=9)
 def test_the_median_rule_stops_a_trial_whose_best_is_worse_than_the_median_mean(
     own, others, minimize, least
 ):
-    view = StudyView(0, minimize, [curve(i, c) for i, c in enumerate([own, *others])])
-    action = Median(50, 2, least).decide(view, 0, 9).action
+    action = Median(50, 2, least).decide(study_of([own, *others], minimize), 0, 9).action
     if len(others) < least:
         assert action is Action.CONTINUE
     else:
@@ -149,18 +158,13 @@ def test_the_median_rule_stops_a_trial_whose_best_is_worse_than_the_median_mean(
 @given(st.lists(curves, min_size=5, max_size=12), st.booleans())
 def test_under_the_median_rule_nan_is_the_worst(others, minimize):
     rule = Median(50, 2, 5)
-    trials = [curve(i, c) for i, c in enumerate(others, 1)]
-    assert (
-        rule.decide(StudyView(0, minimize, [curve(0, [math.nan] * 9), *trials]), 0, 9).action
-        is Action.STOP
-    )
-    spoiled = curve(99, [1.0, math.nan, *[1.0] * 7])
-    assert math.isnan(spoiled.mean_until(9)) and spoiled.best_until(9, minimize) == 1.0
-    value = (min if minimize else max)(t.mean_until(9) for t in trials)
-    assert (
-        rule.decide(StudyView(0, minimize, [curve(0, [value] * 9), *trials, spoiled]), 0, 9).action
-        is Action.CONTINUE
-    )
+    bad = study_of([[math.nan] * 9, *others], minimize)
+    assert rule.decide(bad, 0, 9).action is Action.STOP
+    value = (min if minimize else max)(t.mean_until(9) for t in bad.trials.values() if t.number)
+    spoiled = study_of([[value] * 9, [1.0, math.nan, *[1.0] * 7], *others], minimize)
+    assert math.isnan(spoiled.trials[1].mean_until(9))
+    assert spoiled.trials[1].best_until(9, minimize) == 1.0
+    assert rule.decide(spoiled, 0, 9).action is Action.CONTINUE
 
 
 @given(
@@ -174,24 +178,50 @@ def test_a_trial_that_ended_on_its_own_counts_at_later_rungs_with_its_best_value
 ):
     """The decision is the one for curves that stay at their best value after their end."""
     best = min if minimize else max
-    views = []
+    decisions = []
     for is_extended in (False, True):
-        trials = [curve(0, [value] * 9)]
-        for number, (values, complete) in enumerate(others, 1):
-            trials.append(curve(number, values))
-            trials[-1].running = False
-            if complete and is_extended:
-                trials[-1].values |= {s: best(values) for s in range(len(values) + 1, 10)}
-            elif complete:
-                trials[-1].final_value = best(values)
-        views.append(StudyView(0, minimize, trials))
-    assert scheduler.decide(views[0], 0, 9) == scheduler.decide(views[1], 0, 9)
+        curves = [[value] * 9]
+        for values, complete in others:
+            rest = 9 - len(values) if complete and is_extended else 0
+            curves.append([*values, *[best(values)] * rest])
+        study = study_of(curves, minimize)
+        for number, (_, complete) in enumerate(others, 1):
+            study.end(number, State.COMPLETE if complete else State.PRUNED)
+        decisions.append(scheduler.decide(study, 0, 9))
+    assert decisions[0] == decisions[1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()), max_size=40),
+    st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL]),
+)
+def test_the_trials_of_a_rung_are_the_same_in_any_order_of_reports_and_questions(moves, end):
+    """A view that is asked after each event knows the same as one that is asked at the end."""
+    asked, late = SimulatedStudy(), SimulatedStudy()
+    for number, step, ends in moves:
+        for study in (asked, late):
+            if number not in study.trials:
+                study.start(number, number % 2)
+            trial = study.trials[number]
+            if trial.running:
+                study.report(number, {max(trial.values, default=0) + step: float(number)})
+                if ends:
+                    study.end(number, end)
+        for rung in range(1, 8):
+            asked.at_rung(rung, rung % 2)
+    for rung in range(1, 8):
+        found, known = (study.at_rung(rung, rung % 2) for study in (asked, late))
+        assert [trial.number for trial in found] == [trial.number for trial in known]
+        assert all(trial.has_reached(rung) for trial in found)
 
 
 def test_a_trial_that_ended_on_its_own_has_not_reached_the_steps_that_it_left_out():
-    trial = TrialView(0, values={1: 3.0, 4: 2.0}, running=False)
+    study = SimulatedStudy()
+    study.start(0)
+    study.report(0, {1: 3.0, 4: 2.0})
+    trial = study.trials[0]
     assert [trial.has_reached(step) for step in (1, 2, 4, 5)] == [True, False, True, False]
-    trial.final_value = 2.0
+    study.end(0, State.COMPLETE)
     assert [trial.has_reached(step) for step in (1, 2, 4, 5)] == [True, False, True, True]
     assert trial.value_at(1) == 3.0 and trial.value_at(9) == 2.0
     assert trial.mean_until(9) == trial.mean_until(4) == 2.5

@@ -37,9 +37,9 @@ def next_promoted(
     for step, bracket in rungs:
         reached, sign = view.at_rung(step, bracket), 1 if view.minimize else -1
         ranked = [
-            (sign * t.value_at(step), t.number)
+            (sign * value, t.number)
             for t in reached
-            if not math.isnan(t.value_at(step)) and not t.failed
+            if not t.failed and not math.isnan(value := t.value_at(step))
         ]
         for _, number in heapq.nsmallest(passing(len(reached)), ranked):
             if waiting.get(number) == step:

@@ -1,46 +1,75 @@
-"""Facts about trials for the schedulers: values, brackets, pauses, wall times and checkpoints."""
+"""The study as the schedulers see it."""
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from sweeps.core.trial import State
+from sweeps.study.states import TrialState
 
 
 @dataclass
 class TrialView:
-    """A trial as a scheduler sees it.
+    """A trial as a scheduler sees it. A scheduler must not change it.
 
     Attributes:
         number: Number of the trial.
+        state: All that is known of the trial.
         bracket: Number of the trial's bracket. Schedulers compare only trials of the same bracket.
+        population: Text that identifies the trial's population. Trials of the same population can
+            use each other's checkpoints. "" if the scheduler does not perturb trials.
         values: Reported values of one metric by step, in the order of the steps. This is the metric
             of the first objective that is not a cost; if all objectives are costs, see
             `sweeps.study.objectives`.
-        running: True until the trial has ended. A paused trial has not ended.
-        failed: True if the trial has failed.
-        paused_at: Rung at which the trial is paused; None if the trial is not paused.
-        seconds: Wall time that the trial has used so far, in seconds.
-        checkpoint_step: Step of the latest checkpoint of a running trial. None if the trial has no
-            checkpoint, or if the scheduler does not perturb trials.
-        population: Text that identifies the trial's population. Trials of the same population can
-            use each other's checkpoints. "" if the scheduler does not perturb trials.
-        final_value: Best value of a trial that has ended on its own. NaN for other trials.
     """
 
-    number: int
+    state: TrialState
     bracket: int = 0
-    values: dict[int, float] = field(default_factory=dict)
-    running: bool = True
-    paused_at: int | None = None
-    seconds: float = 0.0
-    checkpoint_step: int | None = None
     population: str = ""
-    failed: bool = False
-    final_value: float = math.nan
+    number: int = field(init=False)
+    values: dict[int, float] = field(init=False)
     _means: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     _sum: float = field(default=0.0, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Set the attributes that follow from the state."""
+        self.number = self.state.number
+        self.values = dict(self.state.compared)
+
+    @property
+    def running(self) -> bool:
+        """True until the trial has ended. A paused trial has not ended."""
+        return not self.state.has_ended
+
+    @property
+    def failed(self) -> bool:
+        """True if the trial has failed."""
+        return self.state.state is State.FAIL
+
+    @property
+    def paused_at(self) -> int | None:
+        """Rung at which the trial is paused; None if the trial is not paused."""
+        return self.state.paused_at
+
+    @property
+    def seconds(self) -> float:
+        """Wall time that the trial has used so far, in seconds."""
+        return self.state.seconds
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """Step of the trial's latest checkpoint; None if it has none."""
+        return None if self.state.checkpoint is None else self.state.checkpoint.step
+
+    @property
+    def final_value(self) -> float:
+        """Best value of a trial that has ended on its own. NaN for other trials."""
+        if self.state.state is not State.COMPLETE:
+            return math.nan
+        return self.values.get(self.state.result.best_step or 0, math.nan)
 
     def has_reached(self, step: int) -> bool:
         """Return True if the trial has a value at a step, or has ended on its own before it."""
@@ -53,7 +82,8 @@ class TrialView:
 
         A trial that has ended on its own before this step has its best value.
         """
-        return self.values.get(step, self.final_value)
+        value = self.values.get(step)
+        return self.final_value if value is None else value
 
     def mean_until(self, step: int) -> float:
         """Return the mean of all values up to a step; NaN if one of these values is NaN.
@@ -91,28 +121,59 @@ class StudyView:
         seed: Seed of the sweep. Random decisions must depend only on this seed, the trial's number
             and the rung.
         minimize: True if smaller values are better.
-        trials: Trials in the view.
 
     Attributes:
         seed, minimize: The arguments.
         trials: Trials by number, in the order in which they started.
+        paused: Rung at which each paused trial waits, by trial number, sorted by number.
         all_started: True if no more configurations start, because `limits.max_trials` is reached.
     """
 
-    def __init__(self, seed: int = 0, minimize: bool = True, trials: Iterable[TrialView] = ()):
+    def __init__(self, seed: int = 0, minimize: bool = True):
         self.seed = seed
         self.minimize = minimize
-        self.trials: dict[int, TrialView] = {trial.number: trial for trial in trials}
+        self.trials: dict[int, TrialView] = {}
+        self.paused: dict[int, int] = {}
         self.all_started = False
+        # The trials that have reached a step, by (step, bracket). There is an entry for each step
+        # and bracket for which a scheduler has asked.
+        self._reached: dict[tuple[int, int], list[TrialView]] = {}
 
-    @property
-    def paused(self) -> Mapping[int, int]:
-        """Rung at which each paused trial waits, by trial number."""
-        return {
-            number: trial.paused_at
-            for number, trial in self.trials.items()
-            if trial.paused_at is not None
-        }
+    def add(self, state: TrialState, bracket: int = 0, population: str = "") -> None:
+        """Add the first trial of a configuration. See `TrialView`."""
+        trial = self.trials[state.number] = TrialView(state, bracket, population)
+        self._update_paused(trial)
+        for step, group in self._reached:
+            if group == bracket and trial.has_reached(step):
+                self._add_reached(trial, step)
+
+    def follow(self, state: TrialState) -> None:
+        """Show what is known of a trial now. Trials that were not added are ignored."""
+        trial = self.trials.get(state.number)
+        if trial is None:
+            return
+        new = dict(state.compared[len(trial.values) :])
+        trial.values.update(new)
+        trial.state = state
+        self._update_paused(trial)
+        # A trial that has ended on its own has also reached the steps after its last one.
+        last = math.inf if math.isnan(trial.final_value) else max(trial.values)
+        for step, group in self._reached:
+            if group == trial.bracket and (step in new or step > last):
+                self._add_reached(trial, step)
+
+    def _update_paused(self, trial: TrialView) -> None:
+        if trial.paused_at is None:
+            self.paused.pop(trial.number, None)
+            return
+        in_order = not self.paused or trial.number > next(reversed(self.paused))
+        self.paused[trial.number] = trial.paused_at
+        if not in_order:
+            self.paused = dict(sorted(self.paused.items()))
+
+    def _add_reached(self, trial: TrialView, step: int) -> None:
+        group = self._reached[step, trial.bracket]
+        bisect.insort(group, trial, key=lambda other: other.number)
 
     def at_rung(self, rung: int, bracket: int = 0) -> list[TrialView]:
         """Return the trials of a bracket that have reached a rung; see `TrialView.has_reached`.
@@ -121,8 +182,9 @@ class StudyView:
             rung: Step of the rung.
             bracket: Number of the bracket; 0 if there is only one bracket.
         """
-        return [
-            trial
-            for trial in self.trials.values()
-            if trial.bracket == bracket and trial.has_reached(rung)
-        ]
+        if (rung, bracket) not in self._reached:
+            trials = (self.trials[number] for number in sorted(self.trials))
+            self._reached[rung, bracket] = [
+                trial for trial in trials if trial.bracket == bracket and trial.has_reached(rung)
+            ]
+        return self._reached[rung, bracket]
