@@ -30,8 +30,8 @@ def recorded(space_file: Path, root: Path) -> Path:
     loop = SearchLoop.open(folder, space)
     while (trial := loop.ask()) is not None:
         reports = (Report(1, {"loss": trial.params["x"]}, 1.0),)
-        loop.append(TrialReported(1.0, trial.number, reports, seconds=1.0))
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.append(TrialReported(1.0, trial.number, reports, seconds=1.0))
+        loop.store.end(trial.number, State.COMPLETE)
     return folder
 
 

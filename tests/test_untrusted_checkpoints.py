@@ -60,7 +60,7 @@ def sweep(tmp_path: Path) -> Path:
         saved = folder / "trials" / trial.id / checkpoint.name
         saved.mkdir(parents=True)
         (saved / "model.pkl").write_bytes(pickle.dumps(Harmful(tmp_path / "harm")))
-        loop.append(
+        loop.store.append(
             TrialReported(
                 1.0,
                 trial.number,
@@ -70,7 +70,7 @@ def sweep(tmp_path: Path) -> Path:
                 1.0,
             ),
         )
-        loop.end(trial.number, state)
+        loop.store.end(trial.number, state)
     return folder
 
 

@@ -37,14 +37,13 @@ class CommandHandler:
 
     Attributes:
         queue: Queue from which the commands are taken.
-        paused: True while no new trials may start.
         notes: Notes for the sweep's result.
     """
 
     def __init__(self, controller: SweepController):
-        self.paused = False
         self.notes: tuple[str, ...] = ()
         self._controller, self._search = controller, controller.search
+        self._driver = controller.driver
         self.queue = CommandQueue(controller.folder)
         self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped
         self._search.store.record_sweep_pause(
@@ -57,8 +56,8 @@ class CommandHandler:
 
     def end_pause(self) -> None:
         """Let trials start again after a pause."""
-        if self.paused:
-            self.paused = False
+        if self._driver.paused:
+            self._driver.paused = False
             self._search.store.record_sweep_pause(False)
 
     def _handle(self, command: Command, name: str) -> Answer | None:
@@ -145,7 +144,7 @@ class CommandHandler:
         if not self._controller.may_start_trials():
             raise CommandError("all trials have started already, so a pause would change nothing")
         self._search.store.record_sweep_pause(True)
-        self.paused = True
+        self._driver.paused = True
         running = len(self._controller.running)
         return Answer(
             f"paused; {_trials(running)} still running, and no new trial starts"
@@ -154,7 +153,7 @@ class CommandHandler:
         )
 
     def _resume(self) -> Answer:
-        if not self.paused:
+        if not self._driver.paused:
             raise CommandError("the sweep is running and is not paused")
         self.end_pause()
         left = self._search.to_run
@@ -182,7 +181,9 @@ class CommandHandler:
             else "is the next trial to start"
         )
         return Answer(
-            f"trial {trial} {place}" + (", when the sweep is resumed" if self.paused else ""), trial
+            f"trial {trial} {place}"
+            + (", when the sweep is resumed" if self._driver.paused else ""),
+            trial,
         )
 
 

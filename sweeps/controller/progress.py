@@ -111,11 +111,11 @@ class SweepProgress:
                 self._compare(self._store.states[number])
         self._update_best_from_ended()
 
-    def leader(self, can_win: Callable[[int], bool]) -> tuple[str, float] | None:
+    def leader(self, can_win: Callable[[TrialState], bool]) -> tuple[str, float] | None:
         """Return the trial that would win if time ended the search now, and its training seconds.
 
         Args:
-            can_win: whether a running trial, given by its number, would count like a complete one.
+            can_win: whether a running trial would count like a complete one.
 
         Returns:
             The id of the trial, and how long it ran: a running trial until its best step. If its
@@ -132,7 +132,7 @@ class SweepProgress:
             better = run.reported is not None and ranking.beats(
                 state.best_value, value, self._store.minimize
             )
-            if better and (best is None or can_win(trial)):
+            if better and (best is None or can_win(state)):
                 found, value = (state.id, self._seconds(state, run)), state.best_value
         return found
 

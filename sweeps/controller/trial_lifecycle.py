@@ -1,25 +1,33 @@
-"""Start, continue, pause and end trials.
+"""Carry out the commands that concern a single trial: start, continue, pause and end it.
 
-Each change is passed on to the study, the worker pool, the trackers and the live view.
+Each change is recorded in the study, which tells the scheduler, the live view and the trackers.
+Then the worker pool hears of it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
 from sweeps.checkpoints.retention import RetentionPolicy
+from sweeps.controller.decide import Continue, End, Exploit, Pause, Resume
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
 from sweeps.core.resources import COSTS
 from sweeps.core.safe_names import loop_name
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import UNREADABLE_LINE, Action, Report, Result, State, Trial
+from sweeps.core.trial import UNREADABLE_LINE, Report, State, format_trial_id
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study.events import TrialEnded, TrialEvent, TrialStarted
+from sweeps.study.events import (
+    TrialDecided,
+    TrialEnded,
+    TrialEvent,
+    TrialPaused,
+    TrialReported,
+    TrialStarted,
+)
 from sweeps.study.states import TrialState
 from sweeps.tracking import TrackerHub
 from sweeps.tracking.history import concerns_trackers, with_logged_names
@@ -28,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class TrialLifecycle:
-    """Moves trials from one state to the next.
+    """Carries out commands about trials.
 
     Args:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the
@@ -52,16 +60,24 @@ class TrialLifecycle:
         self._store = search.store
         self._pool = pool
         self._trackers = trackers
-        search.publish = self._publish
+        search.store.followers.append(self._follow)
         self._folder = SweepFolder(search.store.folder)
         limits = search.space.checkpoints
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
         self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
 
-    def start(self, state: TrialState) -> str:
-        """Record the start of a trial, let the pool run the trial, and return the trial's id."""
+    def start(self, number: int) -> str:
+        """Let the pool run a new trial, and return the trial's id."""
+        return self._run(self._store.states[number])
+
+    def resume(self, number: int) -> str:
+        """Let the pool run an interrupted or paused trial again, and return the trial's id."""
+        self._publish_start(number)
+        return self._run(self._continued(number))
+
+    def _run(self, state: TrialState) -> str:
+        self.progress.on_start(state.number)
         self._folder.trial(state.id).mkdir(parents=True, exist_ok=True)
-        self.record_start(state.trial)
         self._start_in_pool(state)
         self._store.sync()  # Meanwhile, the pool starts the trial.
         return state.id
@@ -70,54 +86,51 @@ class TrialLifecycle:
         folder = str(self._folder.trial(state.id))
         self._pool.start.remote(state, folder, self._search.row_steps(state.trial))
 
-    def resume(self, number: int) -> str:
-        """Continue an interrupted or paused trial, and return its id."""
-        return self.start(self._continued(number))
-
     def _continued(self, number: int) -> TrialState:
         """Return the state of a trial that the pool runs again."""
         state = self._store.existing(number)
         # The last driver or pool may have died before the driver heard of the first attempt.
         return state.changed(attempt=max(1, state.attempt))
 
-    def record_start(self, trial: Trial) -> None:
-        """Tell the trackers that a trial has started, and add the trial to the running trials."""
-        number = trial.number
-        self._trackers.publish(
-            TrialStarted(time.time(), number, self._search.trial_at_start(number))
-        )
-        self.progress.on_start(number)
+    def _publish_start(self, number: int) -> None:
+        """Tell the trackers that a trial continues."""
+        trial = self._store.states[number].started.trial
+        self._trackers.publish(TrialStarted(time.time(), number, trial))
 
-    def record(self, events: Sequence[TrialEvent]) -> None:
-        """Record what happened to a trial in the pool."""
-        known = len(self._store.states[events[0].number].own_reports)
-        state = self._search.append(*events)
-        new = state.own_reports[known:]
-        for report in new:
-            self.notes = notes_about(state.id, report) | self.notes
-        if new:
-            self.progress.on_reports(state)
+    def promote(self, command: Resume) -> None:
+        """Record that a paused trial continues."""
+        assert command.promoted_at is not None
+        self._store.append(TrialDecided(time.time(), command.number, command.promoted_at))
 
-    def pause(self, trial: str) -> None:
-        """Let a trial give up its workers, after the pause has been recorded.
+    def let_continue(self, command: Continue) -> None:
+        """Let a trial that waits at a rung continue."""
+        if command.is_new:
+            self._store.append(TrialDecided(time.time(), command.number, command.rung))
+        if command.number in self.progress.running:
+            self._pool.answer.remote(format_trial_id(command.number), command.rung, True)
+            if self._search.scheduler.perturbs:
+                self._store.sync()
 
-        The trial can continue later from its checkpoint; see `resume`.
+    def exploit(self, command: Exploit) -> None:
+        """Let a trial continue from a donor's checkpoint with other parameters.
+
+        If the donor's checkpoint does not exist any more, the trial continues unchanged.
         """
-        self.progress.on_end(self._store.states[int(trial)])
-        self._pool.forget.remote(trial)
+        event = self._search.exploit(command.number, command.donor, command.rung)
+        if event is None:
+            self.let_continue(Continue(command.number, command.rung))
+            return
+        self._store.append(event)
+        if command.number in self.progress.running:
+            self._pool.renew.remote(command.rung, self._store.existing(command.number))
+            self._store.sync()
 
-    def perturb_running(self, trial: str, step: int) -> None:
-        """Let the scheduler decide about a trial that waits at a perturbation step.
-
-        Send the decision to the pool. The trial then continues: either unchanged, or from another
-        trial's checkpoint with new parameters.
-        """
-        number = int(trial)
-        if self._search.decide(number, step).action is Action.EXPLOIT:
-            self._pool.renew.remote(step, self._store.existing(number))
-        else:
-            self._pool.answer.remote(trial, step, True)
-        self._store.sync()
+    def pause(self, command: Pause) -> None:
+        """Let a trial give up its workers, after the pause has been recorded."""
+        state = self._store.append(TrialPaused(time.time(), command.number, command.rung))
+        if command.number in self.progress.running:
+            self.progress.on_end(state)
+            self._pool.forget.remote(state.id)
 
     def restart_running(self) -> None:
         """Pass all running trials to a pool that Ray has restarted.
@@ -130,49 +143,40 @@ class TrialLifecycle:
         for number in self.progress.running:
             self._start_in_pool(self._continued(number))
 
-    def end(
-        self,
-        trial: str,
-        state: State,
-        error: str | None,
-        reason: str | None,
-        final: dict[str, float] | None,
-    ) -> None:
+    def end(self, command: End) -> None:
         """Record the end of a trial, and let the pool forget the trial.
 
-        Args:
-            trial: The trial's id.
-            state: State of the trial at its end. It is RUNNING if the trial was interrupted and can
-                be resumed.
-            error: Error with which the trial failed; None if it did not fail.
-            reason: Reason why the trial was stopped; None if it was not stopped.
-            final: Metrics of the finished model; None if the loop reported none.
+        With the state RUNNING, the trial was interrupted and can be resumed.
         """
-        number = int(trial)
-        ended = self._store.states[number].trial
-        result = self._search.end(number, state, error, reason, final)
-        self.progress.on_end(self._store.states[number])
-        if result.error is not None:
-            log.warning("trial %s failed:\n%s", trial, result.error)
-        self._pool.forget.remote(trial)
-        if state is not State.RUNNING and self.cleaner is not None:
-            self._clean_after(self.cleaner, ended, result)
+        number, runs = command.number, command.number in self.progress.running
+        if not runs:
+            self._publish_start(number)
+            self.progress.on_start(number)
+        state = self._store.end(number, command.state, command.error, command.reason, command.final)
+        self.progress.on_end(state)
+        if state.error is not None:
+            log.warning("trial %s failed:\n%s", state.id, state.error)
+        self._pool.forget.remote(state.id)
+        if command.state is not State.RUNNING and self.cleaner is not None:
+            self._clean_after(self.cleaner, state)
 
-    def _clean_after(self, cleaner: CheckpointCleaner, ended: Trial, result: Result) -> None:
+    def _clean_after(self, cleaner: CheckpointCleaner, state: TrialState) -> None:
         # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
         self._store.sync()
-        latest = self._store.states[ended.number].checkpoint
-        cleaner.trial_ended(
-            (ended.number, ended.repeat_of, result, latest.name if latest else None)
-        )
+        latest = state.checkpoint.name if state.checkpoint else None
+        cleaner.trial_ended((state.number, state.trial.repeat_of, state.result, latest))
 
     def close(self) -> None:
         """Delete all checkpoints that need not be kept, and wait until they are deleted."""
         if self.cleaner is not None:
             self.cleaner.close()
 
-    def _publish(self, event: TrialEvent, state: TrialState) -> None:
-        """Tell the trackers about a recorded event."""
+    def _follow(self, event: TrialEvent, state: TrialState) -> None:
+        """Tell the live view and the trackers about a recorded event."""
+        if isinstance(event, TrialReported) and event.reports:
+            self.progress.on_reports(state)
+            for report in event.reports:
+                self.notes = notes_about(state.id, report) | self.notes
         if isinstance(event, TrialEnded):
             event = replace(event, result=state.result)
         if concerns_trackers(event):

@@ -32,7 +32,6 @@ from ray.tune.search import Searcher
 
 from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepsError
-from sweeps.core.trial import Action
 from sweeps.execution.messages import TrialUpdate
 
 log = logging.getLogger(__name__)
@@ -53,8 +52,8 @@ class TrialSource(Protocol):
             StopIteration: The sweep starts no more trials.
         """
 
-    def on_update(self, update: TrialUpdate) -> Action:
-        """Record what happened to a trial. Return `Action.STOP` if Tune must stop the trial."""
+    def on_update(self, update: TrialUpdate) -> bool:
+        """Record what happened to a trial. Return False if Tune must stop the trial."""
 
     def on_trial_lost(self, trial: str) -> None:
         """Handle a trial that Tune has given up, because the pool did not answer."""
@@ -116,7 +115,7 @@ def run(source: TrialSource, pool: Any, folder: Path, concurrency: int, samples:
 
 
 class Calls:
-    """Calls the methods of a source, and keeps the first error.
+    """Context manager around calls of a source. It keeps the first error.
 
     Attributes:
         error: The first error; None if there is none.
@@ -126,17 +125,16 @@ class Calls:
         self.error: Exception | None = None
         self._source = source
 
-    def __call__(self, method: str, *args: Any) -> Any:
-        """Call a method of the source. After an error, raise this error again instead."""
+    def __enter__(self) -> TrialSource:
+        """Return the source. After an error, raise this error again instead."""
         if self.error is not None:
             raise self.error
-        try:
-            return getattr(self._source, method)(*args)
-        except StopIteration:
-            raise
-        except Exception as e:
-            self.error = e
-            raise
+        return self._source
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Keep the first error."""
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            self.error = self.error or error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the object as None.
@@ -163,10 +161,11 @@ class TrialSearcher(Searcher):
             trials.
         """
         try:
-            started = self._calls("start_trial")
-            if started is None and not self._started:  # Tune waits, and does not poll.
-                self._calls("poll")
-                started = self._calls("start_trial")
+            with self._calls as source:
+                started = source.start_trial()
+                if started is None and not self._started:  # Tune waits, and does not poll.
+                    source.poll()
+                    started = source.start_trial()
         except StopIteration:
             return Searcher.FINISHED
         if started is None:
@@ -183,7 +182,8 @@ class TrialSearcher(Searcher):
         """
         trial = self._started.pop(trial_id, None)
         if error and trial is not None:
-            self._calls("on_trial_lost", trial)
+            with self._calls as source:
+                source.on_trial_lost(trial)
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the study already stores the state of the search."""
@@ -206,7 +206,8 @@ class _Scheduler(FIFOScheduler):
         """
         # A Tune callback is not used, because with any callback Tune imports all its loggers. The
         # import of MLflow's logger takes seconds.
-        self._calls("poll")
+        with self._calls as source:
+            source.poll()
         # With None, Tune starts pending trials in order. A search for the first pending trial of
         # 10,000 trials would take a millisecond.
 
@@ -215,8 +216,9 @@ class _Scheduler(FIFOScheduler):
 
         Return Tune's constant for its decision.
         """
-        action = self._calls("on_update", result["update"])
-        return TrialScheduler.STOP if action is Action.STOP else TrialScheduler.CONTINUE
+        with self._calls as source:
+            continues = source.on_update(result["update"])
+        return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Do nothing: `TrialSearcher.on_trial_complete` tells the source about the error."""

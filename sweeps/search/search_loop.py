@@ -2,8 +2,8 @@
 
 `ask` is named after Optuna's method.
 
-Every decision and every report is recorded in the study, and each decision depends only on the
-study. A resumed search therefore makes the same decisions as a search without interruption.
+The sampler, the queue and the view depend only on the study. A resumed search therefore suggests
+the same trials as a search without interruption.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ import random
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.thread_pools import single_threaded
-from sweeps.core.trial import Action, Result, State, Trial
+from sweeps.core.trial import Trial
 from sweeps.search import earlier_trials
 from sweeps.search.configurations import configuration_of
 from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import ASKED, CellSampler
-from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, all_rungs, row_steps
+from sweeps.search.schedulers.base import Scheduler, all_rungs, row_steps
 from sweeps.search.schedulers.view import StudyView
 from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
 from sweeps.study.budgets import BudgetState
-from sweeps.study.ending import ending
-from sweeps.study.events import TrialDecided, TrialEvent, TrialPaused, TrialStarted
-from sweeps.study.repeats import merged, settled
+from sweeps.study.events import TrialDecided, TrialEnded, TrialEvent, TrialStarted
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
 
@@ -60,11 +58,8 @@ class SearchLoop:
         space: The search space.
         queue: Queue of trials to start.
         view: The trials as the scheduler sees them.
-        budget: Spent budget and best results of the sweep.
         interrupted: Numbers of the trials that were running when an earlier driver ended. This
             driver must continue these trials.
-        publish: Function that is called with each recorded event and the state of the trial after
-            it. The controller sets it.
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
@@ -81,9 +76,8 @@ class SearchLoop:
             self.space, scheduler_stops=compares, starting_points=sampler.starting_points
         )
         self.view = StudyView(self.space.search.seed, store.minimize)
-        self.budget = BudgetState(store.objectives.goals)
         self.interrupted: deque[int] = deque()
-        self.publish: Callable[[TrialEvent, TrialState], None] = lambda event, state: None
+        store.followers.append(self._follow)
         self._asker = OptunaAsker(store.study)
         store.add_given_points()
         self._replay()
@@ -109,6 +103,11 @@ class SearchLoop:
             scheduler = scheduler_of(space.scheduler)
         sampler = CellSampler(space, earlier)
         return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)
+
+    @property
+    def budget(self) -> BudgetState:
+        """Spent budget and best results of the sweep."""
+        return self.store.sweep.budget
 
     @property
     def to_run(self) -> int:
@@ -139,13 +138,14 @@ class SearchLoop:
         self.queue.record_tried(trial.labels)
         if record.is_enqueued(optuna_trial._cached_frozen_trial):
             trial = dataclasses.replace(trial, enqueued=True)
-        bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
-        recorded = bracket if self.scheduler.bracket_count > 1 else None
+        bracket = None
+        if self.scheduler.bracket_count > 1:
+            bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
         keys = dict(optuna_trial.params)
-        event = TrialStarted(time.time(), trial.number, trial, keys, recorded)
+        event = TrialStarted(time.time(), trial.number, trial, keys, bracket)
         state = self.store.start(optuna_trial, event)
         if trial.repeat_of is None:
-            self.view.add(state, bracket, self._population(trial))
+            self._show(state, trial)
             self.view.all_started = not self.queue.configurations_left
         return trial
 
@@ -206,129 +206,35 @@ class SearchLoop:
         self.queue.record_waiting(trial.number, None, keys)
         return trial.number
 
-    def next_paused(self) -> int | None:
-        """Let the scheduler choose the paused trial that continues now, and record this.
-
-        Returns:
-            The number of the trial, or None if the scheduler lets no paused trial continue now.
-        """
-        if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
-            return None
-        self.append(TrialDecided(time.time(), number, self.view.paused[number]))
-        return number
-
     def row_steps(self, trial: Trial) -> tuple[int, ...]:
         """Return the steps at which a trial trains; see `schedulers.base.row_steps`."""
         return row_steps(self.scheduler, self.space.search.seed, trial)
 
-    # Record
+    # Follow
 
-    def append(self, *events: TrialEvent) -> TrialState:
-        """Record events of one trial, show them to the scheduler, and publish them.
-
-        Args:
-            events: The events, in order; at least one.
-
-        Returns:
-            The state of the trial after the events.
-        """
-        state = self.store.append(*events)
+    def _follow(self, event: TrialEvent, state: TrialState) -> None:
+        """Show a recorded event to the scheduler and to the queue."""
         self.view.follow(state)
-        for event in events:
-            self.publish(event, state)
-        return state
+        ended = isinstance(event, TrialEnded) and state.has_ended
+        if ended and state.trial.repeat_of is None:
+            self.queue.record_end(state.number, state.state)
 
-    def decide(self, number: int, rung: int) -> Decision:
-        """Decide what happens to a trial at a rung, and record that it continues or is paused.
-
-        A trial that fails after a rung may restart from an earlier checkpoint and reach the same
-        rung a second time. It then continues without a new decision. A trial that repeats another
-        one (see `study.repeats`) continues at every rung.
-
-        After an EXPLOIT decision, the trial in the store has the donor's checkpoint and the new
-        parameters.
+    def exploit(self, number: int, donor: int, rung: int) -> TrialDecided | None:
+        """Return the perturbation of a trial; None if the trial must stay unchanged.
 
         Args:
             number: Number of the trial.
-            rung: Step at which the trial waits for a decision.
-
-        Returns:
-            The decision.
+            donor: Number of the trial whose checkpoint and parameters are copied.
+            rung: Step at which the trial waits.
         """
-        state, perturbs = self.store.states[number], self.scheduler.perturbs
-        if state.trial.repeat_of is not None or state.decided_rung >= rung:
-            return CONTINUE
-        if state.steps > rung and not perturbs:
-            return CONTINUE
-        decision = CONTINUE
-        if perturbs or rung in self.scheduler.rungs(self.view.trials[number].bracket):
-            decision = self.scheduler.decide(self.view, number, rung)
-        if decision.action is Action.EXPLOIT and decision.donor is not None:
-            event = self._exploit(state, decision.donor, rung)
-            if event is not None:
-                self.append(event)
-                return decision
-            decision = CONTINUE
-        if decision.action is Action.CONTINUE:
-            self.append(TrialDecided(time.time(), number, rung))
-        elif decision.action is Action.PAUSE:
-            self.append(TrialPaused(time.time(), number, rung))
-        return decision
-
-    def _exploit(self, state: TrialState, donor: int, rung: int) -> TrialDecided | None:
-        """Return the perturbation of a trial; None if the trial must stay unchanged."""
-        explore = self.scheduler.explorer(self.view, state.number, rung)
-        return exploit_donor(
-            self.space, self.store.folder, state, self.store.states[donor], explore, rung
-        )
-
-    # End
-
-    @single_threaded()
-    def end(
-        self,
-        number: int,
-        state: State,
-        error: str | None = None,
-        reason: str | None = None,
-        final: dict[str, float] | None = None,
-    ) -> Result:
-        """Record the end of a trial, and update the queue, the view and the budget.
-
-        The arguments are the same as for `states.ending`. With the state RUNNING, the trial does
-        not end, so that a later driver can resume it.
-
-        Returns:
-            The result of the trial. Its state is the recorded one: FAIL instead of COMPLETE if a
-                required metric is missing.
-        """
-        before = self.store.states[number]
-        event = ending(before, time.time(), state, error, reason, final)
-        if event.result.state is State.RUNNING:
-            self.publish(event, before)
-            return before.result
-        after = self.append(event)
-        self._record_end(number, after.trial.repeat_of, after.result)
-        return after.result
-
-    def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
-        """Update the queue and the budget after the end of a trial.
-
-        If all trials of the same configuration have ended, their aggregated result is also added to
-        the budget.
-        """
-        results, repeats = self.queue.record_end(number, repeat_of, result), self.space.repeats
-        self.budget.add_trial(result)
-        if settled(results, repeats):
-            self.budget.add_configuration(
-                number if repeat_of is None else repeat_of, merged(results, repeats)
-            )
+        states, explore = self.store.states, self.scheduler.explorer(self.view, number, rung)
+        folder = self.store.folder
+        return exploit_donor(self.space, folder, states[number], states[donor], explore, rung)
 
     # Resume
 
     def _replay(self) -> None:
         """Rebuild the state of the search from the study."""
-        ended: list[TrialState] = []
         for t in self.store.trials():
             enqueued = record.is_enqueued(t)
             if self._asker.add_interrupted(t):
@@ -342,17 +248,18 @@ class SearchLoop:
                 continue
             self.queue.record_start(t.params, state.trial.repeat_of, enqueued=enqueued)
             if state.trial.repeat_of is None:
-                bracket = self.scheduler.bracket(self.space.search.seed, t.number)
-                population = self._population(self.store.trial(t.number))
-                self.view.add(state, bracket, population)
-            if state.has_ended:
-                ended.append(state)
-            elif state.paused_at is None:
+                self._show(state, self.store.trial(t.number))
+            if not state.has_ended and state.paused_at is None:
                 self.interrupted.append(t.number)
         self.view.all_started = not self.queue.configurations_left
-        # The machine's clock may have been set back. The clock of the sweep always advances.
-        for state in sorted(ended, key=lambda e: (e.at, e.ended_at or 0.0, e.number)):
-            self._record_end(state.number, state.trial.repeat_of, state.result)
+        for state in self.store.sweep.ended():
+            if state.trial.repeat_of is None:
+                self.queue.record_end(state.number, state.state)
+
+    def _show(self, state: TrialState, trial: Trial) -> None:
+        """Show a new configuration to the scheduler."""
+        bracket = self.scheduler.bracket(self.space.search.seed, state.number)
+        self.view.add(state, bracket, self._population(trial))
 
     def _population(self, trial: Trial) -> str:
         """Return a text that identifies the population of a trial.

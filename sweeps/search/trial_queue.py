@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeps.core.trial import Result, State
+from sweeps.core.trial import State
 from sweeps.search import cells
 from sweeps.search.configurations import configuration_of, list_configurations
 from sweeps.search.first_points import Keys, first_points
@@ -67,13 +67,10 @@ class TrialQueue:
         configurations_started: Number of configurations that have a first trial.
         tried: The tried configurations; see `configuration_of`.
         untried: The other configurations, if they are few; see `list_configurations`.
-        results: (trial number, result) pairs of the ended trials, by the number of the
-            configuration's first trial.
     """
 
     def __init__(self, space: Space, scheduler_stops: bool, starting_points: Sequence[Keys] = ()):
         self.configurations_started = 0
-        self.results: dict[int, list[tuple[int, Result]]] = {}
         self._space = space
         self._scheduler_stops = scheduler_stops
         self._first_points = first_points(space, starting_points)
@@ -160,32 +157,22 @@ class TrialQueue:
         self.tried.add(configuration)
         (self.untried or {}).pop(configuration, None)
 
-    def record_end(self, number: int, repeat_of: int | None, result: Result) -> list[Result]:
-        """Record that a trial has ended.
+    def record_end(self, number: int, state: State) -> None:
+        """Record that the first trial of a configuration has ended.
 
-        If the trial is COMPLETE and not a repeat, its repeats are added to the queue.
+        If the trial is COMPLETE, its repeats are added to the queue.
 
         Args:
             number: Number of the trial.
-            repeat_of: Number of the repeated trial, or None for the first trial of a configuration.
-            result: Result of the trial.
-
-        Returns:
-            The results of all ended trials of the same configuration, ordered by trial number.
+            state: State of the trial at its end.
         """
-        first = number if repeat_of is None else repeat_of
-        ended = self.results.setdefault(first, [])
-        ended.append((number, result))
-        ended.sort(key=lambda pair: pair[0])
-        if repeat_of is None:
-            self._first_trials_running -= 1
-            if result.state is State.COMPLETE:
-                self._first_trials_complete += 1
-                missing = self._space.repeats.count - 1 - self._repeats_started[first]
-                self._pending_repeats += [first] * missing
-            else:
-                self._first_trials_incomplete += 1
-        return [r for _, r in ended]
+        self._first_trials_running -= 1
+        if state is State.COMPLETE:
+            self._first_trials_complete += 1
+            missing = self._space.repeats.count - 1 - self._repeats_started[number]
+            self._pending_repeats += [number] * missing
+        else:
+            self._first_trials_incomplete += 1
 
     # Choose the next trial
 
@@ -229,6 +216,12 @@ class TrialQueue:
         for item in self._waiting.values():
             return item if item.configurations_before < self._limit else None
         return self._new_configuration() if self.configurations_started < self._limit else None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no trial can start now. If `may_grow` is True, repeats may still be added."""
+        repeats_due = self._waiting_repeats or self._pending_repeats
+        return not repeats_due and self.configurations_left == 0
 
     @property
     def remaining(self) -> int:

@@ -25,15 +25,18 @@ from sweeps.core.checkpoint_files import (
     checkpoint_root,
     newest_checkpoints,
 )
+from sweeps.core.thread_pools import single_threaded
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space import Dimension, Space
-from sweeps.study import event_records, ranking, record, states, storage, trial_building
+from sweeps.study import event_records, ranking, record, storage, trial_building
 from sweeps.study.distributions import distribution_of
+from sweeps.study.ending import ending
 from sweeps.study.event_records import ENQUEUED, EVENTS_PREFIX
 from sweeps.study.events import TrialEvent, TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations
 from sweeps.study.states import TrialState
+from sweeps.study.sweep_state import SweepState
 
 
 class StudyStore:
@@ -53,7 +56,9 @@ class StudyStore:
         clock: Function that returns the wall time of the sweep in seconds, summed over all its
             drivers. Every batch of events stores this time.
         spent: Wall time of the sweep when the study was opened: the latest time in its events.
-        states: State of each started trial, by number.
+        sweep: What is known of the trials, and the spent budget.
+        followers: Functions that are called after each record, with an event and the state of its
+            trial. The state is the one after all events that were recorded together.
         sync: Function that flushes all records to the disk.
 
     Raises:
@@ -86,7 +91,7 @@ class StudyStore:
             self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0
-        self.states: dict[int, TrialState] = {}
+        self.followers: list[Callable[[TrialEvent, TrialState], None]] = []
         self._open: dict[int, optuna.Trial] = {}
         self._restore()
 
@@ -96,19 +101,26 @@ class StudyStore:
         An earlier driver may have died after it wrote a batch of events, and before it wrote what
         Optuna reads of them.
         """
+        found = []
         for t in self.trials():
             state = event_records.state_of(t, self.objectives)
             if state is None:
                 continue
             if not state.has_ended:
                 state = trial_building.complete(self.space, state)
-            self.states[t.number] = state
+            found.append(state)
             self.spent = max(self.spent, state.at)
             if not t.state.is_finished():
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 known = t.intermediate_values
                 missing = [pair for pair in state.compared if pair[0] not in known]
                 self._project(state, missing, record.paused_at(t))
+        self.sweep = SweepState(self.objectives, self.space.repeats, found)
+
+    @property
+    def states(self) -> dict[int, TrialState]:
+        """State of each started trial, by number."""
+        return self.sweep.trials
 
     # Write
 
@@ -174,7 +186,7 @@ class StudyStore:
                 user_attrs={f"{EVENTS_PREFIX}0": batch},
             )
             self.study.add_trial(given)
-            self.states[number] = states.started(event, self.objectives)
+            self.sweep.apply(event)
         self.sync()
 
     def start(self, trial_to_start: optuna.Trial, event: TrialStarted) -> TrialState:
@@ -202,14 +214,38 @@ class StudyStore:
         # `set_user_attr` of the trial would also keep the batch in the trial.
         name = f"{EVENTS_PREFIX}{before.batches if before else 0}"
         self.study._storage.set_trial_user_attr(trial._trial_id, name, batch)
-        rest = iter(events)
-        if before is None:
-            before = states.started(next(rest), self.objectives)  # type: ignore[arg-type]
-        after = states.applied(before, rest)
-        after = after.changed(at=batch["at"], batches=before.batches + 1)
+        for event in events:
+            after = self.sweep.apply(event)
+        after = after.changed(at=batch["at"], batches=after.batches + 1)
         self.states[number] = after
-        self._project(after, after.compared[len(before.compared) :], before.paused_at)
+        known, paused_at = (len(before.compared), before.paused_at) if before else (0, None)
+        self._project(after, after.compared[known:], paused_at)
+        for event in events:
+            for follow in self.followers:
+                follow(event, after)
         return after
+
+    @single_threaded()
+    def end(
+        self,
+        number: int,
+        state: State,
+        error: str | None = None,
+        reason: str | None = None,
+        final: Mapping[str, float] | None = None,
+    ) -> TrialState:
+        """Record the end of a trial, and return its state after the end.
+
+        The arguments are those of `ending`. With the state RUNNING, the trial was interrupted. The
+        followers hear of it, but it is not recorded, so that a later driver can resume the trial.
+        """
+        before = self.states[number]
+        event = ending(before, time.time(), state, error, reason, final)
+        if event.result.state is not State.RUNNING:
+            return self.append(event)
+        for follow in self.followers:
+            follow(event, before)
+        return before
 
     def _project(
         self, state: TrialState, compared: Iterable[tuple[int, float]], paused_at: int | None

@@ -121,8 +121,10 @@ class SamplerTests:
 
 def _finish(search: SearchLoop, trial: Trial) -> None:
     loss = trial.params.get("x", 0.5) + (0.1 if trial.params["cell"] == "p" else 0.0)
-    search.append(TrialReported(0.0, trial.number, (Report(9, {"loss": loss}, 0.0),), seconds=1.0))
-    search.end(trial.number, State.COMPLETE)
+    search.store.append(
+        TrialReported(0.0, trial.number, (Report(9, {"loss": loss}, 0.0),), seconds=1.0)
+    )
+    search.store.end(trial.number, State.COMPLETE)
 
 
 def no_loop(config: dict[str, Any]) -> None:

@@ -175,12 +175,12 @@ def made(
                     path / CHECK_PREDICTIONS, model.predict(chain.transform(checked.to_pandas()))
                 )
         at = Checkpoint(path.name, 1, 1)
-        loop.append(
+        loop.store.append(
             TrialReported(
                 1.0, trial.number, (Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1.0
             )
         )
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.end(trial.number, State.COMPLETE)
     return reopened(folder, variants, outputs)
 
 

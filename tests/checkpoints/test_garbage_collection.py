@@ -42,9 +42,9 @@ def sweep(tmp_path):
         value = 0.4 - i / 10
         reports = (Report(1, {"loss": value}, 1.0), Report(2, {"loss": 1.0}, 2.0))
         best, latest = saved(1), saved(2)
-        loop.append(TrialReported(1.0, trial.number, reports, latest, best, 1.0))
+        loop.store.append(TrialReported(1.0, trial.number, reports, latest, best, 1.0))
         if i < 3:
-            loop.end(trial.number, State.COMPLETE)
+            loop.store.end(trial.number, State.COMPLETE)
     return folder
 
 

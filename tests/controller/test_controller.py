@@ -26,7 +26,7 @@ from sweeps.controller.commands import (
 from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
 from sweeps.controller.deadline import Deadline
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import TrialUpdate, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -145,11 +145,11 @@ def test_time_is_kept_for_a_running_trial_that_is_the_best(make_space, tmp_path)
     going.on_update(trial_update(first, (Report(1, {"loss": 0.5}, 1.0),), None, seconds=1.0))
     going.running[int(second)].began -= 10.0
     going.on_update(news(second, 1, 0.4, best=saved(tmp_path, second, 1)))
-    assert going.progress.leader(going._can_win) == (second, pytest.approx(10.0, abs=2.0))
+    assert going.progress.leader(going.policy.can_win) == (second, pytest.approx(10.0, abs=2.0))
     needed = going._reserve(going._deadline, time.monotonic())
     assert needed == pytest.approx(going._deadline.closing + 30.0, abs=6.0)
     going.on_update(news(second, 2, 0.6))
-    _, seconds = going.progress.leader(going._can_win) or ("", 0.0)
+    _, seconds = going.progress.leader(going.policy.can_win) or ("", 0.0)
     assert seconds == pytest.approx(5.0, abs=2.0), "the best step is half of the way"
 
 
@@ -167,10 +167,10 @@ def test_before_a_trial_has_ended_time_is_kept_for_all_steps_of_the_best(
     data = dataclasses.replace(space.data, valid=dataclasses.replace(space.data.valid, folds=folds))
     going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
     name = going.start_trial()
-    assert name is not None and going.progress.leader(going._can_win) is None
+    assert name is not None and going.progress.leader(going.policy.can_win) is None
     going.running[int(name)].began -= 10.0
     going.on_update(news(name, 1, 0.4))
-    assert going.progress.leader(going._can_win) == (name, pytest.approx(seconds, rel=0.2))
+    assert going.progress.leader(going.policy.can_win) == (name, pytest.approx(seconds, rel=0.2))
 
 
 def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(make_space, tmp_path):
@@ -182,7 +182,7 @@ def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(make_space,
     going.on_update(news(name, 1, 0.5, seconds=2.0))
     going.on_update(news(name, 2, 0.4, seconds=4.0))
     going.on_update(trial_update(name, state=State.PRUNED, seconds=4.0))
-    assert going.progress.leader(going._can_win) == (name, pytest.approx(10.0))
+    assert going.progress.leader(going.policy.can_win) == (name, pytest.approx(10.0))
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
@@ -198,7 +198,7 @@ def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, h
     best = saved(tmp_path, second, 2) if has_checkpoint else None
     going.on_update(news(second, 2, 0.3, best=best))
     going._deadline = Deadline(time.monotonic() - 1.0, start=1.0)
-    going._check_budgets()
+    going._check_limits()
     assert going.reason == "--minutes"
     going.on_update(trial_update(second, (), state=State.PRUNED))
     going.close()
@@ -236,7 +236,7 @@ def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(make_space, tm
     first.on_update(news(name, 1, 0.5))
     going, _ = controller(space, tmp_path)
     assert going.start_trial() == name
-    assert going.progress.leader(going._can_win) is None
+    assert going.progress.leader(going.policy.can_win) is None
     going.on_update(news(name, 2, 0.4))
     assert (going.progress.leader(lambda number: True) or ("",))[0] == name
 
@@ -309,7 +309,7 @@ def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_p
     going, _ = controller(space, tmp_path)
     assert going.search.interrupted == deque([0]) and going.reason is None
     object.__setattr__(going.space.limits, "max_gpu_hours", 1.5)
-    going._check_budgets()
+    going._check_limits()
     assert going.reason is not None and going.reason.startswith("limits.max_gpu_hours")
 
 
@@ -321,23 +321,21 @@ def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(mak
     space = make_space(BODY)  # asha, one in three
     first, _ = controller(space, tmp_path)
     early = first.start_trial()
-    assert early is not None and first.on_update(news(early, 1, 0.9, rung=1)) is Action.CONTINUE, (
+    assert early is not None and first.on_update(news(early, 1, 0.9, rung=1)), (
         "the first to come there"
     )
     for loss in (0.3, 0.2, 0.1, 0.05):
         later = first.start_trial()
         assert later is not None
         first.on_update(news(later, 1, loss, rung=1))
-    assert first.on_update(trial_update(early, rung=1)) is Action.CONTINUE, (
-        "its worker was lost beyond it"
-    )
+    assert first.on_update(trial_update(early, rung=1)), "its worker was lost beyond it"
     going, _ = controller(space, tmp_path)  # the driver was
     assert 0 in going.search.interrupted and going.start_trial() == early
-    assert going.on_update(trial_update(early, rung=1)) is Action.CONTINUE
+    assert going.on_update(trial_update(early, rung=1))
     late = going.start_trial()
     while late is not None and late in {f"{n:04d}" for n in range(5)}:
         late = going.start_trial()
-    assert late is not None and going.on_update(news(late, 1, 0.8, rung=1)) is Action.STOP, (
+    assert late is not None and not going.on_update(news(late, 1, 0.8, rung=1)), (
         "though not for others"
     )
 
@@ -500,7 +498,7 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
     assert calls == [("0000",)] * 2 and read_answer(file) is None, (
         "the answer waits for the trial's last reports"
     )
-    assert going.on_update(news("0000", 2, 0.4, state=State.PRUNED)) is Action.STOP
+    assert not going.on_update(news("0000", 2, 0.4, state=State.PRUNED))
     going._status_time = 0.0
     going.poll()
     assert read_answer(file) == Answer("trial 0000 is stopped, after 2 steps", "0000") and list(
@@ -529,7 +527,7 @@ def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_
     for _ in range(2):
         assert first.start_trial() is not None
     first.on_update(news("0000", 1, 0.5))
-    first.search.append(TrialPaused(1.0, 0, 1))
+    first.search.store.append(TrialPaused(1.0, 0, 1))
     going, _ = controller(space, tmp_path)
     going._monitor = Monitor()
     assert going.search.view.paused == {0: 1} and list(going.search.interrupted) == [1]
@@ -549,7 +547,7 @@ def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(going):
     )
     assert going.start_trial() is None and going.reason is None and going.status().paused
     assert record.read(going.folder).paused
-    assert going.on_update(news("0000", 1, 0.5)) is Action.CONTINUE
+    assert going.on_update(news("0000", 1, 0.5))
     send(going.folder, Resume())
     going._status_time = 0.0
     going.poll()
@@ -752,7 +750,7 @@ def test_the_pool_learns_when_no_trial_is_left_to_start(make_space, tmp_path):
 def test_the_number_of_running_trials_follows_the_cluster(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}", extra="")
     going, _ = controller(space, tmp_path)
-    going._slots, going._slots_of = 1, lambda total: int(total["CPU"])
+    going.driver.slots, going._slots_of = 1, lambda total: int(total["CPU"])
     going._monitor = Monitor()
     first = going.start_trial()
     assert first is not None and going.start_trial() is None

@@ -65,7 +65,7 @@ def recorded(root: Path, name: str, trials: int = 8, **changes: str) -> Path:
         if i == 1:
             continue
         if i:
-            loop.append(
+            loop.store.append(
                 TrialReported(
                     1.0,
                     trial.number,
@@ -73,7 +73,7 @@ def recorded(root: Path, name: str, trials: int = 8, **changes: str) -> Path:
                     seconds=2.0,
                 ),
             )
-        loop.end(trial.number, State.COMPLETE if i else State.FAIL, error=None if i else "no")
+        loop.store.end(trial.number, State.COMPLETE if i else State.FAIL, error=None if i else "no")
     return folder
 
 

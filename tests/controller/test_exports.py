@@ -64,8 +64,8 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
             later = shutil.copytree(path, path.with_name("checkpoint_000002"))
             latest = Checkpoint(later.name, 2, 2)
             reports.append(Report(2, {"loss": loss + worse, "size": size}, 1.0))
-        loop.append(TrialReported(1.0, trial.number, tuple(reports), latest, kept, 1.0))
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.append(TrialReported(1.0, trial.number, tuple(reports), latest, kept, 1.0))
+        loop.store.end(trial.number, State.COMPLETE)
     return folder
 
 
@@ -160,7 +160,7 @@ def test_what_refit_is_not_for(tmp_path):
     ).ask()
     assert trial is not None
     loop = SearchLoop.open(sweep, space)
-    loop.end(trial.number, State.FAIL, "boom")
+    loop.store.end(trial.number, State.FAIL, "boom")
     with pytest.raises(
         InputError,
         match="--refit: trial 0005 reported no value, so the number of steps to train is unknown",
@@ -243,8 +243,8 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
             Report(step, {"loss": loss + again, "auc": auc}, 1.0)
             for step, (loss, auc) in enumerate(curves, 1)
         )
-        loop.append(TrialReported(1.0, trial.number, told, kept[1], kept[0], 1.0))
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.append(TrialReported(1.0, trial.number, told, kept[1], kept[0], 1.0))
+        loop.store.end(trial.number, State.COMPLETE)
     return folder, loop
 
 
@@ -440,10 +440,10 @@ def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) ->
         if trial.number == checkpoint_of:
             kept = Checkpoint("checkpoint_000001", 1, 1)
             (folder / "trials" / trial.id / kept.name).mkdir(parents=True)
-        loop.append(
+        loop.store.append(
             TrialReported(1.0, trial.number, (Report(1, {"loss": 0.5}, 1.0),), kept, kept, 1.0)
         )
-        loop.end(trial.number, state)
+        loop.store.end(trial.number, state)
     return folder
 
 

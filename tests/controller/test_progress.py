@@ -12,7 +12,7 @@ import pytest
 from sweeps.controller.controller import SweepController
 from sweeps.controller.status import ResourceUse, shape_text, short_configuration, starting_status
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Action, Report, State, Trial
+from sweeps.core.trial import Report, State, Trial
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
@@ -83,7 +83,7 @@ def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(controller, m
     before = controller.status()
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() + 86400 * days)
-    controller._check_budgets()
+    controller._check_limits()
     after = controller.status()
     assert controller.reason is None
     assert after.seconds == pytest.approx(before.seconds, abs=20)
@@ -122,7 +122,7 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
         "starting workers",
         "waiting for workers",
     ]
-    assert controller.on_update(trial_update(a, reports(3.0, 1.0, 2.0))) is Action.CONTINUE
+    assert controller.on_update(trial_update(a, reports(3.0, 1.0, 2.0)))
     row = controller.status().rows[0]
     assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (
         a,

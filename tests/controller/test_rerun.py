@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.rerun import Comparison, _missing_value, first_difference, rerun
-from sweeps.core.best_step import Constraint
+from sweeps.controller.rerun import Comparison, first_difference, rerun
 from sweeps.core.errors import InputError
-from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
-from sweeps.space.section_models import Objective
-from sweeps.study.objectives import Objectives
 from tests.commands import command, space_of
 
 
@@ -93,21 +89,6 @@ def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_th
     other = command("rerun", outs[0]["dir"], "1", "--json")
     told = json.loads(other.communicate(timeout=100)[0])
     assert other.returncode == 1 and (told["equal"], told["differs_from"]) == (False, 3)
-
-
-def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
-    judge = Objectives((Objective("loss", "minimize"),), (Constraint("auc", ">=", 0.5),))
-    good = [Report(1, {"loss": 0.5, "auc": 0.9}, 0.0)]
-    assert _missing_value(judge, State.COMPLETE, good) is None
-    for bad in (
-        [],
-        [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)],
-        [Report(1, {"loss": 0.5}, 0.0)],
-    ):
-        assert str(_missing_value(judge, State.COMPLETE, bad)).startswith(
-            "the loop reported no value of `"
-        )
-        assert _missing_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Search
     for n in range(trials):
         trial = loop.ask()
         assert trial is not None
-        loop.append(
+        loop.store.append(
             TrialReported(
                 1.0,
                 trial.number,
@@ -65,7 +65,7 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Search
                 seconds=0.5,
             ),
         )
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.end(trial.number, State.COMPLETE)
     return folder, loop
 
 
@@ -206,7 +206,7 @@ def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
         trial = loop.ask()
         assert trial is not None
         assert opened.trials["state"].tolist() == ["COMPLETE", "COMPLETE", "RUNNING"]
-        loop.append(
+        loop.store.append(
             TrialReported(
                 1.0,
                 trial.number,
@@ -215,7 +215,7 @@ def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
             ),
         )
         assert opened.curves(trial.number)["value"].tolist() == [0.5]
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.end(trial.number, State.COMPLETE)
         best = opened.best
         assert (
             best is not None

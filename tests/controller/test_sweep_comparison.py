@@ -47,7 +47,7 @@ def recorded(root: Path, name: str, seed: int = 0, highest: float = 1.0, trials:
     for _ in range(trials):
         trial = loop.ask()
         assert trial is not None
-        loop.append(
+        loop.store.append(
             TrialReported(
                 1.0,
                 trial.number,
@@ -55,7 +55,7 @@ def recorded(root: Path, name: str, seed: int = 0, highest: float = 1.0, trials:
                 seconds=2.0,
             ),
         )
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.end(trial.number, State.COMPLETE)
     return folder
 
 

@@ -71,9 +71,9 @@ def made(root, name="made-1", began=1000.0):
         if kept is not None:
             at.mkdir(parents=True)
         told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
-        loop.append(TrialReported(1.0, trial.number, told, kept, kept, 1.25))
+        loop.store.append(TrialReported(1.0, trial.number, told, kept, kept, 1.25))
         if state is not None:
-            loop.end(
+            loop.store.end(
                 trial.number,
                 state,
                 "Traceback: boom" if state is State.FAIL else None,
@@ -341,10 +341,10 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
     loop = SearchLoop.open(tmp_path, load(file))
     for saved in (None, Checkpoint("checkpoint_000002", 2, 2)):
         trial = loop.ask()
-        loop.append(
+        loop.store.append(
             TrialReported(1.0, trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
         )
-        loop.end(trial.number, State.RUNNING)
+        loop.store.end(trial.number, State.RUNNING)
     with pytest.raises(
         InputError, match="use --trial with the id of a trial that has a checkpoint: 0001"
     ):

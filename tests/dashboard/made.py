@@ -53,12 +53,12 @@ def sweep_folder(
             Report(step, {"mlogloss": level + rng.random() / step}, time.time())
             for step in range(1, steps + 1)
         )
-        loop.append(
+        loop.store.append(
             TrialReported(1.0, trial.number, reports, seconds=0.5 * steps * rng.uniform(0.8, 1.2)),
         )
         logs = SweepFolder(folder).logs(trial.number)
         logs.mkdir(parents=True)
         (logs / "rank-0.log").write_text(f"\x1b[32mtraining\x1b[0m trial {trial.id} <b>\n")
         if number < count - running:
-            loop.end(trial.number, State.COMPLETE if steps == 9 else State.PRUNED)
+            loop.store.end(trial.number, State.COMPLETE if steps == 9 else State.PRUNED)
     return folder

@@ -32,8 +32,8 @@ class Failing:
 def test_the_first_error_of_the_source_is_kept_and_raised_again():
     calls = tune_adapter.Calls(Failing())
     for method in ("poll", "start_trial", "on_trial_lost"):
-        with pytest.raises(OSError, match="poll"):
-            calls(method)
+        with pytest.raises(OSError, match="poll"), calls as source:
+            getattr(source, method)()
     assert str(calls.error) == "poll"
 
 

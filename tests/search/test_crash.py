@@ -29,6 +29,7 @@ from sweeps.study.states import TrialState, applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
+from tests.search.decisions import decided
 from tests.study.made_states import new_trial
 from tests.trial_updates import trial_update
 
@@ -88,7 +89,7 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
             return loop
         state = pool.started[name]
         trial, kept = state.trial, state.checkpoint
-        verdict, attempts = Action.CONTINUE, state.attempt + 1
+        runs, attempts = True, state.attempt + 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
             saves = step % 2 == 0 or (
                 loop.scheduler.needs_checkpoint and step in loop.scheduler.rungs()
@@ -99,14 +100,14 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
                 kept = Checkpoint(path.name, step, step)
             made = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
             rung = step if step in loop.scheduler.rungs() else None
-            verdict = going.on_update(
+            runs = going.on_update(
                 trial_update(
                     name, made, kept if saves else None, kept, rung, None, attempt=attempts
                 )
             )
-            if verdict is Action.STOP:
+            if not runs:
                 break
-        if verdict is not Action.STOP:
+        if runs:
             going.on_update(trial_update(name, state=State.COMPLETE, best=kept, attempt=attempts))
 
 
@@ -254,7 +255,7 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
-    loop.append(
+    loop.store.append(
         TrialReported(
             1.0,
             first.number,
@@ -291,8 +292,10 @@ def test_trials_are_replayed_in_the_order_of_their_ends_although_the_clock_was_s
     for number, state in enumerate(ends):
         loop.store.clock = lambda at=float(number): at
         trial = loop.ask()
-        loop.append(TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1))
-        loop.end(trial.number, state)
+        loop.store.append(
+            TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1)
+        )
+        loop.store.end(trial.number, state)
         now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=number + 1)
         monkeypatch.setattr(_storage, "datetime", _clock_at(now))
     again = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
@@ -317,7 +320,9 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, space)
     loop.store.clock = lambda: 12.5
     trial = loop.ask()
-    loop.append(TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1))
+    loop.store.append(
+        TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1)
+    )
     again = SearchLoop.open(tmp_path, space)
     assert again.store.spent == 12.5 and list(again.interrupted) == [0] and again.to_run == 2
 
@@ -337,10 +342,12 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
         done = loop.ask()
-        loop.append(TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1))
-        loop.end(done.number, State.COMPLETE)
+        loop.store.append(
+            TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1)
+        )
+        loop.store.end(done.number, State.COMPLETE)
     trial = loop.ask()
-    loop.append(
+    loop.store.append(
         TrialReported(
             1.0,
             trial.number,
@@ -355,9 +362,7 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     going.finish_leftover_trials()
     if expected is None:
         assert going.start_trial() == trial.id and trial.id in pool.started
-        assert going.on_update(trial_update(trial.id, (), rung=1)) is (
-            Action.CONTINUE if steps > 1 else Action.STOP
-        )
+        assert going.on_update(trial_update(trial.id, (), rung=1)) is (steps > 1)
     else:
         with pytest.raises(StopIteration):
             going.start_trial()
@@ -380,11 +385,11 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         path = tmp_path / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
         kept = Checkpoint(path.name, 1, 1) if saved else None
-        loop.append(
+        loop.store.append(
             TrialReported(1.0, trial.number, (Report(1, {"loss": value}, 1.0),), kept, kept, 0.1)
         )
         if trial.number < 3:
-            loop.decide(trial.number, 1)
+            decided(loop, trial.number, 1)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(
         loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
@@ -396,7 +401,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
     ) == ([] if paused else [3])
     if not paused:
         assert going.start_trial() == "0003" and pool.started["0003"].checkpoint == kept
-        assert loop.decide(3, 1).action is (Action.CONTINUE if better else Action.PAUSE)
+        assert decided(loop, 3, 1) is (Action.CONTINUE if better else Action.PAUSE)
     if not better:
         assert going.start_trial() == "0000", "the best of four"
 
@@ -411,8 +416,10 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)
     done = loop.ask()
-    loop.append(TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1))
-    loop.end(done.number, State.COMPLETE)
+    loop.store.append(
+        TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1)
+    )
+    loop.store.end(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(
         loop,

@@ -12,6 +12,7 @@ from sweeps.core.trial import Action, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import TrialReported
+from tests.search.decisions import decided
 from tests.study.test_study_store import reports
 
 BODY = "params: {x: {uniform: [0.0, 1.0]}}"
@@ -34,7 +35,7 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
         for t in trials:
             if Action.STOP in verdicts[t.number]:
                 continue
-            loop.append(
+            loop.store.append(
                 TrialReported(
                     1.0,
                     t.number,
@@ -43,9 +44,9 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
                 ),
             )
             if step in loop.scheduler.rungs():
-                verdicts[t.number].append(loop.decide(t.number, step).action)
+                verdicts[t.number].append(decided(loop, t.number, step))
                 if verdicts[t.number][-1] is Action.STOP:
-                    loop.end(t.number, State.PRUNED)
+                    loop.store.end(t.number, State.PRUNED)
     return verdicts
 
 
@@ -64,7 +65,7 @@ def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
         late = [loop.ask() for _ in range(4)]
         for step in (1, 2, 3):
             for t in late:
-                loop.append(
+                loop.store.append(
                     TrialReported(
                         1.0,
                         t.number,
@@ -72,7 +73,7 @@ def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
                         seconds=0.0,
                     ),
                 )
-        told.append([(t.id, loop.decide(t.number, 3).action) for t in late])
+        told.append([(t.id, decided(loop, t.number, 3)) for t in late])
     assert told[0] == told[1]
 
 
@@ -85,10 +86,10 @@ def test_a_trial_that_ended_on_its_own_is_known_with_its_best_value(
     loop = opened(tmp_path, space)
     short, stopped, late = (loop.ask() for _ in range(3))
     for trial in (short, stopped):
-        loop.append(TrialReported(1.0, trial.number, reports(0.5, 0.1, 0.4), seconds=0.0))
-    loop.end(short.number, State.COMPLETE)
-    loop.end(stopped.number, State.PRUNED)
-    loop.append(TrialReported(1.0, late.number, reports(*[0.3] * 9), seconds=0.0))
+        loop.store.append(TrialReported(1.0, trial.number, reports(0.5, 0.1, 0.4), seconds=0.0))
+    loop.store.end(short.number, State.COMPLETE)
+    loop.store.end(stopped.number, State.PRUNED)
+    loop.store.append(TrialReported(1.0, late.number, reports(*[0.3] * 9), seconds=0.0))
     for known in (loop, opened(tmp_path, space)):
         assert known.view.trials[short.number].value_at(9) == 0.1
         assert known.view.trials[short.number].has_reached(9)
@@ -116,13 +117,10 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, t
     first, second = (next(n for n, b in brackets.items() if b == bracket) for bracket in (0, 1))
     for n, b in brackets.items():
         if b == 0 and n != first:
-            loop.append(TrialReported(1.0, n, reports(0.1, start=3), seconds=0.0))
+            loop.store.append(TrialReported(1.0, n, reports(0.1, start=3), seconds=0.0))
     for n in (first, second):
-        loop.append(TrialReported(1.0, n, reports(0.5, start=3), seconds=0.0))
-    assert (
-        loop.decide(first, 3).action is Action.STOP
-        and loop.decide(second, 3).action is Action.CONTINUE
-    )
+        loop.store.append(TrialReported(1.0, n, reports(0.5, start=3), seconds=0.0))
+    assert decided(loop, first, 3) is Action.STOP and decided(loop, second, 3) is Action.CONTINUE
     assert "bracket" in record.read(tmp_path).trials[0].to_json()
 
 
@@ -132,10 +130,10 @@ def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space,
     trials = [loop.ask() for _ in range(3)]
     for t, values in zip(trials, ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]), strict=True):
         for step, value in enumerate(values, 1):
-            loop.append(TrialReported(1.0, t.number, reports(value, start=step), seconds=0.0))
+            loop.store.append(TrialReported(1.0, t.number, reports(value, start=step), seconds=0.0))
     early = trials[2].number
     for known in (loop, opened(tmp_path, space)):
-        assert known.decide(early, 3).action is Action.CONTINUE, "its best was its first"
-        assert known.decide(trials[0].number, 3).action is Action.CONTINUE, (
+        assert decided(known, early, 3) is Action.CONTINUE, "its best was its first"
+        assert decided(known, trials[0].number, 3) is Action.CONTINUE, (
             "the mean of the third is above"
         )

@@ -40,8 +40,8 @@ def run(loop: SearchLoop, n: int, metrics, concurrency: int = 2) -> list:
             trial = going.pop(0)
             found = metrics(trial.params)
             reports = () if found is None else (Report(1, found, 1.0),)
-            loop.append(TrialReported(1.0, trial.number, reports, seconds=0.0))
-            loop.end(trial.number, State.FAIL if found is None else State.COMPLETE)
+            loop.store.append(TrialReported(1.0, trial.number, reports, seconds=0.0))
+            loop.store.end(trial.number, State.FAIL if found is None else State.COMPLETE)
     return asked
 
 

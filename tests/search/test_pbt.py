@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sweeps.controller.controller import SweepController
 from sweeps.core.checkpoint_files import copy_checkpoint
 from sweeps.core.sweep_folder import JOURNAL
-from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
+from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
@@ -132,10 +132,10 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = recorded.changed(checkpoint=kept, attempt=attempts)
-            verdict = going.on_update(
+            runs = going.on_update(
                 trial_update(trial.id, news, fresh, kept, rung, None, attempt=attempts)
             )
-            if rung is not None or verdict is Action.STOP:
+            if rung is not None or not runs:
                 break
         else:
             going.on_update(
@@ -280,7 +280,7 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     )
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
-    assert going.on_update(trial_update("0001", reports, rung=3)) is Action.STOP
+    assert not going.on_update(trial_update("0001", reports, rung=3))
     assert (
         going.refused is None
         and "reported step 3 without a checkpoint" in going.search.store.results()[1].error
@@ -292,7 +292,7 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
     before = (tmp_path / JOURNAL).read_bytes()
     member = going.search.store.states[1]
     going.pool.now = member
-    assert going._decide("0001", EVERY) is Action.CONTINUE
+    assert going._decide(trial_update("0001", rung=EVERY)) is None
     assert (tmp_path / JOURNAL).read_bytes() == before
 
 

@@ -24,6 +24,7 @@ from sweeps.space.section_models import ROWS, SchedulerSpec
 from sweeps.study.events import TrialReported
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests
+from tests.search.decisions import decided
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -58,7 +59,7 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
     while (trial := loop.ask()) is not None:
         for step in range(1, steps + 1):
             loss = trial.params["eta"] + 1 / step
-            loop.append(
+            loop.store.append(
                 TrialReported(
                     1.0,
                     trial.number,
@@ -66,14 +67,11 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
                     seconds=0.1,
                 ),
             )
-            if (
-                step in loop.scheduler.rungs()
-                and loop.decide(trial.number, step).action is Action.STOP
-            ):
-                loop.end(trial.number, State.PRUNED)
+            if step in loop.scheduler.rungs() and decided(loop, trial.number, step) is Action.STOP:
+                loop.store.end(trial.number, State.PRUNED)
                 break
         else:
-            loop.end(trial.number, State.COMPLETE)
+            loop.store.end(trial.number, State.COMPLETE)
     return loop
 
 

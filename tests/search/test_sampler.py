@@ -61,10 +61,10 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
     while trial := loop.ask():
         x = trial.params["x"]
-        loop.append(
+        loop.store.append(
             TrialReported(1.0, trial.number, reports((x - best[trial.chain]) ** 2), seconds=0.0)
         )
-        loop.end(trial.number, State.COMPLETE)
+        loop.store.end(trial.number, State.COMPLETE)
         if trial.number >= 50:
             late[trial.chain].append(abs(x - best[trial.chain]))
     for chain, distances in late.items():

@@ -26,6 +26,7 @@ from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
 from sweeps.study.record import PAUSED
+from tests.search.decisions import decided
 from tests.study.test_study_store import reports
 
 BODY = """
@@ -65,15 +66,15 @@ def run(
 
 def end(loop: SearchLoop, trial, value) -> None:
     for step in (1, 3, 9):
-        loop.append(
+        loop.store.append(
             TrialReported(
                 1.0, trial.number, reports(value(trial) + 1 / step, start=step), seconds=0.0
             ),
         )
-        if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
-            loop.end(trial.number, State.PRUNED)
+        if step in loop.scheduler.rungs() and decided(loop, trial.number, step) is Action.STOP:
+            loop.store.end(trial.number, State.PRUNED)
             return
-    loop.end(trial.number, State.COMPLETE)
+    loop.store.end(trial.number, State.COMPLETE)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -30,7 +30,7 @@ NONE = "{name: none}"
 def end(
     loop: SearchLoop, trial, state: State = C, seconds: float = 1.0, **metrics: float
 ) -> Result:
-    loop.append(
+    loop.store.append(
         TrialReported(
             1.0,
             trial.number,
@@ -39,7 +39,7 @@ def end(
             worker_seconds=seconds,
         ),
     )
-    return loop.end(trial.number, state)
+    return loop.store.end(trial.number, state)
 
 
 # ---- initial points

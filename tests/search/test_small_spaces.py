@@ -169,7 +169,7 @@ def test_a_failed_configuration_is_tried(make_space, tmp_path):
     found = []
     while (trial := loop.ask()) is not None:
         found.append(trial.labels)
-        loop.end(trial.number, State.FAIL, "no")
+        loop.store.end(trial.number, State.FAIL, "no")
     assert len(found) == distinct(found) == 4
 
 

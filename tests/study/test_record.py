@@ -27,8 +27,8 @@ def test_a_reader_sees_what_a_new_reading_sees(folder):
     loop = SearchLoop.open(folder, recorded_space(folder))
     for number in (loop.ask().number, *loop.interrupted):
         reports = (Report(10, {"mlogloss": 0.5}, 1.0),)
-        loop.append(TrialReported(1.0, number, reports, seconds=1.0))
-        loop.end(number, State.COMPLETE)
+        loop.store.append(TrialReported(1.0, number, reports, seconds=1.0))
+        loop.store.end(number, State.COMPLETE)
     second = reader.read()
     assert second == record.read(folder) != first and len(second.trials) == 9
     assert all(a is b for a, b in zip(first.trials[:6], second.trials, strict=False))

@@ -39,19 +39,21 @@ def fill(loop: SearchLoop, n: int) -> None:
     for _ in range(n):
         trial = loop.ask()
         assert trial is not None
-        loop.append(
+        loop.store.append(
             TrialReported(1.0, trial.number, reports(0.5, 0.4, trial.params["eta"]), seconds=0.1)
         )
-        loop.end(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
+        loop.store.end(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
 
 
 def test_the_end_of_a_trial_is_recorded_without_secrets(make_space, tmp_path):
     remember("my-own-secret")
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     failed, ended = loop.ask(), loop.ask()
-    loop.end(failed.number, State.FAIL, "no my-own-secret", "my-own-secret")
-    loop.append(TrialReported(1.0, ended.number, reports(0.5), seconds=0.1))
-    result = loop.end(ended.number, State.COMPLETE, None, None, {"of my-own-secret": 1.0})
+    loop.store.end(failed.number, State.FAIL, "no my-own-secret", "my-own-secret")
+    loop.store.append(TrialReported(1.0, ended.number, reports(0.5), seconds=0.1))
+    result = loop.store.end(
+        ended.number, State.COMPLETE, None, None, {"of my-own-secret": 1.0}
+    ).result
     assert result.final == {"of ***": 1.0}
     assert "my-own-secret" not in (tmp_path / JOURNAL).read_text()
 
@@ -69,9 +71,11 @@ def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tm
 def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_path, state):
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     trial = loop.ask()
-    loop.append(TrialReported(1.0, trial.number, (Report(1, {"loss": 0.5}, 1.0),), seconds=1.0))
+    loop.store.append(
+        TrialReported(1.0, trial.number, (Report(1, {"loss": 0.5}, 1.0),), seconds=1.0)
+    )
     final = {"valid-auc": 0.75, "train-auc": math.nan}
-    result = loop.end(trial.number, state, final=final)
+    result = loop.store.end(trial.number, state, final=final).result
     kept = record.read(tmp_path).trials[0]
     expected = final if state is State.COMPLETE else {}
     assert list(result.final) == list(kept.result.final) == list(expected)
@@ -86,11 +90,13 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     trial = loop.ask()
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
-        loop.append(TrialReported(1.0, trial.number, reports(0.9, 0.2, 0.4), point, point, 0.5))
+        loop.store.append(
+            TrialReported(1.0, trial.number, reports(0.9, 0.2, 0.4), point, point, 0.5)
+        )
     assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, (
         "the study has the rungs, nothing between them"
     )
-    result = loop.end(trial.number, State.COMPLETE)
+    result = loop.store.end(trial.number, State.COMPLETE).result
     assert (result.value, result.best_step, result.steps, result.checkpoint) == (0.2, 2, 3, point)
     assert loop.store.results()[0] == result
 
@@ -106,8 +112,8 @@ def test_states_are_told_as_they_are(make_space, tmp_path):
     ]
     for state, values in ends:
         trial = loop.ask()
-        loop.append(TrialReported(1.0, trial.number, reports(*values), seconds=0.1))
-        loop.end(trial.number, state, "broken" if state is State.FAIL else None)
+        loop.store.append(TrialReported(1.0, trial.number, reports(*values), seconds=0.1))
+        loop.store.end(trial.number, state, "broken" if state is State.FAIL else None)
     assert [t.state.name for t in loop.store.study.trials] == [
         "COMPLETE",
         "PRUNED",
@@ -125,8 +131,8 @@ def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
     space = make_space(BODY)
     loop = SearchLoop.open(tmp_path, space)
     trial = loop.ask()
-    loop.append(TrialReported(1.0, trial.number, reports(0.9, 0.8), seconds=0.1))
-    loop.end(trial.number, State.RUNNING)
+    loop.store.append(TrialReported(1.0, trial.number, reports(0.9, 0.8), seconds=0.1))
+    loop.store.end(trial.number, State.RUNNING)
     result = SearchLoop.open(tmp_path, space).store.results()[0]
     assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
 
