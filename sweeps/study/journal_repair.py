@@ -15,13 +15,15 @@ from typing import Any
 
 from optuna.storages.journal._storage import JournalOperation as Op
 
+from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.study.distributions import distribution_of
-from sweeps.study.event_records import REPEAT_OF
+from sweeps.study.event_records import EVENTS_PREFIX, REPEAT_OF
 from sweeps.study.journal_records import RECORD, RUNNING, WAITING, is_valid, parse_line
 from sweeps.study.journal_rules import Rules
 from sweeps.study.objectives import Objectives
+from sweeps.study.trial_building import build_trial
 
 # `worker_id` of the records that a repair writes.
 WORKER = "sweeps repair"
@@ -65,9 +67,11 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
     lost: set[int] = set()
     for number in range(max(created, default=-1) + 1):
         own = sorted(trials[number], key=_creates, reverse=True)
-        chosen = _first_accepted(rules, [own, own[:1], [_placeholder(number)]], lost)
+        whole = _whole_part(rules, own)
+        candidates = [own, whole, own[:1], [_placeholder(number)]]
+        chosen = _first_accepted(rules, space, candidates, lost)
         trial = rules.trials[number]
-        if chosen != own or (trial.state == RUNNING and not trial.started):
+        if chosen not in (own, whole) or (trial.state == RUNNING and not trial.started):
             lost.add(number)
         kept += chosen
     ended = {n: trial.has_ended for n, trial in enumerate(rules.trials) if trial.started}
@@ -79,8 +83,36 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
     )
 
 
+def _whole_part(rules: Rules, own: Sequence[Record]) -> list[Record]:
+    """Return the records of an ended trial, without those that do not belong to it.
+
+    A record of another trial may have got its number. The batches of a trial are numbered, so a
+    trial with an end has lost none. Return [] for any other trial.
+    """
+    number = len(rules.trials)
+    kept = [record for record in own if rules.fault(record) is None]
+    has_ended = number < len(rules.trials) and rules.trials[number].has_ended
+    del rules.trials[number:]
+    return kept if has_ended else []
+
+
+def _has_its_parameters(space: Space, number: int, records: Sequence[Record]) -> bool:
+    """Return whether the start of a trial has the parameters that belong to its keys."""
+    first = f"{EVENTS_PREFIX}0"
+    batches = (record["user_attr"] for record in records if first in record.get("user_attr", {}))
+    if (batch := next(batches, None)) is None:
+        return True
+    start = batch[first]["events"][0]
+    try:
+        trial = build_trial(space, number, lambda dimension: start["keys"][dimension.name])
+    except (KeyError, TypeError, ValueError):
+        return False
+    known = {"params": trial.params, "labels": trial.labels, "data": trial.data}
+    return all(start.get(name, {}) == to_json_value(value) for name, value in known.items())
+
+
 def _first_accepted(
-    rules: Rules, candidates: Sequence[list[Record]], lost: Collection[int]
+    rules: Rules, space: Space, candidates: Sequence[list[Record]], lost: Collection[int]
 ) -> list[Record]:
     """Return the first list of records that can be the next trial, and add it to the rules.
 
@@ -89,8 +121,13 @@ def _first_accepted(
     number = len(rules.trials)
     for records in candidates:
         first = records[0].get("user_attrs", {}).get(REPEAT_OF) if records else None
-        faults = (rules.fault(record) for record in records)
-        if records and first not in lost and not any(fault is not None for fault in faults):
+        accepted = all(rules.fault(record) is None for record in records)
+        if (
+            records
+            and first not in lost
+            and accepted
+            and _has_its_parameters(space, number, records)
+        ):
             return records
         del rules.trials[number:]
     raise AssertionError(f"trial {number} has no placeholder")
