@@ -94,7 +94,7 @@ def test_without_a_server_the_sweep_and_its_loops_continue(clean_ray, tmp_path, 
     monkeypatch.setattr(
         MlflowTracker,
         "close",
-        lambda self, timeout=60.0, on_wait=None, close=MlflowTracker.close: close(self, 1.0),
+        lambda self, *_, close=MlflowTracker.close: close(self, 1.0),
     )
     file = space_of(tmp_path, "logs_to_mlflow", limits="max_trials: 1", x="0.25")
     result = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:1")

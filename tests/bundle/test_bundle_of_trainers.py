@@ -172,7 +172,7 @@ def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(l
     first = trained(
         sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a"
     )
-    bins = (*RAY, Step("UniformKBinsDiscretizer", ("area",), {"bins": 4}))
+    bins = (*RAY, Step("CustomKBinsDiscretizer", ("rooms",), {"bins": [0, 4, 9]}))
     second = trained(sweeps.trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
     bundles = [
         write_parts(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))
