@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core import clock
 from sweeps.core.best_step import Constraint
 from sweeps.core.command_hints import resume_command, shell_command, sweep_argument
 from sweeps.core.errors import SweepFailed, SweepsError
@@ -85,14 +85,14 @@ def conclude(
         checkpoint=exported.checkpoint if exported else None,
         mlflow=mlflow,
         fits=fits,
-        seconds=round(time.monotonic() - controller.began, 2),
+        seconds=round(clock.monotonic() - controller.began, 2),
         reason=reason,
         notes=notes,
         front=tuple(trial_export.describe_recorded(store, n) for n in front),
         freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
         store=recorded_store(folder),
     )
-    ended = time.time()
+    ended = clock.time()
     controller.publish_stage("writing the report")
     return Conclusion(result, error, None if number is None else store.trial(number), ended)
 

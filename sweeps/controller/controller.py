@@ -10,10 +10,8 @@ import contextlib
 import dataclasses
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from sweeps.controller.command_handler import CommandHandler
 from sweeps.controller.deadline import Deadline
@@ -41,6 +39,7 @@ from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.trial_lifecycle import TrialLifecycle
+from sweeps.core import clock
 from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, SweepsError
@@ -78,8 +77,7 @@ class SweepController:
         publish_status: Function that is called with a `SweepStatus` a few times a second.
         configure_pool: Function that passes the data actor and a description of the label column to
             a pool that Ray has restarted.
-        prefit: Ray reference that resolves when the first preprocessing chains are fitted. These
-            are the chains that are known before the first trial. None if there are no such chains.
+        monitor: Watches the pool. None for a `PoolMonitor` that knows no preprocessing chains.
         slots: Largest number of trials that run at the same time, until `slots_of` changes it. None
             if Ray Tune alone limits the number.
         slots_of: Function that takes the resources of the cluster, by name, and returns the new
@@ -105,7 +103,7 @@ class SweepController:
         interrupted: Callable[[], bool],
         publish_status: Callable[[SweepStatus], None],
         configure_pool: Callable[[], None],
-        prefit: Any = None,
+        monitor: PoolMonitor | None = None,
         slots: int | None = None,
         slots_of: Callable[[Mapping[str, float]], int] | None = None,
         deadline: Deadline | None = None,
@@ -137,7 +135,7 @@ class SweepController:
         self._publish_status = publish_status
         self._configure_pool = configure_pool
         self._elastic = any(shape.most is not None for shape in self.space.shapes)
-        self._monitor = PoolMonitor(pool, self.folder, prefit)
+        self._monitor = monitor or PoolMonitor(pool, self.folder)
         self._slots_of = slots_of
         self._deadline = deadline
         # The best trial, and whether it could be trained again in time when it became the best.
@@ -145,7 +143,7 @@ class SweepController:
         self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
         self._status_time = -math.inf
-        search.store.clock = lambda: time.monotonic() - began
+        search.store.clock = lambda: clock.monotonic() - began
         search.budget.forgive_failures(self.space.limits)
 
     @property
@@ -279,8 +277,8 @@ class SweepController:
         elif limits.timeout is not None or limits.max_gpu_hours is not None or self._deadline:
             self._check_limits()
         self._check_prefit()
-        if time.monotonic() - self._status_time > STATUS_INTERVAL:
-            self._status_time = time.monotonic()
+        if clock.monotonic() - self._status_time > STATUS_INTERVAL:
+            self._status_time = clock.monotonic()
             if self._monitor.pool_was_restarted():
                 self._restart_trials()
             if self._monitor.data_error is not None:
@@ -314,7 +312,7 @@ class SweepController:
 
     def _check_limits(self) -> None:
         """Stop the sweep if it has reached a limit of the space file and has trials left."""
-        limit = None if self.reason else self._time_limit(time.monotonic())
+        limit = None if self.reason else self._time_limit(clock.monotonic())
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}
         self._decide(LimitsChecked(limit, spent))
 
@@ -351,7 +349,7 @@ class SweepController:
         deadline = self._deadline
         if self.space.data.folds:
             return None  # There is no other model, and a late one is better than none.
-        if deadline is not None and time.monotonic() > deadline.training_ends:
+        if deadline is not None and clock.monotonic() > deadline.training_ends:
             return "--minutes leaves too little time"
         return None
 

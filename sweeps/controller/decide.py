@@ -398,15 +398,20 @@ def _over_limit(driver: DriverState, event: LimitsChecked, policy: Policy) -> It
     if event.time_limit is not None:
         yield StopSweep(event.time_limit, State.PRUNED)
         return
-    trials = driver.sweep.trials
-    used = [(event.worker_seconds.get(trials[n].id, 0.0), trials[n]) for n in driver.running]
-    unfinished = (trials[n] for n in (*driver.interrupted, *driver.view.paused))
-    used += [(state.worker_seconds, state) for state in unfinished]
-    gpu_seconds = sum(
-        seconds * dict(state.trial.shape.per_worker).get("GPU", 0.0) for seconds, state in used
-    )
+    gpu_seconds = 0.0 if limits.max_gpu_hours is None else _unfinished_gpu_seconds(driver, event)
     if (reason := budgets.exhausted(limits, budget, gpu_seconds)) is not None:
         # After too many failures, the running trials stay resumable, because they did not fail
         # themselves.
         failures = reason.startswith("limits.max_failures")
         yield StopSweep(reason, State.RUNNING if failures else State.PRUNED)
+
+
+def _unfinished_gpu_seconds(driver: DriverState, event: LimitsChecked) -> float:
+    """Return the GPU seconds of the trials that have not ended."""
+    trials = driver.sweep.trials
+    used = [(event.worker_seconds.get(trials[n].id, 0.0), trials[n]) for n in driver.running]
+    unfinished = (trials[n] for n in (*driver.interrupted, *driver.view.paused))
+    used += [(state.worker_seconds, state) for state in unfinished]
+    return sum(
+        seconds * dict(state.trial.shape.per_worker).get("GPU", 0.0) for seconds, state in used
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from sweeps.controller.status import (
     shape_text,
     short_configuration,
 )
+from sweeps.core import clock
 from sweeps.core.trial import Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
@@ -86,7 +86,7 @@ class SweepProgress:
     def on_start(self, number: int) -> None:
         """Add a trial that starts."""
         self._started.add(number)
-        self.running[number] = Run(time.monotonic() - self._began)
+        self.running[number] = Run(clock.monotonic() - self._began)
         self.concurrency = max(self.concurrency, len(self.running))
 
     def on_reports(self, state: TrialState) -> None:
@@ -95,14 +95,14 @@ class SweepProgress:
         Args:
             state: The trial after the reports.
         """
-        self.running[state.number].reported = time.monotonic() - self._began
+        self.running[state.number].reported = clock.monotonic() - self._began
         self._compare(state)
 
     def on_end(self, state: TrialState) -> None:
         """Remove a trial that has ended, was paused or was interrupted."""
         self.running.pop(state.number)
         if state.has_ended or state.paused_at is not None:
-            self.ends.append(time.monotonic() - self._began)
+            self.ends.append(clock.monotonic() - self._began)
         if state.error is not None:
             self.failures.append((state.id, state.error))
         if state.state is State.FAIL and self.best is not None and self.best.trial == state.id:
@@ -197,7 +197,7 @@ class SweepProgress:
         states = Counter(s.value for s in budget.ended)
         states["RUNNING"] = len(self.running)
         states.update(["PAUSED"] * len(self._search.view.paused))
-        now = time.monotonic() - self._began
+        now = clock.monotonic() - self._began
         failed, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(
             states=states,

@@ -7,14 +7,13 @@ import dataclasses
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import stored_sweeps
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
-from sweeps.core import logging_setup
+from sweeps.core import clock, logging_setup
 from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError, StoreError, SweepFailed
 from sweeps.core.origin import read_origin
@@ -321,7 +320,7 @@ def _compare(session: SweepSession, original: _Original) -> Comparison:
     session.load_data(original.fingerprint)
     folder = session.folder / "trial"
     state, end = train_once(session, trial, folder, trains_at=steps)
-    error = ending(state, time.time(), end.state, end.error, final=end.final).result.error
+    error = ending(state, clock.time(), end.state, end.error, final=end.final).result.error
     before, now = (
         tuple((r.step, _selected(r.metrics, metrics)) for r in source)
         for source in (original.reports, state.reports)
@@ -367,7 +366,7 @@ def train_once(
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
     objectives = Objectives.from_space(session.space)
-    state = started(TrialStarted(time.time(), trial.number, trial), objectives)
+    state = started(TrialStarted(clock.time(), trial.number, trial), objectives)
     pool.start.remote(state, str(folder), trains_at)
     life = pool.life.remote()
     while True:

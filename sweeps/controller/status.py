@@ -5,12 +5,12 @@ The controller publishes a new status a few times a second.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweeps.controller.eta import TimeLeft
+from sweeps.core import clock
 from sweeps.core.durations import format_clock
 from sweeps.core.resources import Shape, number_text
 from sweeps.core.trial import without_repetition
@@ -174,7 +174,7 @@ def starting_status(space: Space, name: str, began: float, stage: str, total: in
     objective = space.objective
     return SweepStatus(
         total=total,
-        seconds=time.monotonic() - began,
+        seconds=clock.monotonic() - began,
         name=name,
         metric=objective.metric,
         goal=objective.goal,

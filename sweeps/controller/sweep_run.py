@@ -11,7 +11,6 @@ import logging
 import math
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from sweeps.controller.notebook_view import StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
 from sweeps.controller.store_mirror import StoreMirror, mirrored
-from sweeps.core import crash_cleanup, logging_setup, provenance, references
+from sweeps.core import clock, crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
 from sweeps.core.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.command_hints import resume_command
@@ -114,7 +113,7 @@ class SweepRun:
             None  # None until `resume` has run, or in a new sweep until the data is loaded
         )
         # When the sweep would have started if it had run without breaks, by the monotonic clock.
-        self._began = time.monotonic()
+        self._began = clock.monotonic()
 
     @functools.cached_property
     def _scheduler(self) -> Scheduler:
@@ -159,7 +158,7 @@ class SweepRun:
             log.warning(
                 "ended %d Ray processes that an earlier run of this sweep had left behind", ended
             )
-        self._began = time.monotonic() - search.store.spent
+        self._began = clock.monotonic() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
 
@@ -283,12 +282,12 @@ class SweepRun:
         try:
             stage = "connecting to Ray" if self.address or ray.is_initialized() else "starting Ray"
             self._publish_stage(stage, () if self._search_loop else self._learned_from)
-            began = time.monotonic()
+            began = clock.monotonic()
             with self._export_soon, self._session() as session:
                 self._interrupt.again()
-                start = time.monotonic() - began
+                start = clock.monotonic() - began
                 concluded = self._search(session, trackers, start)
-                trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
+                trackers.publish(ArtifactSaved(clock.time(), RESULT, concluded.result.as_text()))
                 report = self._write_report(
                     concluded, trackers
                 )  # The trackers handle it while Ray shuts down.
@@ -303,13 +302,13 @@ class SweepRun:
                 OSError
             ):  # The disk may be full, and MLflow's artifacts are on the same disk by default.
                 timeout = CLOSE_SOON
-            ended = time.time() if concluded is None else concluded.ended
+            ended = clock.time() if concluded is None else concluded.ended
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
             trackers.publish(SweepEnded(ended, result, best, report))
             timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
             until = math.inf
             if self.ends is not None:  # A resume sends what MLflow misses.
-                until = max(self.ends - EXIT, time.monotonic() + CLOSE_SOON)
+                until = max(self.ends - EXIT, clock.monotonic() + CLOSE_SOON)
             notes = trackers.close(timeout, self._publish_end_stage, until)
         result = self._save_result(concluded, notes, trackers)
         if concluded.error is not None:
@@ -368,6 +367,7 @@ class SweepRun:
         `start` is how long the start of the session took, in seconds.
         """
         from sweeps.controller.controller import SweepController
+        from sweeps.controller.pool_monitor import PoolMonitor
         from sweeps.search.cells import first_shapes
 
         space, max_trials = self.space, self._max_trials
@@ -388,7 +388,7 @@ class SweepRun:
             interrupted=self._is_interrupted,
             publish_status=self._show,
             configure_pool=session.configure_pool,
-            prefit=session.prefit(shapes),
+            monitor=PoolMonitor(session.pool, self.folder, session.prefit(shapes)),
             slots=concurrency if follows else None,
             slots_of=self._slots_of if follows else None,
             deadline=self._deadline(session, start),
@@ -500,7 +500,7 @@ class SweepRun:
             self._tell_about_data(info.summary)
         search = self._search_loop = self._search_loop or self._open_search()
         search.store.record_data(info.fingerprint)
-        now, git = time.time(), provenance.git(self.space.data.base)
+        now, git = clock.time(), provenance.git(self.space.data.base)
         files = provenance.record(
             self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now
         )
@@ -549,7 +549,7 @@ class SweepRun:
         if written is None:
             return ""
         for name, text in (("report.md", written.markdown), ("report.html", written.html)):
-            trackers.publish(ArtifactSaved(time.time(), name, text))
+            trackers.publish(ArtifactSaved(clock.time(), name, text))
         return str(written.markdown)
 
     def _save_result(

@@ -7,7 +7,6 @@ Then the worker pool hears of it.
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
@@ -15,6 +14,7 @@ from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.decide import Continue, End, Exploit, Pause, Resume
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
+from sweeps.core import clock
 from sweeps.core.resources import COSTS
 from sweeps.core.safe_names import loop_name
 from sweeps.core.sweep_folder import SweepFolder
@@ -95,17 +95,17 @@ class TrialLifecycle:
     def _publish_start(self, number: int) -> None:
         """Tell the trackers that a trial continues."""
         trial = self._store.states[number].started.trial
-        self._trackers.publish(TrialStarted(time.time(), number, trial))
+        self._trackers.publish(TrialStarted(clock.time(), number, trial))
 
     def promote(self, command: Resume) -> None:
         """Record that a paused trial continues."""
         assert command.promoted_at is not None
-        self._store.append(TrialDecided(time.time(), command.number, command.promoted_at))
+        self._store.append(TrialDecided(clock.time(), command.number, command.promoted_at))
 
     def let_continue(self, command: Continue) -> None:
         """Let a trial that waits at a rung continue."""
         if command.is_new:
-            self._store.append(TrialDecided(time.time(), command.number, command.rung))
+            self._store.append(TrialDecided(clock.time(), command.number, command.rung))
         if command.number in self.progress.running:
             self._pool.answer.remote(format_trial_id(command.number), command.rung, True)
             if self._search.scheduler.perturbs:
@@ -127,7 +127,7 @@ class TrialLifecycle:
 
     def pause(self, command: Pause) -> None:
         """Let a trial give up its workers, after the pause has been recorded."""
-        state = self._store.append(TrialPaused(time.time(), command.number, command.rung))
+        state = self._store.append(TrialPaused(clock.time(), command.number, command.rung))
         if command.number in self.progress.running:
             self.progress.on_end(state)
             self._pool.forget.remote(state.id)

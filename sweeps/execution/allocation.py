@@ -9,6 +9,8 @@ import enum
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from sweeps.core.resources import EPSILON, Shape, fits_into, stream_cpus, subtract
 
@@ -77,6 +79,11 @@ class Request:
     tasks: bool = True
     is_retry: bool = False
     overtaken: bool = False
+
+    @cached_property
+    def kind(self) -> tuple[Any, ...]:
+        """What decides whether the request can be served; it is equal for equal needs."""
+        return self.shape, tuple(sorted(self.need.items())), self.tasks
 
 
 @dataclass(frozen=True)
@@ -156,6 +163,30 @@ class Cluster:
     parked: int | None = None
     limit: Resources | None = None
 
+    @cached_property
+    def on(self) -> Mapping[str, NodeUse]:
+        """The workers of each node, by node id."""
+        found = {node: NodeUse([], {}, {}) for node in self.nodes}
+        for worker in self.workers:
+            use = found.setdefault(worker.node, NodeUse([], {}, {}))
+            for name, amount in worker.resources:
+                use.held[name] = use.held.get(name, 0.0) + amount
+            if worker.phase is Phase.BUSY:
+                for name, amount in worker.resources:
+                    use.busy[name] = use.busy.get(name, 0.0) + amount
+            elif worker.phase is Phase.IDLE:
+                use.idle.append(worker)
+        return found
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """The workers of a node: the idle ones, what all of them hold, and what the busy ones hold."""
+
+    idle: list[WorkerState]
+    held: dict[str, float]
+    busy: dict[str, float]
+
 
 def without_reserve(limit: Resources | None, cpus: float) -> dict[str, float]:
     """Return the limit of a sweep that leaves CPUs to Ray Data; see `stream_cpus`.
@@ -215,25 +246,27 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
     """
-    too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
-    request = next((request for request in queue if request not in too_large), None)
-    if request is None:
+    fits = {request.kind: _fits_when_empty(request, cluster) for request in _one_of_each(queue)}
+    too_large = tuple(request for request in queue if not fits[request.kind])
+    servable = [request for request in queue if fits[request.kind]]
+    if not servable:
         return Wait(too_large)
-    others = [other for other in queue if other is not request and other not in too_large]
+    request, *others = servable
     if placed := _start(request, cluster, others):
         return placed
-    for other in others if not (request.overtaken or request.is_retry) else ():
-        if other.shape is not None and (placed := _place(other, cluster)):
-            return placed
+    if not (request.overtaken or request.is_retry):
+        for other in _one_of_each(others):
+            # A trial of the same shape does not fit either.
+            if other.shape not in (None, request.shape) and (placed := _place(other, cluster)):
+                return placed
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
     later = replace(cluster, workers=without_closing)
-    if _place(request, later):
+    if len(without_closing) < len(cluster.workers) and _place(request, later):
         return Wait(too_large)  # The workers that are closing free enough resources.
     need = dict(request.shape.per_worker) if request.shape else request.need
     closable = _closable(request, need, later)
-    if at_last := _place(
-        request, replace(cluster, workers=[w for w in without_closing if w not in closable])
-    ):
+    rest = [worker for worker in without_closing if worker not in closable]
+    if closable and (at_last := _place(request, replace(cluster, workers=rest))):
         nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
         closable = [
             worker for worker in closable if worker.node in nodes
@@ -345,8 +378,23 @@ def _carried_out(action: Place | Grant, cluster: Cluster) -> Cluster:
     return replace(cluster, workers=[*old, *new])
 
 
+def _one_of_each(queue: Sequence[Request]) -> list[Request]:
+    """Return the first request of each kind."""
+    return list({request.kind: request for request in reversed(queue)}.values())[::-1]
+
+
 def _fits_when_empty(request: Request, cluster: Cluster) -> bool:
-    return _place(request, Cluster(cluster.nodes, (), limit=cluster.limit)) is not None
+    empty = Cluster(cluster.nodes, (), limit=cluster.limit)
+    if request.shape is None:
+        return _grant(request, empty) is not None
+    need, missing = dict(request.shape.per_worker), request.shape.workers
+    if _count_within_limit(need, cluster.limit, missing) < missing:
+        return False
+    for node in cluster.nodes:
+        missing -= _count(need, _free_to_hold(empty, node), missing)
+        if missing <= 0:
+            return True
+    return False
 
 
 def _holds_what_is_short(worker: WorkerState, need: Resources, cluster: Cluster) -> bool:
@@ -400,36 +448,30 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
     return max(0, min([most, *counts]))
 
 
-def _used(
-    cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: bool
-) -> list[Resources]:
-    """Return the resources of each worker that is on a node and in one of these phases.
+def _used(cluster: Cluster, node: str | None, busy: bool, grants: bool) -> list[Resources]:
+    """Return what the workers on a node hold, as several amounts. None stands for all nodes.
 
-    If `grants` is True, the resources of each fit on the node are added. If `node` is None, all
-    nodes are included.
+    Args:
+        cluster: State of the cluster.
+        node: Id of the node.
+        busy: True for the busy workers only.
+        grants: True to add the resources of each fit.
     """
-    held: list[Resources] = [
-        dict(worker.resources)
-        for worker in cluster.workers
-        if node in (None, worker.node) and worker.phase in phases
-    ]
-    return held + [
-        resources for where, resources in cluster.grants if grants and node in (None, where)
-    ]
+    uses = cluster.on.values() if node is None else [cluster.on[node]]
+    used: list[Resources] = [use.busy if busy else use.held for use in uses]
+    if grants:
+        used += [resources for where, resources in cluster.grants if node in (None, where)]
+    return used
 
 
-def _unused_limit(
-    cluster: Cluster, phases: Sequence[Phase], grants: bool
-) -> dict[str, float] | None:
-    """Return the part of the sweep's limit that workers in these phases do not use.
+def _unused_limit(cluster: Cluster, busy: bool) -> dict[str, float] | None:
+    """Return the part of the sweep's limit that workers and fits do not use.
 
-    If `grants` is True, fits count like workers.
-
-    Return None if the sweep has no limit.
+    If `busy` is True, only busy workers count. Return None if the sweep has no limit.
     """
     if cluster.limit is None:
         return None
-    unused = subtract(cluster.limit, _used(cluster, None, phases, grants))
+    unused = subtract(cluster.limit, _used(cluster, None, busy, grants=True))
     return {name: unused[name] for name in cluster.limit}
 
 
@@ -446,8 +488,8 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 
     Idle workers may hold some of these resources.
     """
-    free = subtract(cluster.nodes[node], _used(cluster, node, [Phase.BUSY], True))
-    return _capped(free, _unused_limit(cluster, [Phase.BUSY], True))
+    free = subtract(cluster.nodes[node], _used(cluster, node, busy=True, grants=True))
+    return _capped(free, _unused_limit(cluster, busy=True))
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
@@ -459,8 +501,8 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
-    free = subtract(room, _used(cluster, node, list(Phase), cluster.parked is None))
-    return _capped(free, _unused_limit(cluster, list(Phase), True))
+    free = subtract(room, _used(cluster, node, busy=False, grants=cluster.parked is None))
+    return _capped(free, _unused_limit(cluster, busy=False))
 
 
 def _serves(worker: WorkerState, need: Resources) -> bool:
@@ -507,10 +549,10 @@ def _place(
         )
 
     need = dict(request.shape.per_worker)
-    new = _count_within_limit(need, _unused_limit(cluster, list(Phase), True), size)
+    new = _count_within_limit(need, _unused_limit(cluster, busy=False), size)
     if (
         sum(offer.size for offer in offers) < size
-        or _count_within_limit(need, _unused_limit(cluster, [Phase.BUSY], True), size) < size
+        or _count_within_limit(need, _unused_limit(cluster, busy=True), size) < size
     ):
         return None
     whole = [offer for offer in offers if offer.size >= size and not near]
@@ -561,11 +603,7 @@ def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
 
     offers = []
     for node in cluster.nodes:
-        idle = [
-            w
-            for w in cluster.workers
-            if w.node == node and w.phase is Phase.IDLE and _serves(w, need)
-        ]
+        idle = [worker for worker in cluster.on[node].idle if _serves(worker, need)]
         new = _count(need, _free_to_hold(cluster, node), size)
         offers.append(
             _Offer(

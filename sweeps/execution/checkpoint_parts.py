@@ -144,6 +144,11 @@ class CheckpointParts:
         """
         self._named &= self._named_next
 
+    @property
+    def latest_step(self) -> int:
+        """The latest step of rank 0 in this attempt; 0 before its first report."""
+        return self._steps.get(0, 0)
+
     def has_reached(self, rank: int, step: int) -> bool:
         """Return whether a rank has reported this step in this attempt, or has ended."""
         return self._steps.get(rank, 0) >= step

@@ -13,14 +13,13 @@ import contextlib
 import dataclasses
 import logging
 import os
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from sweeps.core import exit_causes
+from sweeps.core import clock, exit_causes
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import remember_variables
 from sweeps.core.trial import State
@@ -392,15 +391,15 @@ class _Pool:
         Raises:
             KeyError: The driver did not start the trial within this time.
         """
-        give_up = time.monotonic() + START_WITHIN
-        while trial_id not in self.trials and time.monotonic() < give_up:
+        give_up = clock.monotonic() + START_WITHIN
+        while trial_id not in self.trials and clock.monotonic() < give_up:
             await asyncio.sleep(0.01)
         running = self.trials[trial_id]
         running.parts.mark_recorded()
         self.driver.delete_unneeded(running)
-        since = time.monotonic()
+        since = clock.monotonic()
         while not running.is_urgent:
-            left = PROGRESS_EVERY - (time.monotonic() - since)
+            left = PROGRESS_EVERY - (clock.monotonic() - since)
             if running.has_news and left <= 0:
                 break
             running.changed.clear()
@@ -435,7 +434,7 @@ class _Pool:
         """
         running = self.trials.get(trial_id)
         if running is not None and running.state.attempt == attempt and running.began is not None:
-            running.began = time.monotonic()
+            running.began = clock.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
         """Tell a rank whether the loop continues from its checkpoint.
@@ -483,8 +482,8 @@ class _Pool:
         Messages of earlier attempts and of ended trials are ignored.
         """
         running = self.trials.get(trial_id)
-        if running is not None:
-            self.driver.record(running, attempt, update)
+        if running is not None and running.record(attempt, update):
+            self.driver.follow_up(running)
 
     async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
         """Record and log the notice of a rank that has not reported for a long time.
@@ -513,8 +512,9 @@ class _Pool:
             has started.
         """
         running = self.trials.get(trial_id)
-        if running is None or not self.driver.record(running, attempt, update):
+        if running is None or not running.record(attempt, update):
             return False
+        self.driver.follow_up(running)
         if update.step in self.job.rungs and not await self._decision(running, update):
             return False
         if running.state.attempt != attempt:
@@ -525,12 +525,12 @@ class _Pool:
         """Wait for the driver's decision at a rung: True if the trial continues."""
         decision = running.decision(update.step)
         running.update_rungs(together=bool(self.job.milestones))
-        since, began = time.monotonic(), running.began
+        since, began = clock.monotonic(), running.began
         continues = await asyncio.shield(decision)
         if (
             update.rank == 0 and began is not None and running.began == began
         ):  # An attempt does not include the time of the decision.
-            running.began += time.monotonic() - since
+            running.began += clock.monotonic() - since
         return continues
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import ray
 
-from sweeps.core import exit_causes
+from sweeps.core import clock, exit_causes
 from sweeps.execution import data_affinity, gangs
 from sweeps.execution.allocation import Phase, WorkerState
 from sweeps.execution.messages import WorkerInfo
@@ -70,7 +69,7 @@ class Worker:
     def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
         self.id, self.number = f"worker-{number:03d}", number
         self.resources, self.node, self.used = resources, node, used
-        self.phase, self.idle_since = Phase.BUSY, time.monotonic()
+        self.phase, self.idle_since = Phase.BUSY, clock.monotonic()
         self.cached: data_affinity.Kept = ()
         self.gang: Gang | None = None
         self.actor: Any = None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State, Trial
+from sweeps.core import clock
+from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.retry import FailureCounts
-from sweeps.study.events import AttemptStarted, TrialEvent, TrialReported, TrialResized
+from sweeps.study.events import AttemptStarted, TrialEvent, TrialReported, TrialResized, joined
 from sweeps.study.states import TrialState, apply, new_reports
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
@@ -46,8 +46,6 @@ class RunningTrial:
         stage: What the trial does now; see `Stage`.
         decisions: Maps each rung to the future of the decision, which all ranks share. The result
             is True if the trial continues.
-        resumed: Future whose result is True if the loop continues from its checkpoint in this
-            attempt.
         stopped: Whether the driver has recorded the end of the trial. Its ranks may still be
             running.
         seconds: Seconds on workers in attempts that have ended.
@@ -93,7 +91,7 @@ class RunningTrial:
         self._sent_rung: int | None = None
         self.stage = Stage.PREPARING
         self.decisions: dict[int, asyncio.Future[bool]] = {}
-        self.resumed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._resumed: asyncio.Future[bool] | None = None
         self.stopped = False
         self.seconds, self.worker_seconds = state.seconds, state.worker_seconds
         self.began: float | None = None
@@ -112,13 +110,20 @@ class RunningTrial:
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
 
     @property
+    def resumed(self) -> asyncio.Future[bool]:
+        """Future whose result is True if the loop continues from its checkpoint in this attempt."""
+        if self._resumed is None:
+            self._resumed = asyncio.get_running_loop().create_future()
+        return self._resumed
+
+    @property
     def trial(self) -> Trial:
         """The trial, with its current parameters."""
         return self.state.trial
 
     def begin_attempt(self, workers: int) -> int:
         """Start a new attempt with this number of workers, and return the number of the attempt."""
-        now, number = time.time(), self.state.number
+        now, number = clock.time(), self.state.number
         self._add(AttemptStarted(now, number, self.state.attempt + 1))
         sizes = self.state.sizes
         if self.state.is_elastic and (not sizes or sizes[-1].workers != workers):
@@ -131,21 +136,19 @@ class RunningTrial:
         self.silent = {}
         self.last_update = {}
         self._exchanges = {}
-        self.resumed = asyncio.get_running_loop().create_future()
+        self._resumed = None
         return self.state.attempt
 
     # ---- what happened, for the driver
 
-    def record(
-        self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False
-    ) -> bool:
+    def record(self, attempt: int, update: RankUpdate, ended: Ended | None = None) -> bool:
         """Record a message of a rank.
 
         Args:
             attempt: Number of the attempt in which the rank sent the message.
             update: The message.
-            ended: Whether the loop has ended on this rank.
-            failed: Whether the loop ended with an exception.
+            ended: Result of the loop on this rank; None if the loop has not ended. After an
+                exception, checkpoints at later steps stay incomplete.
 
         Returns:
             False if the message was ignored, because the trial has ended or another attempt has
@@ -153,47 +156,43 @@ class RunningTrial:
         """
         if self.ended is not None or attempt != self.state.attempt:
             return False
-        latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
         new = new_reports(self.state, update.reports)
-        complete = self.parts.add(update, latest, ended, failed)
-        if new or complete:
-            self._report(new, complete)
-        return True
-
-    def _report(self, new: tuple[Report, ...] = (), complete: Sequence[Checkpoint] = ()) -> None:
-        """Add the event for new reports, complete checkpoints and the time spent so far."""
+        at = new[-1].time if new else clock.time()
         event = TrialReported(
-            new[-1].time if new else time.time(),
+            at,
             self.state.number,
             new,
-            seconds=round(self.spent(), 4),
-            worker_seconds=round(self.worker_seconds_spent(), 4),
+            seconds=self.spent(),
+            worker_seconds=self.worker_seconds_spent(),
         )
-        best, after = self.state.best, apply(self.state, event)
-        for checkpoint in complete:
-            if (
-                best is None
-                or self._keeps_last
-                or after.key_at(checkpoint.best_step) <= after.key_at(best.best_step)
-            ):
-                best = checkpoint
+        latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
+        failed = ended is not None and ended.state is State.FAIL
+        complete = self.parts.add(update, latest, ended is not None, failed)
         if complete:
-            self._has_unsent_checkpoint = True
+            best = self._best(apply(self.state, event), complete)
             event = replace(event, checkpoint=complete[-1], best=best)
-        self._add(event)
+            self._has_unsent_checkpoint = True
+        if new or complete:
+            self.state = apply(self.state, event)
+            self._unsent.append(event)
+        if update.reports:
+            self.counts = replace(self.counts, blameless=0)
+        self.silent.pop(update.rank, None)
+        self.last_update[update.rank] = clock.monotonic()
+        return True
+
+    def _best(self, state: TrialState, complete: Sequence[Checkpoint]) -> Checkpoint | None:
+        """Return the checkpoint with the best model, given the new ones."""
+        best = state.best
+        for new in complete:
+            first = best is None or self._keeps_last
+            if first or (best and state.key_at(new.best_step) <= state.key_at(best.best_step)):
+                best = new
+        return best
 
     def _add(self, event: TrialEvent) -> None:
         """Apply an event to the state, and keep it for the driver."""
         self.state = apply(self.state, event)
-        last = self._unsent[-1] if self._unsent else None
-        if isinstance(event, TrialReported) and isinstance(last, TrialReported):
-            event = replace(
-                event,
-                reports=last.reports + event.reports,
-                checkpoint=event.checkpoint or last.checkpoint,
-                best=event.best or last.best,
-            )
-            self._unsent.pop()
         self._unsent.append(event)
 
     def renew(self, recorded: TrialState) -> None:
@@ -217,7 +216,7 @@ class RunningTrial:
     def next_update(self) -> TrialUpdate:
         """Return what happened since the last call, and mark it as received by the driver."""
         rung = self.rung if self.rung != self._sent_rung else None
-        update = TrialUpdate(self.trial.id, tuple(self._unsent), rung, self.ended)
+        update = TrialUpdate(self.trial.id, joined(self._unsent), rung, self.ended)
         self._unsent, self._has_unsent_checkpoint, self._sent_rung = [], False, self.rung
         self.parts.mark_sent(self.state)
         return update
@@ -243,17 +242,17 @@ class RunningTrial:
 
     def spent(self) -> float:
         """Return the seconds of the trial's attempts on workers, including the current attempt."""
-        return self.seconds + self._spent_now()
+        return round(self.seconds + self._spent_now(), 4)
 
     def worker_seconds_spent(self) -> float:
         """Return the worker seconds of the trial, including the current attempt.
 
         Ten seconds on two workers are 20 worker seconds.
         """
-        return self.worker_seconds + self._spent_now() * self.parts.ranks
+        return round(self.worker_seconds + self._spent_now() * self.parts.ranks, 4)
 
     def _spent_now(self) -> float:
-        return time.monotonic() - self.began if self.began is not None else 0.0
+        return clock.monotonic() - self.began if self.began is not None else 0.0
 
     def end_attempt(self) -> None:
         """Add the time of an attempt that has ended to `seconds` and `worker_seconds`."""
@@ -306,10 +305,14 @@ class RunningTrial:
 
         If so, record that the driver has decided.
         """
+        return self.answered(step) and not self.decisions[step].done()
+
+    def answered(self, step: int) -> bool:
+        """Record that the driver has decided at this rung. Return False if rank 0 does not wait."""
         if self.rung != step:
             return False
         self.rung = self._sent_rung = None
-        return not self.decisions[step].done()
+        return True
 
     def decide(self, step: int, continues: bool) -> None:
         """Pass the driver's decision at a rung to all ranks.
@@ -369,7 +372,11 @@ class RunningTrial:
     def finish(self, ended: Ended) -> None:
         """End the trial and answer the driver. If it has ended already, its result stays."""
         if self.ended is None:
-            self._report()
+            number, spent = self.state.number, self.worker_seconds_spent()
+            last = TrialReported(
+                clock.time(), number, (), seconds=self.spent(), worker_seconds=spent
+            )
+            self._add(last)
             self.ended = replace(ended, update=None)
         self.changed.set()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 
-from sweeps.core import exit_causes
+from sweeps.core import clock, exit_causes
 from sweeps.core.checkpoint_files import checkpoint_names, delete_checkpoint, root_in
 from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
@@ -31,7 +30,6 @@ from sweeps.execution.messages import (
     Ended,
     Job,
     Labels,
-    RankUpdate,
     Stage,
     attempt_name,
 )
@@ -146,36 +144,20 @@ class TrialDriver:
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
-    def record(
-        self, running: RunningTrial, attempt: int, update: RankUpdate, ended: Ended | None = None
-    ) -> bool:
-        """Record a message of a rank.
+    def follow_up(self, running: RunningTrial, ended: bool = False) -> None:
+        """Let the driver hear of a message of a rank, and delete checkpoints that it replaces.
 
         Args:
             running: The trial.
-            attempt: Number of the attempt in which the rank sent the message.
-            update: The message.
-            ended: Result of the loop on this rank; None if the loop has not ended.
-
-        Returns:
-            False if the message was ignored, because the trial has ended or another attempt has
-            started.
+            ended: Whether the loop has ended on the rank.
         """
-        failed = ended is not None and ended.state is State.FAIL
-        if not running.record(attempt, update, ended is not None, failed):
-            return False
-        if update.reports:
-            running.counts = replace(running.counts, blameless=0)
-        running.silent.pop(update.rank, None)
-        running.last_update[update.rank] = time.monotonic()
         self.delete_unneeded(running)
-        if ended is None:
-            running.changed.set()
-        # The trial often ends right after this rank. After a short delay, one message to the driver
-        # is enough.
-        else:
+        if ended:
+            # The trial often ends right after this rank. After a short delay, one message to the
+            # driver is enough.
             asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
-        return True
+        else:
+            running.changed.set()
 
     def delete_unneeded(self, running: RunningTrial) -> None:
         """Delete those checkpoints of a trial that are no longer needed.
@@ -298,7 +280,7 @@ class TrialDriver:
         if attempt > 1:
             await self._delete_incomplete(running)
         assignments = self._assignments(gang, running, attempt, prepared)
-        running.began = time.monotonic()
+        running.began = clock.monotonic()
         ranks = [
             self.spawn(self._run_rank(*pair, running))
             for pair in zip(gang.workers, assignments, strict=True)
@@ -345,18 +327,18 @@ class TrialDriver:
         the gang. If a peer waits for this rank in a collective operation, such as an all-reduce,
         the operation then raises an exception in the peer.
         """
-        give_up = time.monotonic() + PEERS_END_WITHIN
+        give_up = clock.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
         running.close_answers()
         while (
             pending := [rank for rank in ranks if not rank.done()]
-        ) and time.monotonic() < give_up:
+        ) and clock.monotonic() < give_up:
             for number, rank in enumerate(ranks):
                 if isinstance(_result(rank), Ended) and number not in left:
                     left.add(number)
                     self.spawn(self.workers.ask_to_leave(gang.workers[number]))
             await asyncio.wait(
-                pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED
+                pending, timeout=give_up - clock.monotonic(), return_when=asyncio.FIRST_COMPLETED
             )
 
     def _assignments(
@@ -426,9 +408,8 @@ class TrialDriver:
             log.info(
                 "%s is closed, because it cannot run another trial: %s", worker.id, ended.broken
             )
-        if ended.update is not None and self.record(
-            running, assignment.attempt, ended.update, ended
-        ):
+        if ended.update is not None and running.record(assignment.attempt, ended.update, ended):
+            self.follow_up(running, ended=True)
             running.update_rungs(together=bool(self.job.milestones))
             self.elastic.answer_ranks(running)
         return ended
@@ -546,7 +527,7 @@ class TrialDriver:
         exception in the peer. With some backends, a peer that still works would also fail.
         """
         returned = [w for w, rank in zip(gang.workers, ranks, strict=True) if rank.done()]
-        now = time.monotonic()
+        now = clock.monotonic()
         quiet = now - max(running.last_update.values(), default=now)
         if not returned or gang.broken or quiet < RETURNED_LEAVE_AFTER:
             return

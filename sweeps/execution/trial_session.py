@@ -342,7 +342,7 @@ class TrialSession:
                 self.assignment.trial.id, self.assignment.attempt, update
             )
             continues: bool = ray.get(answer)
-            self._acknowledge(update)
+            self._acknowledge(update.step)
             return continues
         finally:
             self._last_report = time.monotonic()
@@ -362,7 +362,7 @@ class TrialSession:
             self.assignment.trial.id, self.assignment.attempt, update
         )
         sent.future().add_done_callback(
-            lambda answer: self._acknowledge(update) if answer.exception() is None else None
+            lambda answer: self._acknowledge(update.step) if answer.exception() is None else None
         )
 
     def unacknowledged(self) -> RankUpdate:
@@ -372,11 +372,11 @@ class TrialSession:
                 self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints)
             )
 
-    def _acknowledge(self, update: RankUpdate) -> None:
+    def _acknowledge(self, step: int) -> None:
         with self._lock:
-            self._acknowledged_step = max(self._acknowledged_step, update.step)
-            self._reports = [r for r in self._reports if r.step > update.step]
-            self._checkpoints = [c for c in self._checkpoints if c.step > update.step]
+            self._acknowledged_step = max(self._acknowledged_step, step)
+            self._reports = [report for report in self._reports if report.step > step]
+            self._checkpoints = [saved for saved in self._checkpoints if saved.step > step]
 
     def send_if_new(self) -> None:
         """Send the unacknowledged reports and checkpoints, if there are any.

@@ -20,7 +20,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, RayError
 
-from sweeps.core import exit_causes
+from sweeps.core import clock, exit_causes
 from sweeps.core.processes import is_alive
 from sweeps.core.resources import Shape, missing_resources, subtract
 from sweeps.execution import allocation, gangs, worker
@@ -230,7 +230,7 @@ class WorkerPool:
         if wanted is None:
             return []
         joining = [self.workers[name] for name in wanted.workers]
-        if time.monotonic() - self._failed_start > START_AGAIN_AFTER:
+        if clock.monotonic() - self._failed_start > START_AGAIN_AFTER:
             started = [self._start(shape.per_worker, node) for node in wanted.start]
             for one in started:
                 one.phase = Phase.IDLE
@@ -300,7 +300,7 @@ class WorkerPool:
             await asyncio.wait_for(asyncio.gather(*(one.gone.wait() for one in workers)), timeout)
         for one in workers:
             one.kill()
-        await self._request_nodes(time.monotonic())
+        await self._request_nodes(clock.monotonic())
 
     def held(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the resources that are held, in two dicts.
@@ -336,7 +336,7 @@ class WorkerPool:
     async def _wait_for(self, request: Request) -> Any:
         granted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         position = allocation.queue_position([waiting for waiting, _, _ in self._queue], request)
-        self._queue.insert(position, (request, granted, time.monotonic()))
+        self._queue.insert(position, (request, granted, clock.monotonic()))
         self.serve()
         try:
             return await granted
@@ -407,7 +407,7 @@ class WorkerPool:
         On a single machine, do this immediately. A cluster may get new nodes, so there the requests
         first wait `FITS_WITHIN` seconds.
         """
-        now = time.monotonic()
+        now = clock.monotonic()
         self.misfits = {
             shape: self.misfits.get(shape, now)
             for request in too_large
@@ -433,9 +433,9 @@ class WorkerPool:
         """
         if (since := self.misfits.get(shape)) is None:
             return None
-        clock = time.strftime("%H:%M:%S", time.localtime(time.time() - time.monotonic() + since))
+        when = time.strftime("%H:%M:%S", time.localtime(clock.time() - clock.monotonic() + since))
         return (
-            f"waiting since {clock} for nodes: {shape} needs "
+            f"waiting since {when} for nodes: {shape} needs "
             f"{missing_resources(shape, self.total, list(self.nodes.values()))}"
         )
 
@@ -445,7 +445,7 @@ class WorkerPool:
                 if self.job.reuse == "never":
                     self.close(one)
                 else:
-                    one.phase, one.idle_since = Phase.IDLE, time.monotonic()
+                    one.phase, one.idle_since = Phase.IDLE, clock.monotonic()
         self.serve()
 
     # ---- gangs
@@ -472,7 +472,7 @@ class WorkerPool:
             [w.info.gpus if w.info else () for w in gang.workers],
         )
         handles = tuple(w.actor for w in gang.workers)
-        began = time.monotonic()
+        began = clock.monotonic()
         try:
             if gang.connected:
                 await asyncio.wait_for(gang.workers[0].call("disband"), DISBAND_WITHIN)
@@ -495,7 +495,7 @@ class WorkerPool:
             "%s connected %s in %.0f ms",
             gang.id,
             ", ".join(w.id for w in gang.workers),
-            1000 * (time.monotonic() - began),
+            1000 * (clock.monotonic() - began),
         )
 
     async def _disband(self, gang: Gang) -> None:
@@ -562,7 +562,7 @@ class WorkerPool:
             worker.info = await info
         except RayError as e:
             cause = getattr(e, "cause", None)
-            self._failed_start = time.monotonic()
+            self._failed_start = clock.monotonic()
             self.lose(
                 worker, CannotStart(describe(e)) if cause is not None else WorkerLost(describe(e))
             )
@@ -691,10 +691,10 @@ class WorkerPool:
 
         This method never returns.
         """
-        last = time.monotonic()
+        last = clock.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            now = time.monotonic()
+            now = clock.monotonic()
             if now - last > HEARTBEAT_EVERY:  # This process was suspended and missed heartbeats.
                 for one in self.workers.values():
                     one.heartbeat = one.heartbeat and now
@@ -784,7 +784,7 @@ class WorkerPool:
         if (one := self.workers.get(worker_id)) is None:
             await asyncio.sleep(HEARTBEAT_EVERY)
             return None
-        one.heartbeat = time.monotonic()
+        one.heartbeat = clock.monotonic()
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(one.calls.get(), HEARTBEAT_EVERY)
         return None

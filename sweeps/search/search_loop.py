@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-import time
 import warnings
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core import clock
 from sweeps.core.thread_pools import single_threaded
 from sweeps.core.trial import Trial
 from sweeps.search import earlier_trials
@@ -142,7 +142,7 @@ class SearchLoop:
         if self.scheduler.bracket_count > 1:
             bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
         keys = dict(optuna_trial.params)
-        event = TrialStarted(time.time(), trial.number, trial, keys, bracket)
+        event = TrialStarted(clock.time(), trial.number, trial, keys, bracket)
         state = self.store.start(optuna_trial, event)
         if trial.repeat_of is None:
             self._show(state, trial)

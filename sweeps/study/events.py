@@ -11,8 +11,8 @@ versions may add event types, so a tracker ignores the types that it does not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +171,23 @@ class TrialReported(TrialEvent):
     best: Checkpoint | None = None
     seconds: float = 0.0
     worker_seconds: float = 0.0
+
+
+def joined(events: Iterable[TrialEvent]) -> tuple[TrialEvent, ...]:
+    """Return the events of a trial with those `TrialReported` as one that follow each other."""
+    found: list[TrialEvent] = []
+    for event in events:
+        last = found[-1] if found else None
+        if isinstance(event, TrialReported) and isinstance(last, TrialReported):
+            event = replace(
+                event,
+                reports=last.reports + event.reports,
+                checkpoint=event.checkpoint or last.checkpoint,
+                best=event.best or last.best,
+            )
+            found.pop()
+        found.append(event)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ them after the events.
 from __future__ import annotations
 
 import dataclasses
-import time
 import warnings
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ import optuna
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
+from sweeps.core import clock
 from sweeps.core.checkpoint_files import (
     checkpoint_exists,
     checkpoint_names,
@@ -177,7 +177,7 @@ class StudyStore:
             number = len(self.trials())
             trial = trial_building.build_trial(self.space, number, choose)
             keys = {name: point.keys[name] for name in distributions}
-            event = TrialStarted(time.time(), number, trial, keys, given=point.values)
+            event = TrialStarted(clock.time(), number, trial, keys, given=point.values)
             batch = event_records.batch_of([event], self.clock())
             given = optuna.trial.create_trial(
                 params=keys,
@@ -240,7 +240,7 @@ class StudyStore:
         followers hear of it, but it is not recorded, so that a later driver can resume the trial.
         """
         before = self.states[number]
-        event = ending(before, time.time(), state, error, reason, final)
+        event = ending(before, clock.time(), state, error, reason, final)
         if event.result.state is not State.RUNNING:
             return self.append(event)
         for follow in self.followers:

@@ -90,8 +90,8 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
 def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
     running = started(2)
     reports = tuple(report(step) for step in (1, 2, 3))
-    running.record(1, RankUpdate(0, 3, reports, (saved(2), saved(3))), ended=True)
-    running.record(1, RankUpdate(1, 2, (), ()), ended=True, failed=True)
+    running.record(1, RankUpdate(0, 3, reports, (saved(2), saved(3))), Ended(0, State.COMPLETE))
+    running.record(1, RankUpdate(1, 2, (), ()), Ended(0, State.FAIL))
     assert running.state.checkpoint == saved(2), "the other rank never did step 3"
 
 

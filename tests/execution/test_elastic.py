@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Checkpoint, Report
+from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.elastic import ElasticGangs
-from sweeps.execution.messages import RankUpdate
+from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.study.states import applied
 from tests.execution.driving import trial
@@ -72,7 +72,7 @@ def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
         running.close_answers()
         assert not answer.result() and not running.answer(2).result()
         running.begin_attempt(2)
-        running.record(2, update(1, 1), ended=True)
+        running.record(2, update(1, 1), Ended(0, State.COMPLETE))
         running.record(2, update(0, 3, saved=True))
         assert await elastic.may_continue(running, 3), (
             "with a rank that has ended, it keeps its size"

@@ -376,7 +376,7 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
     async def scene(pool: WorkerPool) -> None:
         clock = [1000.0]
         jumping = SimpleNamespace(monotonic=lambda: clock[0], time=lambda: -86400 * clock[0])
-        monkeypatch.setattr(worker_pool, "time", jumping)
+        monkeypatch.setattr(worker_pool, "clock", jumping)
         holds = asyncio.create_task(lease(pool, TWO))
         await until(lambda: len(fake.up) == 2)
         waiting = asyncio.create_task(lease(pool, TWO))

@@ -384,7 +384,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         trial = loop.ask()
         path = tmp_path / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
-        kept = Checkpoint(path.name, 1, 1) if saved else None
+        kept = Checkpoint(path.name, 1, 1) if saved or trial.number < 3 else None
         loop.store.append(
             TrialReported(1.0, trial.number, (Report(1, {"loss": value}, 1.0),), kept, kept, 0.1)
         )
@@ -401,6 +401,8 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
     ) == ([] if paused else [3])
     if not paused:
         assert going.start_trial() == "0003" and pool.started["0003"].checkpoint == kept
+        now = Checkpoint("checkpoint_000001", 1, 1)  # It reaches the rung again.
+        loop.store.append(TrialReported(1.0, 3, (), now, now, 0.1))
         assert decided(loop, 3, 1) is (Action.CONTINUE if better else Action.PAUSE)
     if not better:
         assert going.start_trial() == "0000", "the best of four"

@@ -130,11 +130,9 @@ class Asha(Scheduler):
         value = own.values.get(rung, math.nan)
         if math.isnan(value):
             return STOP
-        worst = math.inf if view.minimize else -math.inf
-        values = [t.value_at(rung) for t in view.at_rung(rung, own.bracket) if t is not own]
-        values = [worst if math.isnan(v) else v for v in values]
-        better = sum(v < value if view.minimize else v > value for v in values)
-        passing = max(1, math.ceil((len(values) + 1) / self.reduction_factor))
+        values = view.values_at(rung, own.bracket)
+        better = sum(v < value if view.minimize else v > value for v in values)  # NaN is not.
+        passing = max(1, math.ceil(len(values) / self.reduction_factor))
         return CONTINUE if better < passing else STOP
 
     def next_paused(self, view: StudyView) -> int | None:

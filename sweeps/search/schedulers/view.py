@@ -138,6 +138,7 @@ class StudyView:
         # The trials that have reached a step, by (step, bracket). There is an entry for each step
         # and bracket for which a scheduler has asked.
         self._reached: dict[tuple[int, int], list[TrialView]] = {}
+        self._values: dict[tuple[int, int], list[float]] = {}
 
     def add(self, state: TrialState, bracket: int = 0, population: str = "") -> None:
         """Add the first trial of a configuration. See `TrialView`."""
@@ -173,7 +174,17 @@ class StudyView:
 
     def _add_reached(self, trial: TrialView, step: int) -> None:
         group = self._reached[step, trial.bracket]
-        bisect.insort(group, trial, key=lambda other: other.number)
+        place = bisect.bisect(group, trial.number, key=lambda other: other.number)
+        group.insert(place, trial)
+        if (values := self._values.get((step, trial.bracket))) is not None:
+            values.insert(place, trial.value_at(step))
+
+    def values_at(self, rung: int, bracket: int = 0) -> list[float]:
+        """Return the value of each trial that `at_rung` returns; see `TrialView.value_at`."""
+        if (rung, bracket) not in self._values:
+            trials = self.at_rung(rung, bracket)
+            self._values[rung, bracket] = [trial.value_at(rung) for trial in trials]
+        return self._values[rung, bracket]
 
     def at_rung(self, rung: int, bracket: int = 0) -> list[TrialView]:
         """Return the trials of a bracket that have reached a rung; see `TrialView.has_reached`.

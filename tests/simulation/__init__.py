@@ -1,0 +1,1 @@
+"""Sweeps on a simulated pool: thousands of trials, a hundred nodes, no Ray."""
