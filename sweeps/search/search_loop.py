@@ -276,14 +276,3 @@ class SearchLoop:
             d.name for d in self.space.dimensions if d.is_grid and not d.name.startswith("scaling.")
         ]
         return repr((trial.preprocessor, trial.data, [trial.labels.get(name) for name in grids]))
-
-    def trial_at_start(self, number: int) -> Trial:
-        """Return a trial with the parameters that it had at its start, before any perturbation.
-
-        Args:
-            number: Number of a trial that this driver runs or ran.
-        """
-        state = self.store.states[number]
-        if not state.lineage:
-            return state.trial
-        return state.started.trial

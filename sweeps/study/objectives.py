@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -142,30 +142,6 @@ class Objectives:
         for step, value in curve:
             metrics = {name: _at(values, step) for name, values in others.items() if values}
             yield step, {**metrics, lead: value}
-
-    def compared_values(
-        self, curve: Iterable[tuple[int, float]], others: Mapping[str, Curve]
-    ) -> dict[int, float]:
-        """Return the value of each step that schedulers compare.
-
-        Without constraints, it is the value of the leading metric.
-
-        With constraints, it is the best value so far among the steps that satisfy them. Before the
-        first such step, it is the step's value.
-
-        Args:
-            curve: See `step_metrics`.
-            others: See `step_metrics`.
-        """
-        values = dict(curve)
-        if not self.order.constraints:
-            return values
-        best = UNKNOWN
-        for step, metrics in self.step_metrics(tuple(values.items()), others):
-            best = min(best, self.order.key(metrics))
-            if best[0] == 0:
-                values[step] = best[1] if self.minimize else -best[1]
-        return values
 
     @property
     def goals(self) -> tuple[bool, ...]:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from sweeps.core.best_step import Constraint
 from sweeps.core.resources import COSTS, costs
-from sweeps.core.trial import Current, State
+from sweeps.core.trial import Current, Result, State
 from sweeps.execution.loop_run import best_step
 from sweeps.space.section_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.trainers._best import BestStep
+from tests.study.made_states import known_trial
 
 LOSS, AUC, SECONDS = (
     Objective("loss", "minimize"),
@@ -125,11 +126,16 @@ def test_a_constraint_on_a_cost_or_on_the_mean_of_folds_does_not_choose_the_step
 
 
 def test_schedulers_compare_the_best_feasible_value_so_far():
-    curve = ((1, 0.4), (2, 0.6), (3, 0.5), (4, 0.9))
-    hours = {"hours": [(1, 5.0), (2, 1.0), (3, 2.0), (4, 9.0)]}
-    assert late().compared_values(curve, hours) == {1: 0.4, 2: 0.6, 3: 0.6, 4: 0.6}
-    assert Objectives((AUC,)).compared_values(curve, {}) == dict(curve)
-    assert Objectives((LOSS,), (HOURS,)).compared_values(curve, hours)[4] == 0.5
+    hours = (5.0, 1.0, 2.0, 9.0)
+    for objectives, expected in (
+        (late(), [0.4, 0.6, 0.6, 0.6]),
+        (Objectives((AUC,)), [0.4, 0.6, 0.5, 0.9]),
+        (Objectives((LOSS,), (HOURS,)), [0.4, 0.6, 0.5, 0.5]),
+    ):
+        name = objectives.metric
+        curve = [{name: v, "hours": h} for v, h in zip((0.4, 0.6, 0.5, 0.9), hours, strict=True)]
+        state = known_trial(0, objectives, Result(State.RUNNING), curve)
+        assert list(state.compared) == list(enumerate(expected, 1))
 
 
 @given(
