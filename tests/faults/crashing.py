@@ -37,8 +37,12 @@ class Point(NamedTuple):
     when: Callable[..., bool] = lambda *args, **kwargs: True
 
 
-def _pruned(conductor: Any, trial: str, state: Any, *more: Any, **named: Any) -> bool:
-    return state.value == "PRUNED"
+def _pruned(controller: Any, end: Any) -> bool:
+    return end.state.value == "PRUNED"
+
+
+def _paused(progress: Any, state: Any) -> bool:
+    return state.paused_at is not None
 
 
 def _told(journal: Any, logs: list) -> bool:
@@ -73,19 +77,19 @@ POINTS = {
     ),  # in a worker, which sees the driver's environment
     "rung": Point(
         "between the report at a rung and the decision",
-        "sweeps.search.search_loop:SearchLoop.decide",
+        "sweeps.controller.decide:_at_rung",
         "before",
     ),
     "verdict": Point(
         "between a decision to stop and the stop",
-        "sweeps.controller.controller:SweepController._finish",
+        "sweeps.controller.controller:SweepController._end",
         "before",
         1,
         _pruned,
     ),
     "end": Point(
         "between the end of a trial and its record",
-        "sweeps.search.search_loop:SearchLoop.end",
+        "sweeps.study.study_store:StudyStore.end",
         "before",
     ),
     "told": Point(
@@ -130,9 +134,10 @@ POINTS = {
 PAUSE_POINTS = {
     "pause": Point(
         "between the record of a pause and the pause",
-        "sweeps.controller.trial_lifecycle:TrialLifecycle.pause",
+        "sweeps.controller.progress:SweepProgress.on_end",
         "before",
         2,
+        _paused,
     ),
 }
 
