@@ -24,6 +24,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from sweeps.study import record, storage
 from sweeps.study.journal import Journal
+from sweeps.study.study_store import StudyStore
 from tests.commands import command, space_of
 from tests.postgres import PASSWORD, server
 from tests.search.deaths import Killed
@@ -38,7 +39,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def trial_update(url, monkeypatch):
+def told(url, monkeypatch):
     """The URL; what a test tells this process of its password is forgotten."""
     monkeypatch.setattr(storage, "_whole", {})
     return url
@@ -66,7 +67,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
     folder = folder_in(space, tmp_path / "kept", told)
-    for owner, name, nth in ((optuna_asker, "suggest", 5), (SearchLoop, "end", 2)):
+    for owner, name, nth in ((optuna_asker, "suggest", 5), (StudyStore, "end", 2)):
         whole, count = getattr(owner, name), 0
 
         def dying(*args, whole=whole, nth=nth, **kwargs):
