@@ -1,4 +1,4 @@
-"""What the pool tells the driver of a trial, for tests that run without Ray."""
+"""Updates that the pool sends to the driver, for tests that run without Ray."""
 
 from __future__ import annotations
 

@@ -120,13 +120,9 @@ class SweepController:
         self.progress = self.trials.progress
         self.running = self.progress.running
         self.driver = DriverState(
-            sweep=search.store.sweep,
-            view=search.view,
-            queue=search.queue,
-            interrupted=search.interrupted,
-            running=self.running,
-            slots=slots,
+            search.store.sweep, search.view, search.queue, search.interrupted, slots=slots
         )
+        self.driver.running = self.running
         self.policy = Policy.of(self.space, self.scheduler, search.store.sweep)
         self.refused: InputError | None = None
         # Members of PBT's population that are started, but that Ray Tune has not asked for yet.

@@ -26,7 +26,7 @@ from sweeps.study.sweep_state import SweepState
 
 @dataclass(frozen=True)
 class Policy:
-    """What stays the same while a driver runs.
+    """The facts that stay the same while a driver runs.
 
     Attributes:
         space: The search space.
@@ -63,7 +63,7 @@ class Policy:
 
 @dataclass
 class DriverState:
-    """What a driver knows when it decides.
+    """The facts on which a driver decides.
 
     Attributes:
         sweep: The trials and the spent budget.

@@ -82,7 +82,7 @@ class Request:
 
     @cached_property
     def kind(self) -> tuple[Any, ...]:
-        """What decides whether the request can be served; it is equal for equal needs."""
+        """The needs of the request. Requests of one kind can be served alike."""
         return self.shape, tuple(sorted(self.need.items())), self.tasks
 
 
@@ -254,11 +254,8 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
     request, *others = servable
     if placed := _start(request, cluster, others):
         return placed
-    if not (request.overtaken or request.is_retry):
-        for other in _one_of_each(others):
-            # A trial of the same shape does not fit either.
-            if other.shape not in (None, request.shape) and (placed := _place(other, cluster)):
-                return placed
+    if overtaking := _overtaking(request, others, cluster):
+        return overtaking
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
     later = replace(cluster, workers=without_closing)
     if len(without_closing) < len(cluster.workers) and _place(request, later):
@@ -376,6 +373,19 @@ def _carried_out(action: Place | Grant, cluster: Cluster) -> Cluster:
         for worker in cluster.workers
     ]
     return replace(cluster, workers=[*old, *new])
+
+
+def _overtaking(
+    request: Request, others: Sequence[Request], cluster: Cluster
+) -> Place | Grant | None:
+    """Return the action that serves a trial before the first request, which must wait."""
+    if request.overtaken or request.is_retry:
+        return None
+    for other in _one_of_each(others):
+        # A trial of the same shape does not fit either.
+        if other.shape not in (None, request.shape) and (placed := _place(other, cluster)):
+            return placed
+    return None
 
 
 def _one_of_each(queue: Sequence[Request]) -> list[Request]:

@@ -324,7 +324,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class TrialUpdate:
-    """What happened to a trial since the driver last asked the pool.
+    """The news of a trial since the driver last asked the pool.
 
     Attributes:
         trial: The trial's id.

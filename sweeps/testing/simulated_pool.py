@@ -66,7 +66,7 @@ class SimulatedNode:
 
 @dataclass(frozen=True)
 class SimulatedLoop:
-    """What the trials of a simulated sweep do.
+    """The training of a trial in a simulated sweep.
 
     Attributes:
         steps: Number of steps of a trial that nobody stops.

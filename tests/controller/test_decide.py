@@ -1,4 +1,4 @@
-"""What a driver decides, as a function of what it knows."""
+"""Decisions of a driver, as a function of what it knows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PROMOTION = "{name: asha, max_t: 9, type: promotion}"
 
 
 class Known:
-    """What a driver knows, made of events without a study."""
+    """The knowledge of a driver, made of events without a study."""
 
     def __init__(self, space: Any):
         self.space = space
