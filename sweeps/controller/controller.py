@@ -386,7 +386,7 @@ class SweepController:
         )
         self._configure_pool()
         if self.reason is not None:
-            self.pool.interrupt.remote(State.RUNNING)
+            self.pool.interrupt.remote(self.driver.unfinished)
         self.trials.restart_running()
 
     def on_trial_lost(self, trial: str) -> None:

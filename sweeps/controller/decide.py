@@ -1,8 +1,8 @@
 """Decide what a driver does next. Pure functions, no I/O.
 
 The driver tells `decide` what happened, and carries out the commands that it returns, in their
-order. What a command changes is recorded before the pool hears of it. A driver that dies in between
-therefore makes the same decision again when the sweep is resumed.
+order. What a command changes is recorded before the pool hears of it. If a driver dies before the
+record, the next one decides again. If it dies after the record, the next one keeps the decision.
 """
 
 from __future__ import annotations
@@ -183,8 +183,7 @@ class Continue:
     Attributes:
         number: Number of the trial.
         rung: The rung.
-        is_new: Whether the decision must be recorded. A trial that fails after a rung may restart
-            from an earlier checkpoint and reach the rung again.
+        is_new: Whether the decision must be recorded. False if the trial continues without one.
     """
 
     number: int
@@ -319,7 +318,8 @@ def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[Co
 
 def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> Command:
     """Decide about a trial that waits at a rung."""
-    if policy.scheduler.needs_checkpoint and not _has_checkpoint(state, rung):
+    saved = state.checkpoint is not None and state.checkpoint.step == rung
+    if policy.scheduler.needs_checkpoint and not saved and state.decided_rung < rung:
         name = policy.space.scheduler.name
         error = (
             f"the scheduler {name} needs a checkpoint at each step at which it compares trials, "
@@ -332,20 +332,15 @@ def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) 
     return _decision(driver, state, rung, policy)
 
 
-def _has_checkpoint(state: TrialState, step: int) -> bool:
-    if step <= state.decided_rung:
-        return True
-    return state.checkpoint is not None and state.checkpoint.step == step
-
-
 def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> Command:
-    """Let the scheduler decide about a trial at a rung.
-
-    A trial that repeats another one (see `study.repeats`) continues at every rung.
-    """
+    """Let the scheduler decide about a trial at a rung, unless it continues anyway."""
     number, scheduler = state.number, policy.scheduler
-    passed = state.steps > rung and not scheduler.perturbs
-    if state.trial.repeat_of is not None or state.decided_rung >= rung or passed:
+    repeats = state.trial.repeat_of is not None  # A repeat is never stopped.
+    # After a failed attempt, a trial reaches a rung again. It may have been decided on, or the
+    # trial may have got past it before an earlier driver died.
+    is_decided = state.decided_rung >= rung
+    is_past = state.steps > rung and not scheduler.perturbs
+    if repeats or is_decided or is_past:
         return Continue(number, rung, is_new=False)
     decision = CONTINUE
     if scheduler.perturbs or rung in scheduler.rungs(driver.view.trials[number].bracket):

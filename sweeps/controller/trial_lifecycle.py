@@ -108,6 +108,8 @@ class TrialLifecycle:
             self._store.append(TrialDecided(clock.time(), command.number, command.rung))
         if command.number in self.progress.running:
             self._pool.answer.remote(format_trial_id(command.number), command.rung, True)
+            # The record survives the death of the driver. Other trials of a population copy this
+            # one, so it must also survive a power failure.
             if self._search.scheduler.perturbs:
                 self._store.sync()
 

@@ -298,6 +298,17 @@ def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_res
     assert [trial.result.state for trial in record_of(tmp_path)] == [State.COMPLETE, State.RUNNING]
 
 
+def test_a_pool_that_restarts_after_a_time_limit_ends_its_trials_for_good(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    assert going.start_trial() is not None
+    told: list[State] = []
+    going.pool.interrupt = SimpleNamespace(remote=told.append)
+    going.stop("limits.timeout", State.PRUNED)
+    going._monitor = Monitor(restarted=True)
+    going.poll()
+    assert told == [State.PRUNED, State.PRUNED]
+
+
 def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_path):
     body = BODY + "\nscaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
     space = make_space(body, scheduler="{name: none}", extra="")
