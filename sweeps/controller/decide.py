@@ -1,8 +1,9 @@
 """Decide what a driver does next. Pure functions, no I/O.
 
-The driver tells `decide` what happened, and carries out the commands that it returns, in their
-order. What a command changes is recorded before the pool hears of it. If a driver dies before the
-record, the next one decides again. If it dies after the record, the next one keeps the decision.
+The driver tells `decide` what happened. `decide` returns commands, which the driver carries out in
+their order. The driver records each change in the study before it tells the pool. If it dies before
+the record, the next driver decides again. If it dies after the record, the next driver keeps the
+decision.
 """
 
 from __future__ import annotations
@@ -131,11 +132,12 @@ class TrialLeft:
 
 @dataclass(frozen=True)
 class LimitsChecked:
-    """It is time to compare what the sweep has spent with its limits.
+    """The driver compares the spent budget with the limits now.
 
     Attributes:
         time_limit: The time limit that the sweep has reached; None if it has reached none.
-        worker_seconds: What the running trials have spent, by trial id; see `TrialReported`.
+        worker_seconds: Worker seconds of each running trial so far, by trial id; see
+            `TrialReported`.
     """
 
     time_limit: str | None = None
@@ -254,7 +256,7 @@ def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Comma
     """Return what a driver does after something has happened.
 
     Args:
-        driver: What the driver knows. The events of a `TrialUpdate` are recorded already.
+        driver: The facts on which the driver decides. They include the events of a `TrialUpdate`.
         event: What happened.
         policy: What stays the same while the driver runs.
     """

@@ -55,7 +55,9 @@ class CheckpointParts:
     def begin(self, ranks: int) -> None:
         """Start a new attempt. Incomplete checkpoints of earlier attempts are discarded."""
         self.ranks = ranks
-        self._steps, self._failed, self._parts = {}, {}, {}
+        self._steps = {}
+        self._failed = {}
+        self._parts = {}
 
     def add(
         self, update: RankUpdate, after: int, ended: bool = False, failed: bool = False
@@ -132,12 +134,12 @@ class CheckpointParts:
         return gone
 
     def mark_sent(self, state: TrialState) -> None:
-        """Record that the driver gets what is known of the trial now."""
+        """Record that the driver gets the state of the trial now."""
         self._named_next = set(_names_in(state))
         self._named |= self._named_next
 
     def mark_recorded(self) -> None:
-        """Record that the driver has stored what it last got.
+        """Record that the driver has stored the state that it last got.
 
         A checkpoint that the driver had recorded before, and that another one replaced, may now be
         deleted.

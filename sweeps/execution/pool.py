@@ -199,7 +199,7 @@ class _Pool:
         """Start or continue a trial.
 
         Args:
-            state: What is known of the trial. A trial with an attempt continues.
+            state: The state of the trial. If it has an attempt, the trial continues.
             folder: Folder for the trial's checkpoints and logs.
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on
                 more train rows. Otherwise ().

@@ -32,14 +32,14 @@ class RunningTrial:
     Each report and each checkpoint is recorded once.
 
     Args:
-        state: What is known of the trial at its start.
+        state: The state of the trial at its start.
         folder: Folder for the trial's checkpoints and logs.
         row_steps: See `Assignment.row_steps`.
         parts: The parts of checkpoints; None for those of a trial that keeps one latest checkpoint.
         keeps_last: Whether the latest checkpoint is the best one; see `Job.keep_last`.
 
     Attributes:
-        state: What is known of the trial. Its end is missing.
+        state: The current state of the trial, without its end.
         parts: The parts of checkpoints that ranks have written.
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
         ended: How the trial ended; None while it runs.
@@ -217,7 +217,9 @@ class RunningTrial:
         """Return what happened since the last call, and mark it as received by the driver."""
         rung = self.rung if self.rung != self._sent_rung else None
         update = TrialUpdate(self.trial.id, joined(self._unsent), rung, self.ended)
-        self._unsent, self._has_unsent_checkpoint, self._sent_rung = [], False, self.rung
+        self._unsent = []
+        self._has_unsent_checkpoint = False
+        self._sent_rung = self.rung
         self.parts.mark_sent(self.state)
         return update
 

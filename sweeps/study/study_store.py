@@ -56,7 +56,7 @@ class StudyStore:
         clock: Function that returns the wall time of the sweep in seconds, summed over all its
             drivers. Every batch of events stores this time.
         spent: Wall time of the sweep when the study was opened: the latest time in its events.
-        sweep: What is known of the trials, and the spent budget.
+        sweep: The states of the trials, and the spent budget.
         followers: Functions that are called after each record, with an event and the state of its
             trial. The state is the one after all events that were recorded together.
         sync: Function that flushes all records to the disk.

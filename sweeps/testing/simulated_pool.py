@@ -74,7 +74,8 @@ class SimulatedLoop:
         rungs: Steps at which trials wait for a decision.
         seconds: Virtual seconds of a step.
         start_seconds: Virtual seconds in which a new worker starts.
-        save_every: Number of steps between two checkpoints. No files are written.
+        save_every: Number of steps between two checkpoints. No files are written, so a trial that
+            was paused starts again, and PBT copies no checkpoints.
         keeps_last: Whether the latest checkpoint is the best one.
     """
 
@@ -92,13 +93,13 @@ class SimulatedPool:
 
     Args:
         nodes: Nodes of the cluster, by id.
-        loop: What the trials do.
+        loop: The training of a trial.
         max_failures: Largest number of failed attempts with which a trial is tried again.
 
     Attributes:
         clock: The virtual clock.
         attempts: Number of attempts that have started.
-        handle: What the driver takes for the handle of the pool's actor.
+        handle: Stand-in for the handle of the pool's actor. Pass it to the driver.
         usage, data_error: None; see `PoolMonitor`.
     """
 
@@ -234,12 +235,11 @@ class SimulatedPool:
         """Lose a node, with all its workers. Their trials are tried again."""
         del self._nodes[name]
         gone = {worker.id for worker in self._workers.values() if worker.node == name}
+        self._workers = {n: worker for n, worker in self._workers.items() if n not in gone}
         for running in list(self._trials.values()):
             if not gone.isdisjoint(self._ranks.get(running.trial.id, ())):
                 self._free(running)
                 self._after(running, WorkerLost(f"node {name} was lost", blameless=True))
-        for worker in gone:
-            del self._workers[worker]
         self._serve()
 
     def _after(self, running: RunningTrial, outcome: Ended | WorkerLost) -> None:
@@ -300,7 +300,8 @@ class SimulatedPool:
             return
         running.end_attempt()
         for name in ids:
-            self._workers[name] = replace(self._workers[name], phase=Phase.IDLE)
+            if name in self._workers:  # Its node may be gone.
+                self._workers[name] = replace(self._workers[name], phase=Phase.IDLE)
         self._serve()
 
     # Training

@@ -98,7 +98,7 @@ def test_a_trial_that_ended_on_its_own_is_known_with_its_best_value(
 
 
 def shown(loop: SearchLoop) -> list[tuple[Any, ...]]:
-    """What a scheduler sees of each trial."""
+    """The facts about each trial that a scheduler sees."""
     return [
         (t.number, t.bracket, t.values, t.running, t.failed, t.paused_at, t.checkpoint_step)
         for t in loop.view.trials.values()
