@@ -255,9 +255,11 @@ class SimulatedPool:
         shape = running.trial.shape
         number = next(self._count)
         request = Request(number, shape.total, shape, is_retry=running.counts.any)
+        waits = any(other.kind == request.kind for other in self._queue)
         self._queue.insert(allocation.queue_position(self._queue, request), request)
         self._waiting[number] = running
-        self._serve()
+        if not waits:  # Otherwise, there is no room for this shape.
+            self._serve()
 
     def _serve(self) -> None:
         while self._queue:

@@ -54,7 +54,7 @@ def swept(
 ) -> SearchLoop:
     """Run a sweep of random configurations on a simulated pool, and return its search."""
     workers = space.pop("workers", 1)
-    given = {"scheduler": "{name: asha, max_t: 9}", "extra": "", **space}
+    given = {"algorithm": "random", "scheduler": "{name: asha, max_t: 9}", **space}
     described = make_space(BODY % workers, **given)
     deaf: Any = Deaf()
     with clock.replaced(pool.clock):
