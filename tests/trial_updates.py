@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import Ended, TrialUpdate
-from sweeps.study.events import AttemptStarted, TrialEvent, TrialReported, TrialResized
+from sweeps.study.events import AttemptStarted, RankPlace, TrialEvent, TrialReported, TrialResized
 
 
 def trial_update(
@@ -49,3 +49,8 @@ def trial_update(
     if state is not None:
         ended = Ended(0, state, error, refused=refused, final=dict(final or {}))
     return TrialUpdate(trial, tuple(events), rung, ended)
+
+
+def rank_places(ranks: int) -> list[RankPlace]:
+    """Return a place for each of some ranks, for `RunningTrial.begin_attempt`."""
+    return [RankPlace("10.0.0.1")] * ranks

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeps.core.recorded_types import Number, Text, Workers
+
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
 # Resources that Ray counts in bytes.
@@ -40,10 +42,10 @@ class Shape:
         most: Largest number of workers of an elastic shape; None if the number is fixed.
     """
 
-    workers: int
-    per_worker: tuple[tuple[str, float], ...]
-    backend: str = "none"
-    most: int | None = None
+    workers: Workers
+    per_worker: tuple[tuple[Text, Number], ...]
+    backend: Text = "none"
+    most: Workers | None = None
 
     @property
     def total(self) -> dict[str, float]:

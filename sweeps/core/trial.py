@@ -18,13 +18,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.best_step import Constraint, StepOrder
+from sweeps.core.recorded_types import (
+    Configuration,
+    Count,
+    FolderName,
+    Integer,
+    Numbers,
+    Text,
+    Time,
+    Workers,
+)
+from sweeps.core.resources import Shape
 from sweeps.core.safe_names import loop_name
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-    from sweeps.core.resources import Shape
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
@@ -135,9 +144,9 @@ class Report:
         time: Time of the report, in seconds since the epoch.
     """
 
-    step: int
-    metrics: dict[str, float]
-    time: float
+    step: Count
+    metrics: Numbers
+    time: Time
 
     @property
     def logged(self) -> Report:
@@ -158,9 +167,9 @@ class Checkpoint:
             another step to `note_checkpoint`.
     """
 
-    name: str
-    step: int
-    best_step: int
+    name: FolderName
+    step: Integer
+    best_step: Integer
 
 
 @dataclass(frozen=True)
@@ -178,10 +187,10 @@ class GangSizePeriod:
         time: Time at which these workers started the loop, in seconds since the epoch.
     """
 
-    step: int
-    workers: int
-    reported: int
-    time: float
+    step: Count
+    workers: Workers
+    reported: Count
+    time: Time
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -207,7 +216,6 @@ class Trial:
     Attributes:
         number: Number of the trial in the sweep, starting with 0. The Optuna trial has the same
             number.
-        id: The id that users see and type, such as `0007`.
         params: The parameters, which the loop receives as its `config`.
         preprocessor: The preprocessing steps (see `sweeps.space`); `()` for none.
         shape: Number, resources and backend of the workers.
@@ -226,18 +234,22 @@ class Trial:
             therefore has no preprocessing steps; else "".
     """
 
-    number: int
-    id: str
-    params: dict[str, Any]
+    number: Count
+    params: Configuration
     preprocessor: tuple[Any, ...]
     shape: Shape
-    seed: int
-    labels: dict[str, Any]
-    data: dict[str, Any] = field(default_factory=dict)
-    repeat_of: int | None = None
-    lineage: str = ""
+    seed: Integer
+    labels: Configuration
+    data: Configuration = field(default_factory=dict)
+    repeat_of: Count | None = None
+    lineage: Text = ""
     enqueued: bool = False
-    chain_text: str = ""
+    chain_text: Text = ""
+
+    @property
+    def id(self) -> str:
+        """The id that users see and type, such as `0007`."""
+        return format_trial_id(self.number)
 
     @property
     def first_trial(self) -> int:
@@ -293,14 +305,14 @@ class Result:
     best_step: int | None = None
     steps: int = 0
     checkpoint: Checkpoint | None = None
-    error: str | None = None
+    error: Text | None = None
     seconds: float = 0.0
     values: tuple[float | None, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
     feasible: bool = True
     given: bool = False
-    final: dict[str, float] = field(default_factory=dict)
-    reason: str | None = None
+    final: Numbers = field(default_factory=dict)
+    reason: Text | None = None
     paused: bool = False
 
     @property

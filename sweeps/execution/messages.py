@@ -11,7 +11,7 @@ from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
 from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 from sweeps.data.streaming.settings import StreamSettings
-from sweeps.study.events import TrialEvent
+from sweeps.study.events import RankPlace, TrialEvent
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Place of a worker in a gang: its ranks, as `ray.train.get_context()` returns them.
+    """RankPlace of a worker in a gang: its ranks, as `ray.train.get_context()` returns them.
 
     The defaults describe a gang of one worker.
 
@@ -218,12 +218,12 @@ class WorkerInfo:
 
     Attributes:
         node: Id of the worker's node.
-        gpus: Ids of the GPUs that Ray assigned to the worker.
+        place: Address of the node, and the GPUs that Ray assigned to the worker.
         pid: Process id of the worker.
     """
 
     node: str
-    gpus: tuple[str, ...]
+    place: RankPlace
     pid: int
 
 
@@ -234,7 +234,7 @@ class Assignment:
     Attributes:
         trial: The trial.
         attempt: Number of the attempt, starting with 1.
-        ranks: Place of the worker in the gang.
+        ranks: RankPlace of the worker in the gang.
         folder: Folder for checkpoints and logs of the trial.
         data_key: Key of the rank's part of the prepared data. The key contains the number of ranks
             and the rank.

@@ -14,6 +14,7 @@ from sweeps.core import clock, exit_causes
 from sweeps.execution import data_affinity, gangs
 from sweeps.execution.allocation import Phase, WorkerState
 from sweeps.execution.messages import WorkerInfo
+from sweeps.study.events import RankPlace
 
 
 class WorkerLost(Exception):
@@ -82,6 +83,11 @@ class Worker:
         self.answers: dict[int, asyncio.Future[None]] = {}
         self._count = itertools.count()
 
+    @property
+    def place(self) -> RankPlace:
+        """Address of the worker's node, and its GPUs."""
+        return self.info.place if self.info is not None else RankPlace(self.node)
+
     def state(self) -> WorkerState:
         """Return the worker's state in the form that `allocation.decide` takes."""
         keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
@@ -137,7 +143,7 @@ class Gang:
     """
 
     def __init__(self, number: int, workers: Sequence[Worker]):
-        known = [(w, w.node, w.info.gpus if w.info else (), w.number) for w in workers]
+        known = [(w, w.node, w.place.gpus, w.number) for w in workers]
         self.id = f"gang-{number:03d}"
         self.workers = gangs.in_rank_order(known)
         self.ranks = gangs.ranks_on([w.node for w in self.workers])

@@ -8,29 +8,11 @@ from dataclasses import dataclass, replace
 from sweeps.core.trial import LOST, State
 from sweeps.execution.messages import Ended
 from sweeps.execution.pool_worker import WorkerLost
+from sweeps.study.events import FailureCounts
 
 # A trial fails after this many consecutive attempts without a report that failed for a cause
 # outside the trial.
 MOST_BLAMELESS = 10
-
-
-@dataclass(frozen=True)
-class FailureCounts:
-    """Failed attempts of a trial.
-
-    Attributes:
-        failures: Number of failed attempts that count towards `limits.max_failures`.
-        blameless: Number of attempts that failed for a cause outside the trial, counted since the
-            trial's latest report.
-    """
-
-    failures: int = 0
-    blameless: int = 0
-
-    @property
-    def any(self) -> bool:
-        """True if an attempt has failed."""
-        return self.failures > 0 or self.blameless > 0
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,21 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.core import clock
+from sweeps.core.secrets import masked
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
 from sweeps.execution.pool_worker import Worker
-from sweeps.execution.retry import FailureCounts
-from sweeps.study.events import AttemptStarted, TrialEvent, TrialReported, TrialResized, joined
+from sweeps.study.events import (
+    AttemptFailed,
+    AttemptStarted,
+    FailureCounts,
+    RankPlace,
+    TrialEvent,
+    TrialReported,
+    TrialResized,
+    joined,
+)
 from sweeps.study.states import TrialState, apply, new_reports
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
@@ -53,7 +62,6 @@ class RunningTrial:
         began: Time at which the ranks started this attempt, by the monotonic clock; None between
             attempts. Waiting for a decision and the import of the user's module do not count, so
             each of these pauses moves this time forward.
-        counts: The failed attempts so far.
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic
             clock.
@@ -95,7 +103,6 @@ class RunningTrial:
         self.stopped = False
         self.seconds, self.worker_seconds = state.seconds, state.worker_seconds
         self.began: float | None = None
-        self.counts = FailureCounts()
         self.silent: dict[int, Silence] = {}
         self.last_update: dict[int, float] = {}
         self.yields = False
@@ -121,10 +128,14 @@ class RunningTrial:
         """The trial, with its current parameters."""
         return self.state.trial
 
-    def begin_attempt(self, workers: int) -> int:
-        """Start a new attempt with this number of workers, and return the number of the attempt."""
-        now, number = clock.time(), self.state.number
-        self._add(AttemptStarted(now, number, self.state.attempt + 1))
+    def begin_attempt(self, places: Sequence[RankPlace]) -> int:
+        """Start a new attempt, and return its number.
+
+        Args:
+            places: Place of each rank.
+        """
+        now, number, workers = clock.time(), self.state.number, len(places)
+        self._add(AttemptStarted(now, number, self.state.attempt + 1, tuple(places)))
         sizes = self.state.sizes
         if self.state.is_elastic and (not sizes or sizes[-1].workers != workers):
             step = self.state.checkpoint.step if self.state.checkpoint is not None else 0
@@ -175,8 +186,6 @@ class RunningTrial:
         if new or complete:
             self.state = apply(self.state, event)
             self._unsent.append(event)
-        if update.reports:
-            self.counts = replace(self.counts, blameless=0)
         self.silent.pop(update.rank, None)
         self.last_update[update.rank] = clock.monotonic()
         return True
@@ -348,13 +357,19 @@ class RunningTrial:
                 self.rung = step
                 self.changed.set()
 
-    def retry(self) -> None:
-        """Prepare for another attempt after an exception.
+    def retry(self, reason: str, counts: FailureCounts, after_exception: bool) -> None:
+        """Prepare for another attempt.
 
-        Decisions to stop are deleted. They were made because an exception on rank 0 also stops the
-        ranks that wait at a rung.
+        After an exception, decisions to stop are deleted. They were made because an exception on
+        rank 0 also stops the ranks that wait at a rung.
+
+        Args:
+            reason: Why the attempt ended, in one line.
+            counts: The failed attempts so far.
+            after_exception: True if the loop raised an exception.
         """
-        if not self.stopped:
+        self._add(AttemptFailed(clock.time(), self.state.number, masked(reason), counts))
+        if after_exception and not self.stopped:
             self.decisions = {
                 step: decision
                 for step, decision in self.decisions.items()

@@ -119,13 +119,12 @@ class TrialDriver:
                 if isinstance(outcome, Ended) and yields and outcome.state is State.PRUNED:
                     continue
                 following = retry.after_attempt(
-                    outcome, running.counts, self.max_failures, self.job.retry_on
+                    outcome, running.state.failures, self.max_failures, self.job.retry_on
                 )
                 if isinstance(following, retry.Again):
-                    running.counts = following.counts
-                    if isinstance(outcome, Ended):
-                        running.retry()
                     self._note_retry(running, following.reason)
+                    raised = isinstance(outcome, Ended)
+                    running.retry(following.reason, following.counts, after_exception=raised)
                 else:
                     running.finish(following)
             # The trial was stopped, but its workers died first.
@@ -228,7 +227,7 @@ class TrialDriver:
         Return the result of the attempt.
         """
         running.stage = Stage.WAITING
-        started_before = running.counts.any
+        started_before = running.state.failures.any
         try:
             workers, running.kept = running.kept, []
             workers = workers or await self.workers.reserve(
@@ -275,7 +274,8 @@ class TrialDriver:
         self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]
     ) -> Ended | WorkerLost:
         size = len(gang.workers)
-        attempt, kills = running.begin_attempt(size), self._kills_for_memory()
+        attempt = running.begin_attempt([worker.place for worker in gang.workers])
+        kills = self._kills_for_memory()
         running.asks = self.elastic.may_change(running, size)
         if attempt > 1:
             await self._delete_incomplete(running)

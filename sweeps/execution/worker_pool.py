@@ -469,7 +469,7 @@ class WorkerPool:
     async def _connect(self, gang: Gang, resources: dict[str, float]) -> None:
         nodes, gpus = (
             [w.node for w in gang.workers],
-            [w.info.gpus if w.info else () for w in gang.workers],
+            [w.place.gpus for w in gang.workers],
         )
         handles = tuple(w.actor for w in gang.workers)
         began = clock.monotonic()

@@ -45,6 +45,7 @@ from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
+from sweeps.study.events import RankPlace
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,8 @@ class WorkerRuntime:
                 backends.config_of(self.job.backend)
         context = ray.get_runtime_context()
         gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
-        return WorkerInfo(context.get_node_id(), gpus, os.getpid())
+        place = RankPlace(ray.util.get_node_ip_address(), gpus)
+        return WorkerInfo(context.get_node_id(), place, os.getpid())
 
     # ---- gangs
 
@@ -118,7 +120,7 @@ class WorkerRuntime:
         """Leave the current gang, if there is one, and join another gang.
 
         Args:
-            ranks: Place of this process in the new gang.
+            ranks: RankPlace of this process in the new gang.
             visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
         """
         self.leave()
@@ -149,7 +151,7 @@ class WorkerRuntime:
 
         Args:
             workers: Handles of all workers, in the order of ranks.
-            ranks: Place of each worker in the gang.
+            ranks: RankPlace of each worker in the gang.
             resources: Name and amount of each resource of one worker.
             visible_gpus: For each worker, the ids of the GPUs of all workers on its node; ""
                 without GPUs.

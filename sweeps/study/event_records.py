@@ -1,28 +1,26 @@
 """Write the events of trials to a study as JSON objects, and read them.
 
 A batch of events is one user attribute of the trial in Optuna's storage: `events.0`, `events.1`,
-and so on. The models of `event_models` check what is read.
+and so on. The fields of an event's class say what its JSON object has; pydantic writes and checks
+them. A field with its default value is left out, and unknown fields are ignored.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from sweeps.core.errors import DamagedStudy, Problem
-from sweeps.core.trial import (
-    Checkpoint,
-    Report,
-    format_trial_id,
-)
+from sweeps.core.recorded_types import Seconds
+from sweeps.core.trial import format_trial_id
 from sweeps.study import states
-from sweeps.study.event_models import BATCH, describe_error
 from sweeps.study.events import (
+    AttemptFailed,
     AttemptStarted,
-    Perturbation,
     TrialDecided,
     TrialEnded,
     TrialEvent,
@@ -48,87 +46,57 @@ REPEAT_OF = "origin"
 ENQUEUED = "enqueued"
 
 
-def _rows(reports: Iterable[Report]) -> list[list[Any]]:
-    return [[report.step, report.time, report.metrics] for report in reports]
+class Fault(ValueError):
+    """Raised when a record is invalid. The message says why."""
 
 
-def _saved(checkpoint: Checkpoint | None) -> list[Any] | None:
-    if checkpoint is None:
-        return None
-    return [checkpoint.name, checkpoint.step, checkpoint.best_step]
+# Value of `event` in the JSON object of each type of event
+KINDS: dict[type[TrialEvent], str] = {
+    TrialStarted: "started",
+    AttemptStarted: "attempt",
+    AttemptFailed: "failed",
+    TrialReported: "reported",
+    TrialResized: "resized",
+    TrialDecided: "decided",
+    TrialPaused: "paused",
+    TrialEnded: "ended",
+}
+_WRITERS: dict[type[TrialEvent], TypeAdapter[TrialEvent]] = {
+    kind: TypeAdapter(kind) for kind in KINDS
+}
 
 
-def _content(event: TrialEvent) -> dict[str, Any]:
-    """Return the JSON object of an event, without its time."""
-    match event:
-        case TrialStarted():
-            return _start(event)
-        case AttemptStarted():
-            return {"event": "attempt", "attempt": event.attempt}
-        case TrialReported():
-            return {
-                "event": "reported",
-                "reports": _rows(event.reports),
-                "checkpoint": _saved(event.checkpoint),
-                "best": _saved(event.best),
-                "seconds": round(event.seconds, 4),
-                "worker_seconds": round(event.worker_seconds, 4),
-            }
-        case TrialResized():
-            size = event.size
-            return {
-                "event": "resized",
-                "step": size.step,
-                "workers": size.workers,
-                "reported": size.reported,
-            }
-        case TrialDecided():
-            change = event.perturbation
-            return {"event": "decided", "rung": event.rung} | (
-                {"perturbation": _perturbation(change)} if change else {}
-            )
-        case TrialPaused():
-            return {"event": "paused", "step": event.step}
-        case TrialEnded():
-            result = event.result
-            known = {"error": result.error, "reason": result.reason, "final": result.final}
-            return {"event": "ended", "state": result.state.name} | {
-                name: value for name, value in known.items() if value
-            }
-    raise TypeError(f"{type(event).__name__} is not recorded")
+def _kind(content: Any) -> Any:
+    return content.get("event") if isinstance(content, Mapping) else None
 
 
-def _start(event: TrialStarted) -> dict[str, Any]:
-    trial = event.trial
-    rare = {
-        "data": trial.data or None,
-        "repeat_of": trial.repeat_of,
-        "enqueued": trial.enqueued or None,
-        "bracket": event.bracket,
-        "given": event.given,
-    }
-    return {
-        "event": "started",
-        "id": trial.id,
-        "seed": trial.seed,
-        "preprocessor": trial.chain,
-        "scaling": trial.shape.scaling,
-        "params": trial.params,
-        "labels": trial.labels,
-        "keys": dict(event.keys),
-    } | {name: value for name, value in rare.items() if value is not None}
+_Event = Annotated[
+    Annotated[TrialStarted, Tag("started")]
+    | Annotated[AttemptStarted, Tag("attempt")]
+    | Annotated[AttemptFailed, Tag("failed")]
+    | Annotated[TrialReported, Tag("reported")]
+    | Annotated[TrialResized, Tag("resized")]
+    | Annotated[TrialDecided, Tag("decided")]
+    | Annotated[TrialPaused, Tag("paused")]
+    | Annotated[TrialEnded, Tag("ended")],
+    Discriminator(_kind),
+]
 
 
-def _perturbation(change: Perturbation) -> dict[str, Any]:
-    return {
-        "donor": change.donor,
-        "donor_step": change.donor_step,
-        "keys": change.keys,
-        "params": change.params,
-        "labels": change.labels,
-        "checkpoint": _saved(change.checkpoint),
-        "reports": _rows(change.reports),
-    }
+@dataclass(frozen=True)
+class Batch:
+    """A batch of events of one trial: an attribute `events.N`.
+
+    Attributes:
+        at: Wall time of the sweep in seconds, summed over all its drivers.
+        events: The events, in order.
+    """
+
+    at: Seconds
+    events: Annotated[tuple[_Event, ...], Field(min_length=1)]
+
+
+_BATCH: TypeAdapter[Batch] = TypeAdapter(Batch)
 
 
 def batch_of(events: Iterable[TrialEvent], at: float) -> dict[str, Any]:
@@ -138,23 +106,47 @@ def batch_of(events: Iterable[TrialEvent], at: float) -> dict[str, Any]:
         events: Events of one trial, in order.
         at: Wall time of the sweep in seconds, summed over all its drivers.
     """
-    return {
-        "at": round(at, 2),
-        "events": [{"time": event.time, **_content(event)} for event in events],
-    }
+    return {"at": round(at, 2), "events": [_content(event) for event in events]}
 
 
-def events_in(number: int, batch: Any) -> tuple[TrialEvent, ...]:
-    """Return the events of a batch.
+def _content(event: TrialEvent) -> dict[str, Any]:
+    """Return the JSON object of an event."""
+    if isinstance(event, TrialStarted):
+        # The record has the text of the preprocessing steps, not the steps.
+        trial = replace(event.trial, preprocessor=(), chain_text=event.trial.chain)
+        event = replace(event, trial=trial)
+    fields = _WRITERS[type(event)].dump_python(event, mode="json", exclude_defaults=True)
+    return {"event": KINDS[type(event)], **fields}
+
+
+def read_batch(number: int, batch: Any) -> Batch:
+    """Check a batch of events, and return it.
 
     Args:
         number: Number of the trial.
         batch: The JSON object of the batch.
 
     Raises:
-        pydantic.ValidationError: The batch is damaged.
+        Fault, pydantic.ValidationError: The batch is damaged, or belongs to another trial.
     """
-    return tuple(event.to_event(number) for event in BATCH.validate_python(batch).events)
+    content = _BATCH.validate_python(batch)
+    for event in content.events:
+        if event.number != number:
+            raise Fault(f"has an event of trial {format_trial_id(event.number)}")
+        if isinstance(event, TrialStarted) and event.trial.number != number:
+            raise Fault(f"starts trial {event.trial.id}")
+    return content
+
+
+def describe_error(error: Fault | ValidationError) -> str:
+    """Return the first problem of a record, as text for a message."""
+    if isinstance(error, Fault):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False)[0]
+    place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
+    return (
+        f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
+    )
 
 
 def is_given(t: FrozenTrial) -> bool:
@@ -211,13 +203,13 @@ def with_batch(
         DamagedStudy: The batch is damaged. In a journal, `journal_rules` finds this earlier.
     """
     try:
-        content = BATCH.validate_python(batch)
-    except ValidationError as e:
+        content = read_batch(number, batch)
+    except (Fault, ValidationError) as e:
         place = f"trial {format_trial_id(number)}"
         raise DamagedStudy(Problem(place, f"in the study {describe_error(e)}")) from None
-    events = [event.to_event(number) for event in content.events]
+    events = iter(content.events)
     if state is None:
-        first = events.pop(0)
+        first = next(events)
         assert isinstance(first, TrialStarted), first
         state = states.started(first, objectives)
     state = states.applied(state, events)

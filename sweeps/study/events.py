@@ -11,12 +11,23 @@ versions may add event types, so a tracker ignores the types that it does not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator
 
 from sweeps.core.json_files import is_number
+from sweeps.core.recorded_types import (
+    Configuration,
+    Count,
+    Integer,
+    Number,
+    Seconds,
+    Text,
+    Time,
+)
 from sweeps.core.trial import (
     Action,
     Checkpoint,
@@ -40,7 +51,7 @@ class Event:
         time: Time of the event, in seconds since the epoch.
     """
 
-    time: float
+    time: Time
 
 
 # Events of trials, which the study records
@@ -54,7 +65,7 @@ class TrialEvent(Event):
         number: The trial's number in the sweep: 0, 1, ...
     """
 
-    number: int
+    number: Count
 
     @property
     def trial_id(self) -> str:
@@ -81,13 +92,13 @@ class Perturbation:
             reports, because the trial's model is a copy of the donor's model.
     """
 
-    step: int
-    donor: str
-    donor_step: int
-    keys: dict[str, Any]
-    params: dict[str, Any]
-    labels: dict[str, Any]
-    time: float
+    step: Count
+    donor: Text
+    donor_step: Count
+    keys: Configuration
+    params: Configuration
+    labels: Configuration
+    time: Time
     checkpoint: Checkpoint
     reports: tuple[Report, ...] = ()
 
@@ -120,14 +131,17 @@ class Perturbation:
         return f"{self.donor} at {self.step}" + (f" ({options})" if options else "")
 
 
+def _without_steps(trial: dict[str, Any]) -> dict[str, Any]:
+    return {**trial, "preprocessor": ()}
+
+
 @dataclass(frozen=True)
 class TrialStarted(TrialEvent):
     """A trial starts, or an interrupted trial continues. Only the start is recorded.
 
     Attributes:
         trial: The trial with the parameters that it started with. In an event that was read from
-            the study, the trial has no preprocessing steps and no backend; its `chain` describes
-            the steps.
+            the study, the trial has no preprocessing steps; its `chain` describes the steps.
         keys: Key of each active dimension, by the dimension's name; see
             `sweeps.space.Dimension.value`.
         bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
@@ -135,10 +149,23 @@ class TrialStarted(TrialEvent):
             is never run; else None.
     """
 
-    trial: Trial
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    bracket: int | None = None
-    given: tuple[float, ...] | None = None
+    trial: Annotated[Trial, BeforeValidator(_without_steps)]
+    keys: Configuration = field(default_factory=dict)
+    bracket: Integer | None = None
+    given: tuple[Number, ...] | None = None
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Place of one rank of a gang.
+
+    Attributes:
+        node: Address of the node.
+        gpus: Ids of the GPUs that Ray assigned to the rank.
+    """
+
+    node: Text
+    gpus: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,9 +174,43 @@ class AttemptStarted(TrialEvent):
 
     Attributes:
         attempt: Number of the attempt: 1, 2, ...
+        places: Place of each rank, in the order of the ranks.
     """
 
-    attempt: int
+    attempt: Count
+    places: tuple[RankPlace, ...] = ()
+
+
+@dataclass(frozen=True)
+class FailureCounts:
+    """Failed attempts of a trial.
+
+    Attributes:
+        failures: Number of failed attempts that count towards `limits.max_failures`.
+        blameless: Number of attempts that failed for a cause outside the trial, counted since the
+            trial's latest report.
+    """
+
+    failures: Count = 0
+    blameless: Count = 0
+
+    @property
+    def any(self) -> bool:
+        """True if an attempt has failed."""
+        return self.failures > 0 or self.blameless > 0
+
+
+@dataclass(frozen=True)
+class AttemptFailed(TrialEvent):
+    """An attempt failed, and the trial is tried again.
+
+    Attributes:
+        error: Why the attempt ended, in one line.
+        counts: The failed attempts so far.
+    """
+
+    error: Text
+    counts: FailureCounts
 
 
 @dataclass(frozen=True)
@@ -169,8 +230,8 @@ class TrialReported(TrialEvent):
     reports: tuple[Report, ...]
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
-    seconds: float = 0.0
-    worker_seconds: float = 0.0
+    seconds: Seconds = 0.0
+    worker_seconds: Seconds = 0.0
 
 
 def joined(events: Iterable[TrialEvent]) -> tuple[TrialEvent, ...]:
@@ -203,19 +264,24 @@ class TrialResized(TrialEvent):
 
 @dataclass(frozen=True)
 class TrialDecided(TrialEvent):
-    """The scheduler decided about a trial at a rung.
+    """The scheduler let a trial continue at a rung, with or without a perturbation.
+
+    If the scheduler stops a trial, the trial has `TrialEnded`; if it pauses one, `TrialPaused`.
 
     Attributes:
         rung: The rung.
-        action: CONTINUE or EXPLOIT. For STOP, a trial has `TrialEnded`; for PAUSE, `TrialPaused`.
-        perturbation: The perturbation for EXPLOIT; else None.
-        trial: The trial after the decision; None in an event that was read from the study.
+        perturbation: The perturbation for EXPLOIT; None for CONTINUE.
+        lineage: All perturbations of the trial so far; see `sweeps.core.trial.Trial`.
     """
 
-    rung: int
-    action: Action = Action.CONTINUE
+    rung: Count
     perturbation: Perturbation | None = None
-    trial: Trial | None = field(default=None, compare=False)
+    lineage: Text = ""
+
+    @property
+    def action(self) -> Action:
+        """CONTINUE or EXPLOIT."""
+        return Action.CONTINUE if self.perturbation is None else Action.EXPLOIT
 
 
 @dataclass(frozen=True)
@@ -226,7 +292,7 @@ class TrialPaused(TrialEvent):
         step: The rung at which the trial is paused.
     """
 
-    step: int
+    step: Count
 
 
 @dataclass(frozen=True)

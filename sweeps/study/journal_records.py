@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from optuna.trial import TrialState
 from pydantic import (
     AfterValidator,
+    BaseModel,
     Field,
     Strict,
     TypeAdapter,
@@ -24,7 +25,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from sweeps.core.json_files import is_number
-from sweeps.study.event_models import Model, Numbers, Text
+from sweeps.core.recorded_types import Numbers, Text
 from sweeps.study.event_records import EVENTS_PREFIX
 from sweeps.study.record import PAUSED, SWEEP_PAUSED
 
@@ -51,6 +52,10 @@ def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
 
 Time = Annotated[Text, AfterValidator(_time)]
 Attribute = Annotated[dict[Text, Any], Field(min_length=1, max_length=1)]
+
+
+class Model(BaseModel, strict=True):
+    """A JSON object in a study. Unknown keys are ignored."""
 
 
 # Values of attributes

@@ -108,7 +108,8 @@ def _has_its_parameters(space: Space, number: int, records: Sequence[Record]) ->
     except (KeyError, TypeError, ValueError):
         return False
     known = {"params": trial.params, "labels": trial.labels, "data": trial.data}
-    return all(start.get(name, {}) == to_json_value(value) for name, value in known.items())
+    recorded = start["trial"]
+    return all(recorded.get(name, {}) == to_json_value(value) for name, value in known.items())
 
 
 def _first_accepted(

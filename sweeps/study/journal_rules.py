@@ -22,26 +22,14 @@ from optuna.distributions import (
 from optuna.trial import TrialState as OptunaState
 from pydantic import ValidationError
 
-from sweeps.core.trial import format_trial_id
+from sweeps.core.trial import Trial, format_trial_id
 from sweeps.study import journal_records as records
-from sweeps.study.event_models import (
-    BATCH,
-    EndedModel,
-    EventModel,
-    StartedModel,
-    describe_error,
-)
-from sweeps.study.event_records import EVENTS_PREFIX, REPEAT_OF
+from sweeps.study.event_records import EVENTS_PREFIX, REPEAT_OF, Fault, describe_error, read_batch
+from sweeps.study.events import TrialEnded, TrialEvent, TrialStarted
 from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
-
-
-class Fault(Exception):
-    """Raised when a record is invalid. The message says why."""
-
 
 # Exceptions that can be raised while a record with unexpected content is read.
 UNREADABLE = (
-    Fault,
     TypeError,
     ValueError,
     AttributeError,
@@ -111,12 +99,10 @@ class Rules:
             return "is not JSON" if record is NOTHING else "is JSON, but not an object"
         try:
             self._check(records.RECORD.validate_python(record))
-        except ValidationError as e:
+        except (Fault, ValidationError) as e:
             return _printable(describe_error(e))
         except UNREADABLE as e:
-            return _printable(
-                str(e) if isinstance(e, Fault) else f"is a record that cannot be read: {e}"
-            )
+            return _printable(f"is a record that cannot be read: {e}")
         return None
 
     def _check(self, record: records.Record) -> None:
@@ -180,7 +166,7 @@ class Rules:
             self._check_param(name, value, record.distributions[name])
         trial.params = set(record.params)
         start = self._add_batch(trial, number, record.user_attrs[f"{EVENTS_PREFIX}0"])[0]
-        if not isinstance(start, StartedModel) or start.given is None:
+        if not isinstance(start, TrialStarted) or start.given is None:
             raise Fault("creates a complete trial that is not an initial point")
 
     def _change_trial(self, record: records.OfTrial) -> None:
@@ -254,31 +240,28 @@ class Rules:
         elif name in records.TRIAL_ATTRIBUTES:
             records.TRIAL_ATTRIBUTES[name].validate_python(value)
 
-    def _add_batch(self, trial: JournalTrial, number: int, value: Any) -> list[EventModel]:
+    def _add_batch(self, trial: JournalTrial, number: int, value: Any) -> tuple[TrialEvent, ...]:
         """Check a batch of events, update `trial`, and return the events."""
-        events: list[EventModel] = BATCH.validate_python(value).events
+        events = read_batch(number, value).events
         first = not trial.started
         for event in events:
             if trial.ended is not None:
                 raise Fault(f"has an event of trial {format_trial_id(number)} after its end")
-            if isinstance(event, StartedModel) != first:
+            if isinstance(event, TrialStarted) != first:
                 raise Fault(f"has the start of trial {format_trial_id(number)} in a wrong place")
             first = False
-            if isinstance(event, StartedModel):
-                self._start(trial, number, event)
-            elif isinstance(event, EndedModel):
-                trial.ended = OptunaState[event.state].value
+            if isinstance(event, TrialStarted):
+                self._start(trial, event.trial)
+            elif isinstance(event, TrialEnded):
+                trial.ended = OptunaState[event.result.state.name].value
         trial.batches += 1
         return events
 
-    def _start(self, trial: JournalTrial, number: int, start: StartedModel) -> None:
-        if start.id != format_trial_id(number):
-            raise Fault(f"starts trial {start.id}, but belongs to trial {format_trial_id(number)}")
-        if different := start.labels.keys() ^ trial.params:
+    def _start(self, trial: JournalTrial, started: Trial) -> None:
+        if different := started.labels.keys() ^ trial.params:
             raise Fault(
-                f"starts trial {start.id} with other parameters than the earlier lines about this "
-                "trial; "
-                f"only one of the two has: {', '.join(sorted(different))}"
+                f"starts trial {started.id} with other parameters than the earlier lines about "
+                f"this trial; only one of the two has: {', '.join(sorted(different))}"
             )
 
 

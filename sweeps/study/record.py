@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,12 @@ from sweeps.study.event_records import (
     ENQUEUED,
     REPEAT_OF,
     batches_of,
-    events_in,
     has_started,
     is_given,
+    read_batch,
     with_batch,
 )
 from sweeps.study.events import (
-    TrialDecided,
     TrialEnded,
     TrialEvent,
     TrialPaused,
@@ -150,7 +149,7 @@ def paused_at(t: FrozenTrial) -> int | None:
 def steps_of(t: FrozenTrial) -> int:
     """Return the step of the last report of a trial; 0 if it has none."""
     reported = [
-        event["reports"][-1][0]
+        event["reports"][-1]["step"]
         for batch in batches_of(t.user_attrs)
         for event in batch["events"]
         if event.get("reports")
@@ -246,14 +245,12 @@ def events_of(folder: Path, skip: Container[int] = ()) -> Iterator[TrialEvent]:
 def _events_of_trial(t: FrozenTrial, objectives: Objectives) -> Iterator[TrialEvent]:
     state: TrialState | None = None
     for batch in batches_of(t.user_attrs):
-        for event in events_in(t.number, batch):
+        for event in read_batch(t.number, batch).events:
             if isinstance(event, TrialStarted):
                 state = states.started(event, objectives)
             else:
                 assert state is not None
                 state = states.apply(state, event)
-            if isinstance(event, TrialDecided):
-                event = replace(event, trial=state.trial)
             if not isinstance(event, TrialPaused | TrialEnded):
                 yield event
     assert state is not None

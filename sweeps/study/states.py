@@ -26,8 +26,11 @@ from sweeps.core.trial import (
     format_trial_id,
 )
 from sweeps.study.events import (
+    AttemptFailed,
     AttemptStarted,
+    FailureCounts,
     Perturbation,
+    RankPlace,
     TrialDecided,
     TrialEnded,
     TrialEvent,
@@ -60,6 +63,9 @@ class TrialState:
             the step's value.
         checkpoint, best, seconds, worker_seconds: See `TrialReported`.
         attempt: Number of the latest attempt; 0 before the first one.
+        places: Place of each rank in the latest attempt.
+        failed_attempts: The attempts after which the trial was tried again.
+        failures: Numbers of failed attempts.
         sizes: All numbers of workers that an elastic trial has had; () for other trials.
         lineage: Perturbations of the trial, in the order in which they happened. The attributes
             `trial` and `keys` have the values after the last one.
@@ -72,7 +78,7 @@ class TrialState:
         at: Wall time of the sweep at the trial's last event, in seconds, summed over all drivers.
         batches: Number of batches of events that the study has of the trial.
         best_key: Key of the best step so far; see `StepOrder.key`.
-        best_place: Place in `reports` of the best step so far; None before the first value.
+        best_place: RankPlace in `reports` of the best step so far; None before the first value.
         metrics: The latest value of each metric.
     """
 
@@ -86,6 +92,9 @@ class TrialState:
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
     attempt: int = 0
+    places: tuple[RankPlace, ...] = ()
+    failed_attempts: tuple[AttemptFailed, ...] = ()
+    failures: FailureCounts = field(default_factory=FailureCounts)
     seconds: float = 0.0
     worker_seconds: float = 0.0
     sizes: tuple[GangSizePeriod, ...] = ()
@@ -276,6 +285,8 @@ class TrialState:
             "repeats": trial.repeat_of is not None and format_trial_id(trial.repeat_of),
             "enqueued": trial.enqueued,
             "data": trial.data,
+            "failed_attempts": [attempt.error for attempt in self.failed_attempts],
+            "places": [asdict(place) for place in self.places],
             "sizes": [asdict(size) for size in self.sizes],
             "lineage": [
                 {"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params}
@@ -328,11 +339,14 @@ def apply(state: TrialState, event: TrialEvent) -> TrialState:
         case TrialReported():
             return _reported(state, event)
         case AttemptStarted():
-            return state.changed(attempt=event.attempt)
+            return state.changed(attempt=event.attempt, places=event.places)
+        case AttemptFailed():
+            failed = (*state.failed_attempts, event)
+            return state.changed(failed_attempts=failed, failures=event.counts)
         case TrialResized():
             return state.changed(sizes=(*state.sizes, event.size))
         case TrialDecided(perturbation=Perturbation() as change):
-            return _perturbed(state, change, event.trial)
+            return _perturbed(state, change, event.lineage)
         case TrialDecided():
             return state.changed(decided_rung=event.rung, paused_at=None)
         case TrialPaused():
@@ -358,7 +372,8 @@ def _reported(state: TrialState, event: TrialReported) -> TrialState:
         own = state.own_reports.with_more(new)
         shared = state.reports is state.own_reports
         reports = own if shared else state.reports.with_more(new)
-        state = _with_reports(state, reports, new).changed(own_reports=own)
+        failures = replace(state.failures, blameless=0)
+        state = _with_reports(state, reports, new).changed(own_reports=own, failures=failures)
     return state.changed(
         checkpoint=event.checkpoint or state.checkpoint,
         best=event.best or state.best,
@@ -390,19 +405,16 @@ def _with_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]
     )
 
 
-def _perturbed(state: TrialState, change: Perturbation, trial: Trial | None) -> TrialState:
-    lineage = (*state.lineage, change)
-    if trial is None:
-        trial = replace(
-            state.trial, params=change.params, labels=change.labels, lineage=lineage_text(lineage)
-        )
+def _perturbed(state: TrialState, change: Perturbation, lineage: str) -> TrialState:
+    # Preprocessor, data and shape stay the same under a perturbation; see `exploit_donor`.
+    trial = replace(state.trial, params=change.params, labels=change.labels, lineage=lineage)
     before = state.changed(reports=Log(), best_key=UNKNOWN, best_place=None, metrics={})
     copied = _with_reports(before, Log(change.reports), change.reports)
     return copied.changed(
         compared=state.compared,  # Schedulers compare what the trial itself has reported.
         trial=trial,
         keys=change.keys,
-        lineage=lineage,
+        lineage=(*state.lineage, change),
         decided_rung=change.step,
         checkpoint=change.checkpoint,
         best=change.checkpoint,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.core.resources import shape_of
-from sweeps.core.trial import Trial, format_trial_id
+from sweeps.core.trial import Trial
 from sweeps.space import Space
 from sweeps.study.states import TrialState
 
@@ -52,7 +52,6 @@ def build_trial(
     filled = space.fill(chosen)
     return Trial(
         number=number,
-        id=format_trial_id(number),
         params=filled["params"],
         preprocessor=tuple(filled["preprocessor"]),
         shape=shape_of(filled["scaling"], space.trainer.backend),

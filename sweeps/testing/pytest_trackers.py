@@ -24,7 +24,6 @@ import pytest
 from sweeps.core.resources import Shape
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import (
-    Action,
     Checkpoint,
     GangSizePeriod,
     Report,
@@ -35,8 +34,10 @@ from sweeps.core.trial import (
 from sweeps.space import Space, load
 from sweeps.study.events import (
     ArtifactSaved,
+    AttemptFailed,
     AttemptStarted,
     Event,
+    FailureCounts,
     Perturbation,
     SweepEnded,
     SweepStarted,
@@ -85,7 +86,7 @@ def sample_trial(number: int) -> Trial:
     """Return a trial of the sample sweep."""
     values = {"lr": 0.01 / (number + 1), "optimizer": ("sgd", "adam", None)[number % 3]}
     labels = {f"params.{name}": value for name, value in values.items()}
-    return Trial(number, f"{number:04d}", values, (), Shape(1, (("CPU", 1.0),)), number, labels)
+    return Trial(number, values, (), Shape(1, (("CPU", 1.0),)), number, labels)
 
 
 def trial_events(number: int, state: State) -> list[TrialEvent]:
@@ -146,7 +147,8 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     events += [
         TrialStarted(START + 4, 4, sample_trial(4)),
         AttemptStarted(START + 4, 4, 1),
-        TrialDecided(START + 5, 4, 1, Action.EXPLOIT, perturbation, sample_trial(4)),
+        AttemptFailed(START + 4, 4, "lost", FailureCounts(1)),
+        TrialDecided(START + 5, 4, 1, perturbation, str(perturbation)),
         TrialResized(START + 6, 4, GangSizePeriod(1, 2, 1, START + 6)),
         TrialPaused(START + 6, 4, 1),
         TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1)),

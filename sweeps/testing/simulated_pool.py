@@ -23,6 +23,7 @@ from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.pool_worker import WorkerLost
 from sweeps.execution.running_trial import RunningTrial
+from sweeps.study.events import RankPlace
 from sweeps.study.states import TrialState
 
 
@@ -244,9 +245,11 @@ class SimulatedPool:
 
     def _after(self, running: RunningTrial, outcome: Ended | WorkerLost) -> None:
         """Try a trial again after an attempt, or end it."""
-        following = retry.after_attempt(outcome, running.counts, self._max_failures, (LOST,))
+        following = retry.after_attempt(
+            outcome, running.state.failures, self._max_failures, (LOST,)
+        )
         if isinstance(following, retry.Again):
-            running.counts = following.counts
+            running.retry(following.reason, following.counts, after_exception=False)
             self._request(running)
         else:
             self._finish(running, following)
@@ -254,7 +257,7 @@ class SimulatedPool:
     def _request(self, running: RunningTrial) -> None:
         shape = running.trial.shape
         number = next(self._count)
-        request = Request(number, shape.total, shape, is_retry=running.counts.any)
+        request = Request(number, shape.total, shape, is_retry=running.state.failures.any)
         waits = any(other.kind == request.kind for other in self._queue)
         self._queue.insert(allocation.queue_position(self._queue, request), request)
         self._waiting[number] = running
@@ -288,7 +291,7 @@ class SimulatedPool:
             self._workers[name] = replace(worker, phase=Phase.BUSY, used=next(self._count))
         self.attempts += 1
         self._ranks[running.trial.id] = tuple(ids)
-        running.begin_attempt(len(ids))
+        running.begin_attempt([RankPlace(self._workers[name].node) for name in ids])
         running.began = self.clock.now
         self._train(running, self._loop.start_seconds if waits else 0.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -142,7 +142,9 @@ def to_json(event: events.Event) -> dict[str, object]:
             }
             return {**content, "repeat_of": trial.repeat_of, "enqueued": trial.enqueued}
         case events.AttemptStarted():
-            return {"attempt": event.attempt}
+            return {"attempt": event.attempt, "places": [asdict(place) for place in event.places]}
+        case events.AttemptFailed():
+            return {"error": event.error}
         case events.TrialDecided(perturbation=change) if change is not None:
             return {"step": change.donor_step, "params": change.params, "donor": change.donor}
         case events.TrialResized(size=size):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class TensorBoardTracker:
             self._writer(event.number)
         elif isinstance(event, TrialDecided) and event.perturbation is not None:
             change = event.perturbation
-            self._trials[event.number] = event.trial or self._trials[event.number]
+            self._trials[event.number] = replace(self._trials[event.number], params=change.params)
             self._add_report(event.number, Report(change.donor_step, change.metrics, event.time))
         elif isinstance(event, TrialResized):
             size = event.size

@@ -33,6 +33,7 @@ from tests.commands import space_of
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.made_states import new_trial, resumed_trial
+from tests.trial_updates import rank_places
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
 # (loss, size) of each trial: 1 and 3 are dominated
@@ -187,7 +188,7 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
     assert again.better(0.5, 0.1) and again.better(math.nan, 0.1) and again.better(0.5, None)
     for last, best in ((False, "1"), (True, "3")):
         trained = RunningTrial(new_trial(trial(0, {}, 1, "none")), "", keeps_last=last)
-        trained.begin_attempt(1)
+        trained.begin_attempt(rank_places(1))
         for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
             kept = Checkpoint(str(step), step, step)
             trained.record(1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))

@@ -259,4 +259,4 @@ def test_a_sweep_that_is_stopping_promises_nothing(controller):
     ],
 )
 def test_a_configuration_is_what_is_tuned_but_for_the_workers(labels, steps, shown):
-    assert short_configuration(Trial(0, "0000", {}, steps, Shape(1, ()), 0, labels)) == shown
+    assert short_configuration(Trial(0, {}, steps, Shape(1, ()), 0, labels)) == shown

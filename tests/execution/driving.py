@@ -80,9 +80,7 @@ def trial(
 ) -> Trial:
     """Return a trial with a number of workers of one CPU each."""
     shape = Shape(workers, (("CPU", 1.0),), backend)
-    return Trial(
-        number, f"{number:04d}", params, steps, shape, number if seed is None else seed, {}
-    )
+    return Trial(number, params, steps, shape, number if seed is None else seed, {})
 
 
 class Driving:

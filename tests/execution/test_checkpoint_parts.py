@@ -20,6 +20,7 @@ from sweeps.study.states import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.made_states import LOSS, new_trial, resumed_trial
+from tests.trial_updates import rank_places
 
 
 def report(step: int, loss: float = 0.0) -> Report:
@@ -34,7 +35,7 @@ def started(ranks: int = 1, objectives: Objectives = LOSS, keep_latest: int = 1)
     """Return a trial in its first attempt, which is number 1."""
     state = new_trial(trial(0, {}, ranks, "none"), objectives)
     running = RunningTrial(state, "", parts=CheckpointParts(ranks, keep_latest))
-    assert running.begin_attempt(ranks) == 1
+    assert running.begin_attempt(rank_places(ranks)) == 1
     return running
 
 
@@ -143,7 +144,7 @@ def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
         running.record(1, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
         running.record(1, RankUpdate(1, min(step, 3), (), (saved(min(step, 3)),)))
     there = [saved(step).name for step in (1, 2, 3, 4)]
-    assert running.begin_attempt(2) == 2
+    assert running.begin_attempt(rank_places(2)) == 2
     assert running.state.checkpoint == saved(3)
     assert running.parts.to_delete(running.state, there) == [saved(4).name], (
         "rank 1 has not written its part of it"
@@ -164,7 +165,7 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
         resumed_trial(curve, saved(latest), saved(best)), "", parts=CheckpointParts(1, keep)
     )
     running.parts.restore(running.state)
-    attempt = running.begin_attempt(1)
+    attempt = running.begin_attempt(rank_places(1))
     gone = set(running.parts.to_delete(running.state, [*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))
     assert {*there, half_deleted} - gone == {saved(step).name for step in newest | {best}}
@@ -188,5 +189,5 @@ def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume():
     again = RunningTrial(running.state, "")
     again.parts.restore(running.state)
     made = Report(6, {"score": 6.0, "hours": 6.0}, 0.0)
-    again.record(again.begin_attempt(1), RankUpdate(0, 6, (made,), (saved(6),)))
+    again.record(again.begin_attempt(rank_places(1)), RankUpdate(0, 6, (made,), (saved(6),)))
     assert again.state.best == saved(3)

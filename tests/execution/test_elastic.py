@@ -19,6 +19,7 @@ from sweeps.study.states import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.made_states import new_trial
+from tests.trial_updates import rank_places
 
 
 def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
@@ -38,7 +39,7 @@ class Growing:
 def running_of_two() -> tuple[RunningTrial, ElasticGangs]:
     shape = Shape(1, (("CPU", 1.0),), most=3)
     running = RunningTrial(new_trial(replace(trial(0, {}, 1, "none"), shape=shape)), "")
-    running.begin_attempt(2)
+    running.begin_attempt(rank_places(2))
     running.asks = True
     pool: Any = Growing()
     return running, ElasticGangs(pool)
@@ -71,7 +72,7 @@ def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
         answer = running.answer(1)
         running.close_answers()
         assert not answer.result() and not running.answer(2).result()
-        running.begin_attempt(2)
+        running.begin_attempt(rank_places(2))
         running.record(2, update(1, 1), Ended(0, State.COMPLETE))
         running.record(2, update(0, 3, saved=True))
         assert await elastic.may_continue(running, 3), (
@@ -86,16 +87,16 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     shape = Shape(1, (("CPU", 1.0),), most=3)
     elastic = new_trial(replace(trial(0, {}, 1, "none"), shape=shape))
     running = RunningTrial(elastic, "")
-    first = running.begin_attempt(3)
+    first = running.begin_attempt(rank_places(3))
     for step in (1, 2, 3):
         for rank in (2, 1, 0):
             running.record(first, update(rank, step, saved=rank == 0 and step == 2))
-    second = running.begin_attempt(2)
+    second = running.begin_attempt(rank_places(2))
     for step in (3, 4):
         for rank in (1, 0):
             running.record(second, update(rank, step, saved=rank == 0 and step == 4))
-    running.begin_attempt(2)
-    running.begin_attempt(3)
+    running.begin_attempt(rank_places(2))
+    running.begin_attempt(rank_places(3))
     driven = applied(elastic, running.next_update().events)
     sizes = driven.sizes
     assert [(s.step, s.workers, s.reported) for s in sizes] == [(0, 3, 0), (2, 2, 3), (4, 3, 4)]
@@ -105,7 +106,7 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     )
     assert driven.attempt == 4 and driven.checkpoint.step == 4
     resumed = RunningTrial(driven, "")
-    resumed.begin_attempt(3)
+    resumed.begin_attempt(rank_places(3))
     assert resumed.state.sizes == sizes, "the same number is not recorded again"
 
 

@@ -41,7 +41,7 @@ class Sweep:
         for number in (0, 1):
             self.folder(number).mkdir(parents=True)
             shape = Shape(1, (("CPU", 1.0),))
-            trial = Trial(number, f"{number:04d}", {}, (), shape, 7, {"lr": 0.1})
+            trial = Trial(number, {}, (), shape, 7, {"lr": 0.1})
             self.tracker.handle(begin(trial, 1.0))
 
     def folder(self, number):

@@ -81,6 +81,10 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
                 2,
                 [1, 2, 3, 4, 5],
             ), outcome.error
+            assert [attempt.error for attempt in outcome.failed_attempts] == [
+                "ConnectionResetError: the feature store hung up"
+            ]
+            assert len(outcome.places) == workers, "each attempt says where its ranks are"
             assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
             assert (
                 "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial "

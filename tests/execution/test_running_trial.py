@@ -17,15 +17,17 @@ from sweeps.execution.messages import RankUpdate
 from sweeps.execution.pool import _Pool
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
+from sweeps.study.events import FailureCounts
 from sweeps.study.states import applied
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial, resumed_trial
+from tests.trial_updates import rank_places
 
 
 def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_ended():
     async def scene() -> None:
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
-        attempt = running.begin_attempt(1)
+        attempt = running.begin_attempt(rank_places(1))
         running.task = asyncio.create_task(asyncio.sleep(60))
         saved = Checkpoint("checkpoint_000001", 1, 1)
         running.record(attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), (saved,)))
@@ -40,6 +42,19 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
             await running.task
 
     asyncio.run(scene())
+
+
+def test_failed_attempts_are_counted_over_drivers_and_until_the_next_report():
+    running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
+    running.begin_attempt(rank_places(1))
+    running.retry("the node was lost", FailureCounts(1, 3), after_exception=False)
+    recorded = applied(new_trial(running.trial), running.next_update().events)
+    resumed = RunningTrial(recorded, "")
+    assert resumed.state.failures == FailureCounts(1, 3)
+    assert [attempt.error for attempt in recorded.failed_attempts] == ["the node was lost"]
+    attempt = resumed.begin_attempt(rank_places(1))
+    resumed.record(attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), ()))
+    assert resumed.state.failures == FailureCounts(1, 0)
 
 
 def test_the_ranks_of_a_trial_are_awaited_before_the_pool_knows_that_the_trial_has_ended():
@@ -103,7 +118,7 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
         driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), str(names[0].parent))
-        running.begin_attempt(1)
+        running.begin_attempt(rank_places(1))
         for name in names:
             name.mkdir(parents=True)
         driver._delete(str(names[0]))

@@ -14,6 +14,7 @@ from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial
+from tests.trial_updates import rank_places
 
 
 class Pool:
@@ -91,7 +92,7 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
 def test_r13_late_ranks_are_found():
     async def look() -> None:
         run = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
-        run.begin_attempt(2)
+        run.begin_attempt(rank_places(2))
         run.silent = {0: Silence(0, 11.0, "here"), 1: Silence(1, 9.0)}
         assert run.overdue(10) == [Silence(0, 11.0, "here")]
         run.decision(3)  # a rank waits for the driver

@@ -22,6 +22,7 @@ from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.worker_pool import WorkerPool
+from sweeps.study.events import RankPlace
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial
 
@@ -61,7 +62,7 @@ class FakeRay:
         return done
 
     def come_up(self, number: int, node: str = "here") -> None:
-        self.up[number].set_result(WorkerInfo(node, (), 0))
+        self.up[number].set_result(WorkerInfo(node, RankPlace(node), 0))
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from tests.in_loop import in_loop
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 from tests.search.decisions import decided
 from tests.study.made_states import new_trial
-from tests.trial_updates import trial_update
+from tests.trial_updates import rank_places, trial_update
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -447,7 +447,7 @@ def test_what_the_record_names_is_never_deleted(seed):
     chance = random.Random(seed)
     running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
     driven, disk, on_record = running.state, set(), set()
-    attempt = running.begin_attempt(1)
+    attempt = running.begin_attempt(rank_places(1))
     for step in range(1, 30):
         saved = Checkpoint(f"checkpoint_{step:06d}", step, step)
         disk.add(saved.name)

@@ -83,8 +83,8 @@ class Told(Deaf):
                 self.began[event.number] = event.trial
             case TrialReported():
                 self.told.setdefault(event.number, []).extend(event.reports)
-            case TrialDecided(perturbation=Perturbation() as change, trial=Trial() as trial):
-                self.tags[event.number] = {"sweeps.pbt": trial.lineage}
+            case TrialDecided(perturbation=Perturbation() as change, lineage=lineage):
+                self.tags[event.number] = {"sweeps.pbt": lineage}
                 self.told.setdefault(event.number, []).append(
                     Report(change.donor_step, change.metrics, event.time)
                 )

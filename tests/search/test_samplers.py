@@ -199,7 +199,7 @@ def study_of(trials) -> optuna.Study:
             intermediate_values=dict(enumerate(values, 1)),
             value=value,
             state=state,
-            user_attrs={"events.0": {"events": [{"reports": [[len(values), 0.0, {}]]}]}},
+            user_attrs={"events.0": {"events": [{"reports": [{"step": len(values)}]}]}},
         )
         study.add_trial(made)
     return study

@@ -24,6 +24,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
 from tests.execution.driving import job
 from tests.search.deaths import Deaf
+from tests.trial_updates import rank_places
 
 HOME = str(Path(sweeps.__path__[0]))
 # These modules compute something of a report, and do not pass it on.
@@ -94,7 +95,7 @@ def pool_of(files: ThreadPoolExecutor) -> _Pool:
     pool.driver = TrialDriver(pool.job, 0, anything, anything, pool.spawn, files, lambda: 0)
 
     async def drive(running: Any) -> None:
-        running.begin_attempt(1)
+        running.begin_attempt(rank_places(1))
         await asyncio.sleep(60)
 
     pool.driver.drive = drive  # type: ignore[method-assign]

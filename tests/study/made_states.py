@@ -14,7 +14,6 @@ from sweeps.core.trial import (
     Result,
     State,
     Trial,
-    format_trial_id,
 )
 from sweeps.space.section_models import Objective
 from sweeps.study import states
@@ -66,7 +65,7 @@ def known_trial(
     """
     known: dict[str, Any] = {"params": {}, "labels": {}, "seed": number, "preprocessor": ()}
     shape = shape_of(trial.pop("scaling", {}), "none")
-    made = Trial(number=number, id=format_trial_id(number), shape=shape, **known | trial)
+    made = Trial(number=number, shape=shape, **known | trial)
     reports = tuple(Report(step, dict(metrics), began) for step, metrics in enumerate(curve, 1))
     spent = result.seconds if worker_seconds is None else worker_seconds
     reported = TrialReported(ended, number, reports, seconds=result.seconds, worker_seconds=spent)

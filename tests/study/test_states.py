@@ -15,13 +15,16 @@ from hypothesis import strategies as st
 from sweeps.core.best_step import Constraint
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, Result, State, Trial
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial
 from sweeps.space.section_models import Objective
 from sweeps.study import states
 from sweeps.study.event_records import EVENTS_PREFIX, batch_of, state_of
 from sweeps.study.events import (
+    AttemptFailed,
     AttemptStarted,
+    FailureCounts,
     Perturbation,
+    RankPlace,
     TrialDecided,
     TrialEnded,
     TrialEvent,
@@ -52,7 +55,7 @@ reports = st.lists(st.builds(report, steps, numbers, numbers | st.none()), max_s
 START = TrialStarted(
     1.0,
     3,
-    Trial(3, "0003", {"eta": 0.1}, (), Shape(1, (("CPU", 1.0),)), 7, {"params.eta": 0.1}),
+    Trial(3, {"eta": 0.1}, (), Shape(1, (("CPU", 1.0),)), 7, {"params.eta": 0.1}),
     {"params.eta": 0.1},
     bracket=1,
 )
@@ -65,7 +68,7 @@ def perturbed(step: int, copied: tuple[Report, ...]) -> TrialDecided:
     change = Perturbation(
         step, "0001", step, labels, {"eta": step / 100}, labels, 2.0, saved, tuple(known)
     )
-    return TrialDecided(2.0, 3, step, Action.EXPLOIT, change)
+    return TrialDecided(2.0, 3, step, change, str(change))
 
 
 events = st.one_of(
@@ -78,7 +81,10 @@ events = st.one_of(
         checkpoints,
         st.floats(0, 100),
     ),
-    st.builds(lambda attempt: AttemptStarted(2.0, 3, attempt), steps),
+    st.builds(
+        lambda attempt: AttemptStarted(2.0, 3, attempt, (RankPlace("10.0.0.1", ("0",)),)), steps
+    ),
+    st.builds(lambda n: AttemptFailed(2.0, 3, "lost", FailureCounts(n, n)), steps),
     st.builds(lambda rung: TrialDecided(2.0, 3, rung), steps),
     st.builds(perturbed, steps, reports),
     st.builds(
@@ -166,8 +172,8 @@ def test_logs_that_share_a_list_do_not_see_each_other(first, one, other):
 
 @pytest.mark.parametrize(
     "damage",
-    [{"seed": "x"}, {"event": "began"}, {"time": 1e300}, {"scaling": {}}],
-    ids=["seed", "event", "time", "scaling"],
+    [{"keys": "x"}, {"event": "began"}, {"time": 1e300}, {"trial": {}}],
+    ids=["keys", "event", "time", "trial"],
 )
 def test_a_damaged_event_is_named(damage: dict[str, Any]):
     trial = stored([[START]])

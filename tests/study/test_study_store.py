@@ -63,7 +63,7 @@ def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tm
     study = record.copy_study(tmp_path)
     objectives = Objectives.from_json(study.user_attrs["judged"])
     (trial,) = study.get_trials(deepcopy=False)
-    trial.user_attrs["events.0"]["events"][0]["id"] = "../<a href=//e>"
+    trial.user_attrs["events.0"]["events"][0]["trial"]["id"] = "../<a href=//e>"
     assert state_of(trial, objectives).id == "0000"
 
 

@@ -29,7 +29,6 @@ def trial(number: int) -> Trial:
     shape = Shape(2, (("CPU", 1.0),))
     return Trial(
         number,
-        f"{number:04d}",
         {"eta": 0.1, "nested": {"a": [1, 2]}},
         (),
         shape,

@@ -234,7 +234,7 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
-    big = Trial(0, "0000", {f"p{i}": i for i in range(250)}, (), Shape(1, (("CPU", 1.0),)), 7, {})
+    big = Trial(0, {f"p{i}": i for i in range(250)}, (), Shape(1, (("CPU", 1.0),)), 7, {})
     tracker.handle(begin(big, 1.0))
     tracker.handle(report(0, reports(2500)))
     assert tracker.close() and tracker.error is None

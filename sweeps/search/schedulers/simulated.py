@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, format_trial_id
+from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.search.schedulers.view import StudyView
 from sweeps.space.section_models import Objective
 from sweeps.study.events import (
@@ -29,7 +29,7 @@ class SimulatedStudy(StudyView):
 
     def start(self, number: int, bracket: int = 0) -> None:
         """Start a trial."""
-        trial = Trial(number, format_trial_id(number), {}, (), Shape(1, ()), number, {})
+        trial = Trial(number, {}, (), Shape(1, ()), number, {})
         self.add(started(TrialStarted(0.0, number, trial), self._objectives), bracket)
 
     def report(self, number: int, values: dict[int, float], saves: bool = False) -> None:

@@ -340,8 +340,7 @@ class RunWriter:
             return
         run = self.runs[event.number]
         batch.add_metrics(run, change.metrics.items(), event.time, change.donor_step)
-        if event.trial is not None:
-            batch.tags[run]["sweeps.pbt"] = event.trial.lineage
+        batch.tags[run]["sweeps.pbt"] = event.lineage
 
     @_add.register
     def _(self, event: events.TrialResized, batch: Batch) -> None:
