@@ -67,7 +67,7 @@ _WRITERS: dict[type[TrialEvent], TypeAdapter[TrialEvent]] = {
 
 
 def _kind(content: Any) -> Any:
-    return content.get("event") if isinstance(content, Mapping) else None
+    return content.get("event") if isinstance(content, dict) else None
 
 
 _Event = Annotated[
