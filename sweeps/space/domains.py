@@ -9,7 +9,7 @@ other domain is the number itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -75,6 +75,15 @@ RULES: dict[str, Rule] = {
 }
 BRANCHING = ("grid", "choice")
 DOMAINS = (*BRANCHING, *RULES)
+
+
+def domain_kind(value: object) -> str | None:
+    """Return the kind of domain that a mapping stands for, such as "grid".
+
+    Return None for any other value.
+    """
+    names = [key for key in value if key != "when"] if isinstance(value, Mapping) else []
+    return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
 
 def domain_description(kind: str) -> str:

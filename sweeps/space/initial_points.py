@@ -39,59 +39,50 @@ class InitialPointsParser:
     ):
         self.dims = {dim.name: dim for dim in dimensions}
         self.outer = enclosing_options(sections)
-        self.objectives, self.problems, self.decided = objectives, problems, decided
+        self.objectives = objectives
+        self.problems = problems
+        self.decided = decided
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
         """Parse the list, and return the valid points. Add a problem for each invalid point."""
-        path = "search.initial_points"
-        points = [self.point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
+        points = [self.point(child) for child in node.value]
         return tuple(point for point in points if point is not None)
 
-    def point(self, node: Node, path: str = "") -> InitialPoint | None:
-        """Parse one point. Return None after a problem.
-
-        Args:
-            node: The point.
-            path: Dotted path of the point in the space file; "" if the point is not in a space
-                file.
-        """
-        before = len(self.problems)
+    def point(self, node: Node) -> InitialPoint | None:
+        """Parse one point. Return None after a problem."""
         if not node.is_map or not node.value:
             form = "{params.eta: 0.1}"
-            self.problems.add(
-                node.mark,
-                path,
-                f"must be a mapping of dimensions to values, such as {form}, got {node.show()}",
+            node.wrong(
+                f"must be a mapping of dimensions to values, such as {form}, got {node.show()}"
             )
             return None
+        before = len(self.problems)
         keys: dict[str, Any] = {}
         known: dict[str, Any] = {}
-        for name, child in node.value.items():
+        for name, child in node.items():
             if name == VALUE:
                 continue
             if name not in self.dims:
                 hint = did_you_mean(str(name), [*self.dims, VALUE])
-                self.problems.add(
-                    node.keys[name], path, f"the space has no dimension `{name}`; {hint}"
-                )
+                node.wrong(f"the space has no dimension `{name}`; {hint}", child.at)
                 continue
             try:
                 keys[name], known[name] = key_and_value(self.dims[name], child)
             except InvalidValue as e:
-                self.problems.add(child.mark, _inside(path, name), e.with_value(child))
+                child.wrong(e.with_value(child))
         if len(self.problems) > before:
             return None
-        missing = self._walk(node, path, known)
-        values = self._values(node.value[VALUE], f"{path}.{VALUE}") if VALUE in node.value else None
+        missing = self._check_conditions(node, known)
+        values = self._values(node.value[VALUE]) if VALUE in node.value else None
         if values is not None and missing:
             text = (
                 "a point with `value` must have a value for every active dimension; missing: "
                 f"{', '.join(missing[:5])}"
             )
-            self.problems.add(node.keys[VALUE], path, text)
+            node.wrong(text, node.value[VALUE].at)
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
-    def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
+    def _check_conditions(self, node: Node, known: dict[str, Any]) -> list[str]:
         """Add a problem for each inactive dimension for which the point has a value.
 
         Return the names of the active dimensions for which the point has no value.
@@ -104,11 +95,8 @@ class InitialPointsParser:
             active = holds(when, known, undecided)
             if active is False:
                 if name in known:
-                    self.problems.add(
-                        node.keys[name],
-                        _inside(path, name),
-                        "is inactive with the other values of this point",
-                    )
+                    child = node.value[name]
+                    child.wrong("is inactive with the other values of this point", child.at)
                 continue
             if active is None and name in known and self.decided:
                 needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
@@ -116,13 +104,13 @@ class InitialPointsParser:
                     f"is active only with certain values of {needed}; give a value for {needed}, "
                     "too"
                 )
-                self.problems.add(node.keys[name], _inside(path, name), text)
+                node.value[name].wrong(text, node.value[name].at)
             if name not in known:
                 undecided.add(name)
                 missing += [name] if active else []
         return missing
 
-    def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
+    def _values(self, node: Node) -> tuple[float, ...] | None:
         """Parse the known results of a point (its key `value`), one for each objective.
 
         Return None after a problem.
@@ -136,13 +124,8 @@ class InitialPointsParser:
             if self.objectives == 1
             else f"a list of {self.objectives} numbers, one for each objective"
         )
-        self.problems.add(node.mark, path, f"must be {form}, got {node.show()}")
+        node.wrong(f"must be {form}, got {node.show()}")
         return None
-
-
-def _inside(path: str, name: str) -> str:
-    """Return the path of a dimension's value in a point."""
-    return f"{path}.{name}" if path else name
 
 
 def _is_number(value: Any) -> bool:

@@ -19,15 +19,14 @@ from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
-from sweeps.space.dimension_parser import INVALID
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import Node, SpaceSource, places
+from sweeps.space.nodes import INVALID, Node, SpaceSource, located, places
 from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
-from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
+from sweeps.space.problems import Problems, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, perturbs, scheduler_keys
 from sweeps.space.section_models import (
@@ -102,15 +101,17 @@ def load(
     source = source_of(space, problems)
     source = _changed(source, overrides, base, recorded=recorded, tables=tables)
     root = _overridden_tree(source, problems)
+    start = root.mark._replace(line=1, column=1)  # the place of absent sections
+    root = located(replace(root, key_mark=start), problems)
     if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(str(root.mark), text)
     environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
     found = Variables(environment, optional=recorded is not None)
-    root = replace_variables(root, found, problems)
+    root = replace_variables(root, found)
     remember_secrets(root)
     if len(problems):
         raise InputError(problems.sorted())
-    loaded = _Loader(SpaceFile(root, problems), source, recorded).space()
+    loaded = _Loader(root, problems, source, recorded).space()
     return replace(
         loaded,
         notes=tuple(dict.fromkeys((*loaded.notes, *source.notes))),
@@ -161,25 +162,28 @@ class _Loader:
     Its methods add problems, and return None in place of an invalid value.
 
     Args:
-        file: The parsed file, with the overrides.
+        root: The parsed file, with the overrides.
+        problems: Collects the problems.
         source: The text, from which the file was parsed.
         recorded: The record of a sweep that has already started; None for a new sweep.
     """
 
-    def __init__(self, file: SpaceFile, source: SpaceSource, recorded: Recorded | None):
-        self.file = file
+    def __init__(
+        self, root: Node, problems: Problems, source: SpaceSource, recorded: Recorded | None
+    ):
+        self.root = root
         self.source = source
-        self.problems = file.problems
+        self.problems = problems
         self.folder = source.base
         self.algorithm = None if recorded is None else recorded.algorithm
         self.started = recorded is not None
         self.roots = (source.base, Path.cwd(), *filter(None, (source.functions,)))
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
-        self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
+        self.trainer = self.trainers.read(root.get("trainer"))
         self.parser = SpaceParser(
             self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name
         )
-        self.search = SearchSections(file, self.roots)
+        self.search = SearchSections(root, self.roots)
 
     def space(self) -> Space:
         """Validate the whole file and return the space.
@@ -190,8 +194,8 @@ class _Loader:
         self._check_keys()
         name = self._name(self.source.path)
         data, tuned = self._data()
-        trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
-        runtime_env = read_runtime_env(self.file, self.folder)
+        trackers = read_trackers(self.root.get("trackers"), self.roots)
+        runtime_env = read_runtime_env(self.root.get(KEY), self.folder)
         self._check_label()
         self._check_weights()
         self._check_several_labels()
@@ -223,7 +227,7 @@ class _Loader:
             tree=self.source.root,
             functions=self.source.functions,
             tables=self.source.tables,
-            places=places(self.file.root),
+            places=places(self.root),
             algorithm_reason=reason,
             trackers=trackers,
             runtime_env=runtime_env,
@@ -242,39 +246,39 @@ class _Loader:
 
     def _check_keys(self) -> None:
         """Add a problem for each unknown key at the top of the file."""
-        root = self.file.root
-        for key in root.value:
+        for key, child in self.root.items():
             if key not in TOP:
-                self.problems.add(root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
+                child.wrong(f"unknown key; {_hint(str(key))}", child.at)
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
-        if self.file.node("space").value in (None, {}) and not tuned_data:
+        if self.root.get("space").value in (None, {}) and not tuned_data:
             text = (
                 "is required; give the loop's parameters and their domains, such as {params: "
                 "{eta: {loguniform: [1e-3, 0.3]}}}"
             )
-            self.file.wrong("space", text)
+            self.root.wrong_inside("space", text)
 
     def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
         """Parse the section `space`, and return the templates of its sections.
 
         Under the name `data`, also return the templates of the tuned keys of `data`.
         """
-        sections = self.parser.space(self.file.node("space"))
+        sections = self.parser.space(self.root.get("space"))
         if (
             data is not None
             and not data.given
             and any(isinstance(part, Step) for part in walk(sections.get("preprocessor")))
         ):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"
-            self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
+            preprocessor = self.root.find("space.preprocessor")
+            preprocessor.wrong(text, preprocessor.at)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
         self.parser.when_parser.conclude(enclosing_options(sections))
         params = sections.get("params")
         if self.trainer is not None and not self.started and INVALID not in walk(params):
-            check_commands(self.file, self.trainer, self.trainers.definition, params, self.roots)
+            check_commands(self.root, self.trainer, self.trainers.definition, params, self.roots)
         return sections
 
     @property
@@ -307,14 +311,14 @@ class _Loader:
         self._check_bundle(data, scheduler)
         if scheduler is not None and scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
-                self.file.wrong(key, text)
+                self.root.wrong_inside(key, text)
         self._check_ingest(data, sections, scheduler)
         if (
             scheduler
             and perturbs(scheduler)
             and not any(name.startswith("params.") for name in self._sampled)
         ):
-            self.file.wrong(
+            self.root.wrong_inside(
                 "scheduler.name",
                 f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has "
                 "no sampled dimension",
@@ -344,9 +348,8 @@ class _Loader:
 
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension for it to choose."""
-        node = self.file.node("search")
         search = self.search.search
-        if search is None or not node.is_map or "algorithm" not in node.value:
+        if search is None or self.root.find("search.algorithm").value is None:
             return ()
         if search.algorithm in (AUTO, "grid") or self._sampled:
             return ()
@@ -370,7 +373,7 @@ class _Loader:
         if not folds or scheduler is None:
             return
         if perturbs(scheduler):
-            self.file.wrong(
+            self.root.wrong_inside(
                 "scheduler.name",
                 f"{scheduler.name} copies models between trials, but in a cross-validation a "
                 "trial has a model for each fold; "
@@ -381,7 +384,7 @@ class _Loader:
                 f"must be at most {folds}, because each step of a trial is one of the {folds} "
                 f"folds of data.valid, got {scheduler.max_t}"
             )
-            self.file.wrong("scheduler.max_t", text)
+            self.root.wrong_inside("scheduler.max_t", text)
 
     def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
         """Add a problem for each reason why the winner cannot be trained again on all rows."""
@@ -400,7 +403,7 @@ class _Loader:
         }
         for text, is_obstacle in obstacles.items():
             if is_obstacle:
-                self.file.wrong("bundle.train_on", f"`all` {text}; leave the section out")
+                self.root.wrong_inside("bundle.train_on", f"`all` {text}; leave the section out")
 
     def _check_ingest(
         self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
@@ -411,7 +414,7 @@ class _Loader:
         for key, text in stream_obstacles(
             data, sections, self.trainer, self.trainers.definition, scheduler
         ):
-            self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
+            self.root.wrong_inside(key, f"{text}; this file has `data.ingest: stream`")
 
     def _choice(self, max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`.
@@ -440,7 +443,7 @@ class _Loader:
         parser = InitialPointsParser(
             self.parser.dimensions, sections, max(1, len(search.objectives)), self.problems
         )
-        points = parser.read(self.file.node("search").value["initial_points"])
+        points = parser.read(self.root.find("search.initial_points"))
         search.search = replace(search.search, initial_points=points)
         count = sum(point.values is None for point in points)
         if search.limits and 0 < search.limits.max_trials < count:
@@ -448,17 +451,17 @@ class _Loader:
                 f"{count} initial points must run, but limits.max_trials is only "
                 f"{search.limits.max_trials}"
             )
-            self.file.wrong("search.initial_points", text)
+            self.root.wrong_inside("search.initial_points", text)
 
     def _name(self, path: Path) -> str:
         """Return the sweep's name: the key `name`, or else the file's name without its extension.
 
         The name of the sweep's folder starts with this name.
         """
-        node = self.file.node("name")
+        node = self.root.get("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
-        if not report_domains(node, "name", self.problems) and not (
+        if not report_domains(node) and not (
             isinstance(node.value, str) and _NAME.match(node.value)
         ):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
@@ -471,13 +474,9 @@ class _Loader:
                 if number
                 else f"{rule}, got {node.show()}"
             )
-            self.problems.add(node.mark, "name", text)
+            node.wrong(text)
         if node.value == "latest":
-            self.problems.add(
-                node.mark,
-                "name",
-                "`latest` means the newest sweep in every command; choose another name",
-            )
+            node.wrong("`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
     def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
@@ -486,11 +485,9 @@ class _Loader:
         The section may be absent if `trainer` is a mapping. A mapping names a user's training loop,
         and this loop may read its own data.
         """
-        if "data" not in self.file.root.value and self.file.node("trainer").is_map:
+        if "data" not in self.root.value and self.root.get("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
-        return DataSection(self.parser, self.folder, self.roots).read(
-            self.file.node("data"), self.file.at("data")
-        )
+        return DataSection(self.parser, self.folder, self.roots).read(self.root.get("data"))
 
     def _check_workers(self, shapes: Sequence[Shape], backend: str) -> None:
         """Add a problem if the trainer cannot train on the workers of a shape.
@@ -504,7 +501,7 @@ class _Loader:
                 f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has "
                 f"trials with {most} workers"
             )
-            self.file.wrong(
+            self.root.wrong_inside(
                 "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
             )
         alone = [shape for shape in shapes if backend == "jax" and not jax_connects(shape)]
@@ -513,54 +510,44 @@ class _Loader:
                 "Ray's backend for `jax` connects workers only if each worker has whole GPUs or "
                 f"TPUs, but the shape {alone[0]} has none"
             )
-            self.file.wrong(
+            self.root.wrong_inside(
                 "space.scaling",
                 f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
             )
 
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
-        node = self.file.node("data")
+        data, label = self.root.get("data"), self.root.find("data.label")
         if self.trainer is None or not self.trainers.definition.needs_label or self.started:
             return
-        if node.value is None or (node.is_map and self._data_key("label") is None):
-            self.problems.add(
-                self.file.at("data"),
-                "data.label",
-                f"is required by `{self.trainers.name}`; give the name of the column to predict",
-            )
-
-    def _data_key(self, key: str) -> Node | None:
-        """Return the value of a key of the section `data`; None if the key is absent."""
-        node = self.file.node("data")
-        value = node.value.get(key) if node.is_map else None
-        return None if value is None or value.value is None else value
+        if label.value is None and (data.value is None or data.is_map):
+            text = "give the name of the column to predict"
+            label.wrong(f"is required by `{self.trainers.name}`; {text}", data.at)
 
     def _check_weights(self) -> None:
         """Add a problem for each key that weights rows if the trainer does not use weights."""
         if self.trainer is None or self.trainers.definition.weights:
             return
         for key in ("weight", "class_weight"):
-            if self._data_key(key) is not None:
+            weights = self.root.find(f"data.{key}")
+            if weights.value is not None:
                 text = (
                     f"`{self.trainers.name}` does not use weights; leave this key out, or choose "
                     "a trainer that uses them"
                 )
-                at = self.file.node("data").keys[key]
-                self.problems.add(at, f"data.{key}", text + self._trainers_with("weights"))
+                weights.wrong(text + self._trainers_with("weights"), weights.at)
 
     def _check_several_labels(self) -> None:
         """Add a problem if the label has several columns, and the trainer predicts only one."""
-        label = self._data_key("label")
+        label = self.root.find("data.label")
         if self.trainer is None or self.trainers.definition.several_labels:
             return
-        if label is not None and label.is_list and len(label.value) > 1:
+        if label.is_list and len(label.value) > 1:
             text = (
                 f"`{self.trainers.name}` predicts one column, but the label has "
                 f"{len(label.value)}; name one column, or choose a trainer that predicts several"
             )
-            others = self._trainers_with("several_labels")
-            self.problems.add(label.mark, "data.label", text + others)
+            label.wrong(text + self._trainers_with("several_labels"))
 
     def _trainers_with(self, key: str) -> str:
         """Return the end of a message: the trainers whose definition has a key.
@@ -592,7 +579,7 @@ class _Loader:
                         "needs `data.group`, the column of groups whose rows it ranks, such as a "
                         "query, and no `data.weight`"
                     )
-                    self.file.wrong(f"space.params.{key}", f"`{text}` {rule}")
+                    self.root.wrong_inside(f"space.params.{key}", f"`{text}` {rule}")
         return replace(data, queries=bool(ranking and data.group))
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
@@ -603,13 +590,14 @@ class _Loader:
         """
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
-            self.file.wrong(
+            self.root.wrong_inside(
                 "space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices"
             )
             return cells
         if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, "none")):
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
-            self.problems.add(self.file.node("space").keys["scaling"], "scaling", text)
+            scaling = self.root.find("space.scaling")
+            scaling.wrong(text, scaling.at)
         names = [
             dim.name
             for key, template in sections.get("data", {}).items()
@@ -618,11 +606,11 @@ class _Loader:
         ]
         if _more_than(MAX_VARIANTS, enumeration.assignments(sections, names)):
             text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
-            self.problems.add(self.file.at("data"), "data", text)
+            self.root.wrong_inside("data", text)
         search, limits = self.search.search, self.search.limits
         sampled = self._sampled
         if search and search.algorithm == "grid" and sampled:
-            self.file.wrong(
+            self.root.wrong_inside(
                 "search.algorithm",
                 "grid search allows only `grid` dimensions, but these are sampled: "
                 f"{first_of(sampled, 5)}",
@@ -630,18 +618,18 @@ class _Loader:
         for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
             if getattr(search, name, None) and not sampled:
                 text = "has no effect, because no dimension is sampled; leave this key out"
-                self.file.wrong(f"search.{key}", text)
+                self.root.wrong_inside(f"search.{key}", text)
         if limits and 0 < limits.max_trials < len(cells):
             text = (
                 f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}"
             )
-            self.file.wrong("limits.max_trials", text)
+            self.root.wrong_inside("limits.max_trials", text)
         elif limits and not limits.max_trials and sampled:
             text = (
                 f"is required, because {sampled[0]} is sampled; give the number of trials, which "
                 f"must be at least the number of grid cells, {len(cells)}"
             )
-            self.file.wrong("limits.max_trials", text)
+            self.root.wrong_inside("limits.max_trials", text)
         return cells
 
 

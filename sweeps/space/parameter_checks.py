@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.core.parameter_schema import Fragment, allows, is_within_bounds, rule_of, types_of
-from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, argument_problems, build
+from sweeps.space.domains import BRANCHING, Dimension, argument_problems, build, domain_kind
 from sweeps.space.nodes import Node, scalar_hint
 
 
@@ -19,7 +19,7 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
     Yields:
         For each problem, the node that the JSON Schema does not allow, and the message.
     """
-    kind = _domain_of(node)
+    kind = domain_kind(node.value)
     if kind is None and node.is_map and "when" in node.value:
         return  # a constant cannot have a condition; `DimensionParser.domain` reports it
     if kind in BRANCHING:
@@ -67,15 +67,6 @@ def to_try_each(node: Node) -> str:
         if node.is_list and node.value
         else ""
     )
-
-
-def _domain_of(node: Node) -> str | None:
-    """Return the kind of domain that a node is, such as "uniform".
-
-    Return None if the node is a constant.
-    """
-    names = [key for key in node.value if key != "when"] if node.is_map else []
-    return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:

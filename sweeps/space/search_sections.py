@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sweeps.core import registry
 from sweeps.core.best_step import COMPARISONS, Constraint
@@ -19,7 +19,7 @@ from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.nodes import Node, scalar
-from sweeps.space.problems import SpaceFile, check, report_domains, wrong_name
+from sweeps.space.problems import check, report_domains, wrong_name
 from sweeps.space.section_models import (
     BundleKeys,
     Checkpoints,
@@ -33,7 +33,6 @@ from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_section import portfolio_files
 from sweeps.space.when_parser import COMPARISON
 
-T = TypeVar("T")
 SEARCH_SECTIONS = (
     "objective",
     "constraints",
@@ -54,7 +53,7 @@ class SearchSections:
     If a section has a problem, its attribute is None, or () in the case of `objectives`.
 
     Args:
-        file: The space file.
+        root: The space file.
         roots: Folders in which references to the user's modules are looked up.
 
     Attributes:
@@ -68,16 +67,17 @@ class SearchSections:
         bundle: The model in the bundle of the winner.
     """
 
-    def __init__(self, file: SpaceFile, roots: Iterable[Path] = ()):
-        self.file, self.problems, self.roots = file, file.problems, tuple(roots)
+    def __init__(self, root: Node, roots: Iterable[Path] = ()):
+        self.root = root
+        self.roots = tuple(roots)
         self.objectives = self._read_objectives()
         self.constraints = self._read_constraints()
         self.search = self._read_search()
         self.scheduler = self._read_scheduler()
         self.repeats = self._read_repeats()
-        self.limits = self._check(Limits, "limits")
-        self.checkpoints = self._check(Checkpoints, "checkpoints")
-        self.bundle = self._check(BundleKeys, "bundle")
+        self.limits = check(Limits, root.get("limits"))
+        self.checkpoints = check(Checkpoints, root.get("checkpoints"))
+        self.bundle = check(BundleKeys, root.get("bundle"))
         self._check_checkpoints()
         self._check_objectives()
         if self.scheduler and perturbs(self.scheduler):
@@ -99,81 +99,65 @@ class SearchSections:
         names = ("objectives", *SEARCH_SECTIONS[1:])
         return {name: getattr(self, name) for name in names}
 
-    def _check(self, model: type[T], section: str) -> T | None:
-        """Validate a section, and return it as an instance of its dataclass.
-
-        Return None if it has a problem.
-        """
-        return check(model, self.file.node(section), section, self.file.at(section), self.problems)
-
     def _read_objectives(self) -> tuple[Objective, ...]:
         """Parse `objective`. Return () after a problem."""
-        node = self.file.node("objective")
+        node = self.root.get("objective")
         if not node.is_list:
-            objective = self._check(Objective, "objective")
+            objective = check(Objective, node)
             return (objective,) if objective else ()
         if not node.value:
-            self.problems.add(
-                node.mark, "objective", "must be a mapping or a list of mappings, got an empty list"
-            )
-        objectives = [
-            check(Objective, child, f"objective.{i}", child.mark, self.problems)
-            for i, child in enumerate(node.value)
-        ]
-        first: dict[str, int] = {}
-        for i, objective in enumerate(objectives):
-            if objective is not None and first.setdefault(objective.metric, i) != i:
-                self.file.wrong(
-                    f"objective.{i}.metric",
-                    f"`{objective.metric}` is already the metric of another objective",
-                )
-        return (
-            tuple(objective for objective in objectives if objective is not None)
-            if None not in objectives
-            else ()
-        )
+            node.wrong("must be a mapping or a list of mappings, got an empty list")
+        objectives = []
+        metrics = set()
+        for child in node.value:
+            objective = check(Objective, child)
+            if objective is None:
+                continue
+            if objective.metric in metrics:
+                text = f"`{objective.metric}` is already the metric of another objective"
+                child.get("metric").wrong(text)
+            metrics.add(objective.metric)
+            objectives.append(objective)
+        return tuple(objectives) if len(objectives) == len(node.value) else ()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
         """Parse `constraints`, a mapping of metrics to comparisons such as `<= 5`."""
-        node = self.file.node("constraints")
-        if node.value is None or report_domains(node, "constraints", self.problems):
+        node = self.root.get("constraints")
+        if node.value is None or report_domains(node):
             return ()
         if not node.is_map:
-            text = (
+            node.wrong(
                 f'must be a mapping of metrics to comparisons, such as {{latency_ms: "<= 5"}}, '
                 f"got {node.show()}"
             )
-            self.problems.add(node.mark, "constraints", text)
             return ()
         constraints = []
-        for metric, child in node.value.items():
+        for metric, child in node.items():
             match = COMPARISON.match(child.value.strip()) if isinstance(child.value, str) else None
             bound = scalar(match[2]) if match else None
             if not isinstance(metric, str) or not metric:
-                self.problems.add(
-                    node.keys[metric], f"constraints.{metric}", "a metric's name must be text"
-                )
+                child.wrong("a metric's name must be text", child.at)
             elif (
                 match is None
                 or isinstance(bound, bool)
                 or not isinstance(bound, (int, float))
                 or bound != bound
             ):
-                text = (
+                child.wrong(
                     f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= '
                     f'5", got {child.show()}'
                 )
-                self.problems.add(child.mark, f"constraints.{metric}", text)
             else:
                 constraints.append(Constraint(metric, match[1], float(bound)))
         return tuple(constraints)
 
     def _read_repeats(self) -> Repeats | None:
         """Parse `repeats`, which is a number or a mapping."""
-        node = self.file.node("repeats")
+        node = self.root.get("repeats")
         if node.value is not None and not node.is_map:
-            node = Node({"count": node}, node.mark, {"count": node.mark})
-        return check(Repeats, node, "repeats", self.file.at("repeats"), self.problems)
+            count = replace(node, path="repeats.count", key_mark=None)
+            node = replace(node, value={"count": count})
+        return check(Repeats, node)
 
     # ---- the sampler
 
@@ -182,17 +166,18 @@ class SearchSections:
 
         `InitialPointsParser` parses `initial_points`, once the dimensions are known.
         """
-        search = self._check(Search, "search")
+        node = self.root.get("search")
+        search = check(Search, node)
         if search is None or not self._check_algorithm(search.algorithm):
             return None
         if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
-            node = self.file.node("search").value["portfolio"]
-            self.file.wrong("search.portfolio", wrong_name("search.portfolio", node, names))
+            portfolio = node.value["portfolio"]
+            portfolio.wrong(wrong_name(portfolio.path, portfolio, names))
         if search.options and search.algorithm == AUTO:
             text = "need `search.algorithm`, the name of the algorithm that has these options"
-            self.file.wrong("search.options", text)
+            node.value["options"].wrong(text)
         elif search.options and registry.is_built_in("sampler", search.algorithm):
-            self._check_options(self.file.node("search").value["options"], search.algorithm)
+            self._check_options(node.value["options"], search.algorithm)
         return search
 
     def _check_algorithm(self, algorithm: str) -> bool:
@@ -207,17 +192,16 @@ class SearchSections:
             return True
         problem = registry.problem("sampler", algorithm, self.roots)
         if ":" not in algorithm:
-            problem = wrong_name(
-                "search.algorithm", self.file.node("search").value["algorithm"], valid
-            )
+            node = self.root.find("search.algorithm")
+            problem = wrong_name(node.path, node, valid)
         if problem is not None:
-            self.file.wrong("search.algorithm", problem)
+            self.root.wrong_inside("search.algorithm", problem)
         return problem is None
 
     def _check_options(self, options: Node, algorithm: str) -> None:
         """Check the names and values of the options of a built-in algorithm."""
         own = option_names("sampler", algorithm)
-        for name in options.value:
+        for name, child in options.items():
             if name not in own:
                 others = [
                     other
@@ -227,44 +211,35 @@ class SearchSections:
                 hint = f"`{name}` is an option of {', '.join(others)}"
                 if not others:
                     hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
-                text = f"unknown option of {algorithm}; {hint}"
-                self.problems.add(options.keys[name], f"search.options.{name}", text)
-        given = {name: child for name, child in options.value.items() if name in own}
-        known = Node(given, options.mark, options.keys)
-        model = registry.built_in("sampler", algorithm)
-        check(model, known, "search.options", options.mark, self.problems)
+                child.wrong(f"unknown option of {algorithm}; {hint}", child.at)
+        given = {name: child for name, child in options.items() if name in own}
+        check(registry.built_in("sampler", algorithm), replace(options, value=given))
 
     # ---- the scheduler
 
     def _read_scheduler(self) -> SchedulerSpec | None:
         """Parse the scheduler: a built-in one with options, or a reference to a user's class."""
-        node, at, names = (
-            self.file.node("scheduler"),
-            self.file.at("scheduler"),
-            registry.names("scheduler"),
-        )
-        tuned = report_domains(node, "scheduler", self.problems)
-        if () in tuned or ("name",) in tuned:
+        node, names = self.root.get("scheduler"), registry.names("scheduler")
+        tuned = report_domains(node)
+        if node in tuned or node.get("name") in tuned:
             return None
         if node.value is not None and not node.is_map:
-            self.problems.add(
-                node.mark,
-                "scheduler",
-                f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}",
+            node.wrong(
+                f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}"
             )
             return None
-        given = {key: child for key, child in (node.value or {}).items() if child.value is not None}
+        given = {key: child for key, child in node.items() if child.value is not None}
         if not given:
             return SchedulerSpec(
                 "none", dataclasses.asdict(registry.built_in("scheduler", "none")())
             )
-        name = given.pop("name", Node(None, at))
+        name = given.pop("name", replace(node, value={}).get("name"))
         if isinstance(name.value, str) and ":" in name.value:
             return self._own_scheduler(name, given)
-        for key in given:
+        for key, child in given.items():
             if key not in scheduler_keys():
                 hint = suggest("scheduler", key, scheduler_keys())
-                self.problems.add(node.keys[key], f"scheduler.{key}", f"unknown key; {hint}")
+                child.wrong(f"unknown key; {hint}", child.at)
         if name.value in names:
             return self._built_in_scheduler(node, name, given)
         rule = (
@@ -272,26 +247,21 @@ class SearchSections:
             if name.value is None
             else wrong_name("scheduler.name", name, names)
         )
-        self.problems.add(name.mark, "scheduler.name", rule)
+        name.wrong(rule)
         return None
 
     def _built_in_scheduler(
         self, node: Node, name: Node, given: Mapping[str, Node]
     ) -> SchedulerSpec | None:
         """Return a built-in scheduler, after checking its options against its class's fields."""
-        before, at = len(self.problems), self.file.at("scheduler")
         own = option_names("scheduler", name.value)
-        self._check_other_schedulers_keys(node, str(name.value), given, own)
-        options = Node(
-            {key: child for key, child in given.items() if key in own}, node.mark, node.keys
-        )
-        scheduler = check(
-            registry.built_in("scheduler", name.value), options, "scheduler", at, self.problems
-        )
-        if scheduler is None or len(self.problems) > before:
+        self._check_other_schedulers_keys(str(name.value), given, own)
+        options = {key: child for key, child in given.items() if key in own}
+        scheduler = check(registry.built_in("scheduler", name.value), replace(node, value=options))
+        if scheduler is None or len(options) < len(given):
             return None
         for key, text in scheduler.option_problems():
-            self.file.wrong(f"scheduler.{key}", text)
+            self.root.wrong_inside(f"scheduler.{key}", text)
         return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
 
     def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
@@ -301,28 +271,27 @@ class SearchSections:
         them.
         """
         if (problem := registry.problem("scheduler", name.value, self.roots)) is not None:
-            self.problems.add(name.mark, "scheduler.name", problem)
+            name.wrong(problem)
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
     def _check_other_schedulers_keys(
-        self, node: Node, name: str, given: Mapping[str, Node], own: tuple[str, ...]
+        self, name: str, given: Mapping[str, Node], own: tuple[str, ...]
     ) -> None:
         """Add a problem for each key that belongs to another built-in scheduler than the named one.
 
         Args:
-            node: The section.
             name: The scheduler's name.
             given: Nodes of the section's other keys, by key.
             own: Keys that the named scheduler has.
         """
-        for key in given:
+        for key, child in given.items():
             if key in own or key not in scheduler_keys():
                 continue
             names = registry.names("scheduler")
             owners = [other for other in names if key in option_names("scheduler", other)]
             text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
-            self.problems.add(node.keys[key], f"scheduler.{key}", f"{text}: {', '.join(own)}")
+            child.wrong(f"{text}: {', '.join(own)}", child.at)
 
     # ---- contradictions between sections
 
@@ -341,7 +310,7 @@ class SearchSections:
                 f"cannot be limited under {self.scheduler.name}, because its trials continue from "
                 "the checkpoints of other trials"
             )
-            self.file.wrong("checkpoints", text)
+            self.root.wrong_inside("checkpoints", text)
 
     def _check_objectives(self) -> None:
         """Add a problem for each section that contradicts the objectives."""
@@ -360,7 +329,7 @@ class SearchSections:
                 f"must be none, because a scheduler compares running trials, but `{metric}` is "
                 f"known only after a trial has ended; {got}"
             )
-            self.file.wrong("scheduler.name", text)
+            self.root.wrong_inside("scheduler.name", text)
         if len(self.objectives) < 2:
             return
         if scheduler:
@@ -368,20 +337,20 @@ class SearchSections:
                 "must be none, because running trials with several objectives cannot be ranked "
                 f"by one number; {got}"
             )
-            self.file.wrong("scheduler.name", text)
+            self.root.wrong_inside("scheduler.name", text)
         able = [
             name
             for name in registry.names("sampler")
             if registry.built_in("sampler", name).several_objectives
         ]
         if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
-            self.file.wrong(
+            self.root.wrong_inside(
                 "search.algorithm",
                 f"must be {rule_of({'enum': able})} for several objectives, got "
                 f"{self.search.algorithm}",
             )
         if self.limits and self.limits.target is not None:
-            self.file.wrong(
+            self.root.wrong_inside(
                 "limits.target", "is allowed only for one objective, but the file has several"
             )
 
@@ -398,20 +367,20 @@ class SearchSections:
                 f"must be equal to limits.max_trials, {most}, because every trial of "
                 f"{scheduler.name} is in the population; got {size}"
             )
-            self.file.wrong("scheduler.population", text)
+            self.root.wrong_inside("scheduler.population", text)
         elif concurrent is not None and concurrent < size:
             rule = (
                 f"must be at least {size}, the population of {scheduler.name}, because all its "
                 "members start before any of them ends"
             )
             text = f"{rule}; got {concurrent}"
-            self.file.wrong("limits.max_concurrent_trials", text)
+            self.root.wrong_inside("limits.max_concurrent_trials", text)
         if self.repeats and self.repeats.count > 1:
             text = (
                 f"must be 1 under {scheduler.name}, whose members change their parameters as they "
                 f"train; got {self.repeats.count}"
             )
-            self.file.wrong("repeats.count", text)
+            self.root.wrong_inside("repeats.count", text)
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:

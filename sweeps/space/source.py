@@ -148,9 +148,6 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
             f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead"
         )
     inside = dict(node.value or {})
-    marks = dict(node.keys)
     key = next((k for k in inside if str(k) == part), part)
-    if key not in inside or depth + 1 == len(parts):
-        marks[key] = mark  # a problem with an unknown or missing key then names the override
     inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
-    return replace(node, value=inside, keys=marks)
+    return replace(node, value=inside)

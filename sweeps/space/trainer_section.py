@@ -21,7 +21,7 @@ from sweeps.core.parameter_schema import (
 )
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.command_checks import command_hint
-from sweeps.space.nodes import Mark, Node
+from sweeps.space.nodes import Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems, check, report_domains
 from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
@@ -103,48 +103,42 @@ class TrainerSection:
         self.roots, self.problems, self.started = roots, problems, started
         self.name, self.definition = "", UNKNOWN
 
-    def read(self, node: Node, at: Mark) -> TrainerSpec | None:
-        """Return the trainer, or None after adding a problem.
-
-        Args:
-            node: The section's value.
-            at: Place of the section's key.
-        """
-        trainer = self._trainer(node, at)
+    def read(self, node: Node) -> TrainerSpec | None:
+        """Return the trainer, or None after adding a problem."""
+        trainer = self._trainer(node)
         self.name = (trainer.name or trainer.loop) if trainer is not None else ""
         return trainer
 
-    def _trainer(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _trainer(self, node: Node) -> TrainerSpec | None:
         """Parse the section, which is a name or a mapping. Return None after a problem."""
         if node.value is None:
             text = (
                 f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: "
                 f"module:attr, backend: ...}}"
             )
-            self.problems.add(at, "trainer", text)
+            node.wrong(text, node.at)
         elif (
             isinstance(node.value, str)
             and node.value.startswith("sklearn.")
             and self._is_estimator(node.value)
         ):
-            return self._from_selecting_option(Node({"estimator": node}, node.mark), at)
+            option = replace(node, path=f"{node.path}.estimator")
+            return self._from_selecting_option(replace(node, value={"estimator": option}))
         elif isinstance(node.value, str):
-            return self._from_keys(node, Node({}, node.mark), at)
+            return self._from_keys(node, replace(node, value={}))
         elif not node.is_map:
-            self.problems.add(
-                node.mark,
-                "trainer",
-                f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}",
+            node.wrong(
+                f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}"
             )
         elif "loop" in node.value:
-            return self._from_loop(node, at)
+            return self._from_loop(node)
         elif "name" in node.value:
-            return self._from_keys(node.value["name"], node, at)
+            return self._from_keys(replace(node.value["name"], path=node.path), node)
         else:
-            return self._from_selecting_option(node, at)
+            return self._from_selecting_option(node)
         return None
 
-    def _from_selecting_option(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_selecting_option(self, node: Node) -> TrainerSpec | None:
         """Return the built-in trainer that one of the options in a mapping selects."""
         selected = {
             option: trainer
@@ -152,35 +146,34 @@ class TrainerSection:
             if option in node.value
         }
         if len(selected) > 1:
-            self.problems.add(
-                at,
-                "trainer",
+            node.wrong(
                 f"has the keys {' and '.join(selected)}, but each selects another trainer; keep "
                 "one of them",
+                node.at,
             )
             return None
         if not selected:
-            return self._from_loop(node, at)  # which adds the problem
-        return self._from_keys(Node(next(iter(selected.values())), at), node, at)
+            return self._from_loop(node)  # which adds the problem
+        name = replace(node, value=next(iter(selected.values())), mark=node.at)
+        return self._from_keys(name, node)
 
-    def _from_keys(self, name: Node, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_keys(self, name: Node, node: Node) -> TrainerSpec | None:
         """Return the trainer with a name. Return None after a problem.
 
         Args:
             name: Name of the trainer.
             node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
-            at: Place of the section's key.
         """
         names = [each.name for each in dataclasses.fields(TrainerKeys)]
-        own = {key: child for key, child in node.value.items() if key in names}
-        keys = check(TrainerKeys, replace(node, value=own), "trainer", at, self.problems)
+        own = {key: child for key, child in node.items() if key in names}
+        keys = check(TrainerKeys, replace(node, value=own))
         if keys is None:
             return None
         trainer = self._from_name(name, str(name.value))
         if trainer is None:
             return None
         if keys.load and (fault := self._reference_problem(keys.load, "load")):
-            self.problems.add(node.value["load"].mark, "trainer.load", fault)
+            node.value["load"].wrong(fault)
         self._check_backend(keys.backend, node)
         if (
             trainer.name is not None
@@ -192,9 +185,9 @@ class TrainerSection:
                 f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; "
                 "leave the key out"
             )
-            self.problems.add(node.value["backend"].mark, "trainer.backend", text)
-        given = {key: child for key, child in node.value.items() if key not in names}
-        options = self._options(replace(node, value=given), str(name.value), at)
+            node.value["backend"].wrong(text)
+        given = {key: child for key, child in node.items() if key not in names}
+        options = self._options(replace(node, value=given), str(name.value))
         spec = replace(
             trainer,
             backend=keys.backend or trainer.backend,
@@ -227,7 +220,7 @@ class TrainerSection:
             if value is not None and fragments[key].get("format") == name
         )
 
-    def _options(self, node: Node, trainer: str, at: Mark) -> dict[str, Any]:
+    def _options(self, node: Node, trainer: str) -> dict[str, Any]:
         """Return the value of each option of the trainer.
 
         Add a problem for each option that is unknown, missing or invalid.
@@ -235,33 +228,26 @@ class TrainerSection:
         Args:
             node: The options in the space file.
             trainer: The trainer's name, for messages.
-            at: Place of the key `trainer`.
         """
         fragments = self.definition.options
         options = {
             key: fragment["default"] for key, fragment in fragments.items() if "default" in fragment
         }
-        for key, child in node.value.items():
+        for key, child in node.items():
             if key not in fragments:
                 valid = [*fragments, *(each.name for each in dataclasses.fields(TrainerKeys))]
-                self.problems.add(
-                    node.keys[key],
-                    f"trainer.{key}",
-                    f"unknown key; {did_you_mean(str(key), valid)}",
-                )
-            elif not report_domains(child, f"trainer.{key}", self.problems):
+                child.wrong(f"unknown key; {did_you_mean(str(key), valid)}", child.at)
+            elif not report_domains(child):
                 for text in self._option_problems(fragments[key], child):
-                    self.problems.add(child.mark, f"trainer.{key}", text)
+                    child.wrong(text)
                 if child.value is not None:
                     options[key] = child.plain()
         for key in fragments:
             if key not in options and key not in node.value:
                 meaning = fragments[key].get("description", "a value")
-                self.problems.add(
-                    at,
-                    f"trainer.{key}",
+                node.get(key).wrong(
                     f"is required by `{trainer}`; give "
-                    f"{meaning[0].lower()}{meaning[1:].rstrip('.')}",
+                    f"{meaning[0].lower()}{meaning[1:].rstrip('.')}"
                 )
         return options
 
@@ -285,16 +271,17 @@ class TrainerSection:
             command = install(node.value) if node.value in extras() else f"pip install {node.value}"
             yield f"`{node.value}` is not installed; run `{command}`"
 
-    def _from_loop(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_loop(self, node: Node) -> TrainerSpec | None:
         """Return the trainer that a mapping with `loop` describes."""
-        keys = check(LoopKeys, node, "trainer", at, self.problems)
+        keys = check(LoopKeys, node)
         for key in ("loop", "load"):
+            child = node.get(key)
             if (
-                isinstance(ref := node.value.get(key, node).value, str)
-                and ref
-                and (fault := self._reference_problem(ref, key))
+                isinstance(child.value, str)
+                and child.value
+                and (fault := self._reference_problem(child.value, key))
             ):
-                self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
+                child.wrong(fault)
         if keys is None:
             return None
         module = keys.loop.partition(":")[0]
@@ -319,9 +306,7 @@ class TrainerSection:
                 "and add `backend: torch` if its ranks need torch's process group"
             )
             fault = self._reference_problem(name, "loop")
-            self.problems.add(
-                node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping
-            )
+            node.wrong(fault if fault and self._is_estimator(name) else mapping)
         elif dotted and name in trainer_names():
             return self._from_module(node, name, f"{PACKAGE}.{name}")
         elif dotted and self._is_own_module(name):
@@ -332,7 +317,7 @@ class TrainerSection:
                 f"`{name}` is neither a built-in trainer nor a mapping {{loop: module:attr}}; "
                 f"{hint}"
             )
-            self.problems.add(node.mark, "trainer", text)
+            node.wrong(text)
         return None
 
     def _from_module(self, node: Node, name: str | None, module: str) -> TrainerSpec | None:
@@ -342,7 +327,7 @@ class TrainerSection:
                 f"module `{module}` has no `{NAME}` literal; add this literal, or write {{loop: "
                 f'"{module}:train_func"}}'
             )
-            self.problems.add(node.mark, "trainer", text)
+            node.wrong(text)
             return None
         if (definition := self._define(module)) is None:
             return None
@@ -359,12 +344,12 @@ class TrainerSection:
                 f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
                 f"`{command}`"
             )
-            self.problems.add(node.mark, "trainer", text)
+            node.wrong(text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
         for ref in (f"{module}:{definition.loop}", load, definition.backend):
             if ref is not None and ":" in ref and (fault := references.problem(ref, self.roots)):
-                self.problems.add(node.mark, "trainer", fault)
+                node.wrong(fault)
                 return None
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
 
@@ -374,7 +359,7 @@ class TrainerSection:
         `node` is the section as a mapping.
         """
         if backend and ":" in backend and (fault := references.problem(backend, self.roots)):
-            self.problems.add(node.value.get("backend", node).mark, "trainer.backend", fault)
+            node.get("backend").wrong(fault)
 
     def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
         """Read the definition of a trainer from its module, and add the problems of its literal.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sweeps.space.domains import DOMAINS
+from sweeps.space.domains import domain_kind
 from sweeps.space.nodes import Mark, Node, scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
@@ -71,8 +71,7 @@ def node_of(value: Any, place: Callable[[str], Mark], path: str = "") -> Node:
 
     mark = place(path)
     if isinstance(value, Mapping):
-        made = {key: inside(key, child) for key, child in value.items()}
-        return Node(made, mark, {key: node.mark for key, node in made.items()})
+        return Node({key: inside(key, child) for key, child in value.items()}, mark)
     if isinstance(value, (list, tuple)):
         return Node([inside(i, child) for i, child in enumerate(value)], mark)
     written = flow(value)
@@ -99,7 +98,7 @@ def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
         if (
             not isinstance(value, Mapping)
             or not value
-            or _is_domain(value)
+            or domain_kind(value)
             or (len(line) <= WIDTH and not _has_domain(value))
         ):
             yield line
@@ -108,14 +107,9 @@ def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
             yield from _lines(value, indent + 2)
 
 
-def _is_domain(value: Mapping[Any, Any]) -> bool:
-    names = [key for key in value if key != "when"]
-    return len(names) == 1 and names[0] in DOMAINS
-
-
 def _has_domain(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return _is_domain(value) or any(map(_has_domain, value.values()))
+        return bool(domain_kind(value)) or any(map(_has_domain, value.values()))
     return (
         isinstance(value, Sequence) and not isinstance(value, str) and any(map(_has_domain, value))
     )
