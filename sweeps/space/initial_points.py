@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.conditions import Term, holds
+from sweeps.space.conditions import holds
 from sweeps.space.domains import Dimension, cumulative_probability
 from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
-from sweeps.space.templates import Template, enclosing_options
+from sweeps.space.templates import Template, conditions_of
 from sweeps.space.when_parser import InvalidValue, describe_values, option_of
 
 VALUE = "value"  # the key under which a point gives a known result; no dimension has this name
@@ -38,7 +38,7 @@ class InitialPointsParser:
         decided: bool = False,
     ):
         self.dims = {dim.name: dim for dim in dimensions}
-        self.outer = enclosing_options(sections)
+        self.conditions = conditions_of(sections)
         self.objectives = objectives
         self.problems = problems
         self.decided = decided
@@ -89,9 +89,8 @@ class InitialPointsParser:
         """
         missing: list[str] = []
         undecided: set[str] = set()  # dimensions that have no value in this point and may be active
-        for name, dim in self.dims.items():
-            enclosing = self.outer.get(name)
-            when = (*dim.when, *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ()))
+        for name in self.dims:
+            when = self.conditions[name]
             active = holds(when, known, undecided)
             if active is False:
                 if name in known:

@@ -44,7 +44,7 @@ from sweeps.space.source import TOP, SpaceText, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import foreign_file, our_name, suggest
-from sweeps.space.templates import Template, dimensions, enclosing_options, walk
+from sweeps.space.templates import Template, conditions_of, dimensions, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME, definition_of
 from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
@@ -275,7 +275,7 @@ class _Loader:
             preprocessor.wrong(text, preprocessor.at)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
-        self.parser.when_parser.conclude(enclosing_options(sections))
+        self.parser.when_parser.conclude(conditions_of(sections))
         params = sections.get("params")
         if self.trainer is not None and not self.started and INVALID not in walk(params):
             check_commands(self.root, self.trainer, self.trainers.definition, params, self.roots)

@@ -33,7 +33,7 @@ from sweeps.space.section_models import (
     variant_of,
 )
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, dimensions, enclosing_options, fill, walk
+from sweeps.space.templates import Template, conditions_of, dimensions, fill, walk
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -177,8 +177,8 @@ class Space:
 
         They have no condition, and are not inside an option of another dimension.
         """
-        outer = enclosing_options(self.sections)
-        return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
+        conditions = conditions_of(self.sections)
+        return tuple(dim for dim in self.dimensions if not conditions[dim.name])
 
     def place(self, key: str) -> str:
         """Return the place of a key as `file:line:column` or `--set ...`.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.space.conditions import ABSENT, holds
+from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import Dimension
 from sweeps.space.step_names import Step
 
@@ -107,19 +107,17 @@ def dimensions(template: Template) -> Iterator[Dimension]:
     return (part for part in walk(template) if isinstance(part, Dimension))
 
 
-def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Find the option that contains each dimension.
+def conditions_of(template: Template) -> dict[str, tuple[Term, ...]]:
+    """Return the terms that must be true for each dimension to be active, by its name.
 
-    If several nested options contain it, this is the innermost one.
-
-    Returns:
-        For each dimension, by name, a pair: the name of the outer dimension, and the key of the
-        outer dimension's option. None in place of the pair if no option contains the dimension.
+    These are the terms of its `when`, and for a dimension inside an option, that this option is
+    chosen. If several nested options contain it, the term names the innermost one.
     """
-    outer: dict[str, tuple[str, Any] | None] = {}
-
+    conditions: dict[str, tuple[Term, ...]] = {}
     for dim in dimensions(template):
-        outer.setdefault(dim.name, None)
+        conditions.setdefault(dim.name, dim.when)
         for option in dim.options:
-            outer |= {inner.name: (dim.name, option.key) for inner in dimensions(option.value)}
-    return outer
+            chosen = Term(dim.name, keys=(option.key,))
+            for inner in dimensions(option.value):
+                conditions[inner.name] = (*inner.when, chosen)
+    return conditions

@@ -7,6 +7,7 @@ be true.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from sweeps.core.best_step import COMPARISONS
@@ -244,14 +245,13 @@ class WhenParser:
             self._unresolved.append((dimension, name))
         return None
 
-    def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
+    def conclude(self, conditions: Mapping[str, tuple[Term, ...]]) -> None:
         """Add the problems that can be found only after all dimensions are parsed.
 
         These are unknown names, and conditions that can never be true.
 
         Args:
-            outer: Maps each dimension's name to the option that contains the dimension, or to None;
-                see `enclosing_options`.
+            conditions: The terms of each dimension, by name; see `conditions_of`.
         """
         for node, name in self._unresolved:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"
@@ -265,9 +265,9 @@ class WhenParser:
         if self._unresolved:
             return
         for name, node in self._conditional.items():
-            if name not in self.parsed or name not in outer:
+            if name not in self.parsed or name not in conditions:
                 continue
-            other = conflicting_dimension(self.parsed[name], self.parsed, outer)
+            other = conflicting_dimension(name, self.parsed, conditions)
             if other is not None:
                 text = (
                     "`when` can never be true, because this condition and earlier conditions "
