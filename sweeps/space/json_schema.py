@@ -22,8 +22,8 @@ from sweeps.space.domains import BRANCHING, RULES, domain_description
 from sweeps.space.problems import fragments
 from sweeps.space.space_sections import AMOUNT, SCALING
 from sweeps.space.step_names import BUILTIN_STEPS, NONE, STEP_DESCRIPTIONS, required_parameters
-from sweeps.space.trainer_definition import TrainerDefinition, definition_of
-from sweeps.space.trainer_section import PACKAGE, trainer_names
+from sweeps.space.trainer_definition import TrainerDefinition
+from sweeps.space.trainer_section import PACKAGE, trainer_definitions
 
 Schema = dict[str, Any]
 
@@ -138,7 +138,7 @@ def section(model: type, **rules: Any) -> Schema:
 
 def schema() -> Schema:
     """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
-    trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+    trainers = trainer_definitions()
     objective = section(section_models.Objective)
     name = {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"}
     required: Schema = {
