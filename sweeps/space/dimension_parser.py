@@ -48,26 +48,15 @@ MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not v
 class DimensionParser:
     """Parser of values that may contain dimensions.
 
-    The parser collects the dimensions that it parses.
-
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-
-    Attributes:
-        dimensions: The parsed dimensions in the order of the file, without invalid ones.
     """
 
     def __init__(self, problems: Problems, roots: tuple[Path, ...]):
         self.problems, self.roots = problems, roots
-        self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
         self.when_parser = WhenParser()
-
-    @property
-    def dimensions(self) -> tuple[Dimension, ...]:
-        """The dimensions that were parsed so far, in the order of the file."""
-        return tuple(dim for dim in self._slots if dim is not None)
 
     def anything(self, node: Node) -> Template:
         """Parse any YAML value, which may contain dimensions at any depth."""
@@ -195,10 +184,6 @@ class DimensionParser:
             got = "an empty list" if args.is_list else args.show()
             text = f"{kind} needs a list with at least one option, got {got}"
             return node.wrong(text, args.at)
-        slot = len(
-            self._slots
-        )  # keeps the order of the file: this dimension, then the dimensions inside it
-        self._slots.append(None)
         before = len(self.problems)
         when = self.when_parser.read(node, kind)
         self.when_parser.enclosing.append(node.path)
@@ -211,7 +196,7 @@ class DimensionParser:
             Option(key, value) for key, value in zip(option_keys(values), values, strict=True)
         )
         dim = Dimension(self._unique(node.path), kind, options, when=when, otherwise=otherwise)
-        self._slots[slot] = self.when_parser.parsed[dim.name] = dim
+        self.when_parser.parsed[dim.name] = dim
         return dim
 
     def _refuse_repeated(self, node: Node, kind: str, values: list[Template]) -> None:
@@ -251,7 +236,6 @@ class DimensionParser:
         if wrong_args:
             return INVALID
         dim = replace(build(self._unique(node.path), kind, args.plain()), when=when)
-        self._slots.append(dim)
         self.when_parser.parsed[dim.name] = dim
         return dim
 

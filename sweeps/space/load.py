@@ -19,6 +19,7 @@ from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
+from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
@@ -26,7 +27,7 @@ from sweeps.space.model import Space
 from sweeps.space.nodes import INVALID, Node, SpaceSource, located, places
 from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
-from sweeps.space.problems import Problems, key_names, report_domains
+from sweeps.space.problems import Problems, fragments, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, perturbs, scheduler_keys
 from sweeps.space.section_models import (
@@ -40,14 +41,14 @@ from sweeps.space.section_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.source import TOP, SpaceText, override_tree, source_of
+from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import foreign_file, our_name, suggest
 from sweeps.space.templates import Template, conditions_of, dimensions, walk
 from sweeps.space.tracker_section import read_trackers
-from sweeps.space.trainer_definition import NAME, definition_of
-from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
+from sweeps.space.trainer_definition import NAME
+from sweeps.space.trainer_section import TrainerSection, trainer_definitions
 from sweeps.space.variables import Variables, remember_secrets, replace_variables
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
@@ -72,7 +73,7 @@ class Recorded:
 
 
 def load(
-    space: str | os.PathLike[str] | Mapping[str, Any] | Space | SpaceText,
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space | SpaceSource,
     overrides: Iterable[str] = (),
     base: str | Path | None = None,
     recorded: Recorded | None = None,
@@ -184,6 +185,7 @@ class _Loader:
             self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name
         )
         self.search = SearchSections(root, self.roots)
+        self.dimensions: tuple[Dimension, ...] = ()
 
     def space(self) -> Space:
         """Validate the whole file and return the space.
@@ -221,7 +223,7 @@ class _Loader:
             trainer=self.trainer,
             data=data,
             sections=sections,
-            dimensions=self.parser.dimensions,
+            dimensions=self.dimensions,
             cells=cells,
             shapes=shapes,
             tree=self.source.root,
@@ -275,6 +277,7 @@ class _Loader:
             preprocessor.wrong(text, preprocessor.at)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
+        self.dimensions = tuple(dimensions(sections))
         self.parser.when_parser.conclude(conditions_of(sections))
         params = sections.get("params")
         if self.trainer is not None and not self.started and INVALID not in walk(params):
@@ -284,7 +287,7 @@ class _Loader:
     @property
     def _sampled(self) -> list[str]:
         """Names of the dimensions that are not grids."""
-        return [dim.name for dim in self.parser.dimensions if not dim.is_grid]
+        return [dim.name for dim in self.dimensions if not dim.is_grid]
 
     def _finish_search(
         self, data: DataSpec | None, sections: dict[str, Template], cells: int
@@ -342,8 +345,8 @@ class _Loader:
         """
         if self.started:
             return ()
-        lists = () if self.parser.dimensions else list_notes(sections.get("params"))
-        braces = brace_notes(sections.get("params"), (dim.name for dim in self.parser.dimensions))
+        lists = () if self.dimensions else list_notes(sections.get("params"))
+        braces = brace_notes(sections.get("params"), (dim.name for dim in self.dimensions))
         return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
 
     def _algorithm_notes(self) -> tuple[str, ...]:
@@ -354,7 +357,7 @@ class _Loader:
         if search.algorithm in (AUTO, "grid") or self._sampled:
             return ()
         why = "nothing is tuned, so the trials differ only in their seeds"
-        if self.parser.dimensions:
+        if self.dimensions:
             why = "only grids are tuned, and sweeps tries every cell"
         return (
             (
@@ -441,7 +444,7 @@ class _Loader:
         if search.search is None or not search.search.initial_points:
             return
         parser = InitialPointsParser(
-            self.parser.dimensions, sections, max(1, len(search.objectives)), self.problems
+            self.dimensions, sections, max(1, len(search.objectives)), self.problems
         )
         points = parser.read(self.root.find("search.initial_points"))
         search.search = replace(search.search, initial_points=points)
@@ -554,7 +557,7 @@ class _Loader:
 
         The end also says how a loop of the user's own gets the key.
         """
-        definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+        definitions = trainer_definitions()
         names = [name for name, definition in definitions.items() if getattr(definition, key)]
         text = f": {', '.join(names)}"
         if self.trainer is not None and self.trainer.name is None:
@@ -652,7 +655,7 @@ _HOMES = {
 
 def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
-    homes = [section for section, model in _HOMES.items() if key in key_names(model)]
+    homes = [section for section, model in _HOMES.items() if key in fragments(model)]
     homes += ["scheduler"] * (key in scheduler_keys())
     if our_name("file", key) is None and len(homes) == 1:
         return f"move this key to the section `{homes[0]}`"

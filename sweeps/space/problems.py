@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -96,7 +94,9 @@ def adapter(model: type) -> TypeAdapter[Any]:
 
 @functools.cache
 def fragments(model: type) -> Mapping[str, Fragment]:
-    """Return the JSON Schema of each field of a dataclass, by name.
+    """Return the JSON Schema of each key of a section, by name.
+
+    The keys are the fields of the dataclass. A field may have an alias, such as `from`.
 
     The type null is left out, because null stands for an absent key.
     """
@@ -110,20 +110,6 @@ def fragments(model: type) -> Mapping[str, Fragment]:
     return by_name
 
 
-@functools.cache
-def key_names(model: Any) -> tuple[str, ...]:
-    """Return the keys of a section: the names of the fields of its dataclass, or their aliases.
-
-    An example is `from`.
-    """
-    hints = typing.get_type_hints(model, include_extras=True)
-    parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}
-    return tuple(
-        next((alias for part in found if (alias := getattr(part, "alias", None))), name)
-        for name, found in parts.items()
-    )
-
-
 def check(model: type[T], node: Node) -> T | None:
     """Validate a section, and return an instance of its dataclass.
 
@@ -134,7 +120,7 @@ def check(model: type[T], node: Node) -> T | None:
         node: The section. A null section is treated as an empty mapping, and a known key with the
             value null is treated as absent.
     """
-    names = key_names(model)  # type: ignore[arg-type]
+    names = fragments(cast(Any, model))
     tuned = report_domains(node)
     if not node.is_map and node.value is not None:
         node.wrong(f"must be a mapping with keys {', '.join(names)}, got {node.show()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,6 @@ from sweeps.space.search_sections import SEARCH_SECTIONS
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
-
-
-@dataclass(frozen=True)
-class SpaceText:
-    """Text of a space file that sweeps wrote itself, for a table.
-
-    Attributes:
-        text: The text.
-        place: Name of the text in messages about problems.
-        notes: Messages for the user.
-    """
-
-    text: str
-    place: str
-    notes: tuple[str, ...] = ()
 
 
 def source_of(space: Any, problems: Problems) -> SpaceSource:
@@ -52,14 +37,8 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
             tables=space.tables,
             notes=space.notes,
         )
-    if isinstance(space, SpaceText):
-        return SpaceSource(
-            Path.cwd() / "space.yaml",
-            space.text,
-            parse(space.text, space.place),
-            Path.cwd(),
-            notes=space.notes,
-        )
+    if isinstance(space, SpaceSource):
+        return space
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(
             PLACE,
