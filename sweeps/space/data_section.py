@@ -90,7 +90,8 @@ class DataSection:
             return None, tuned
         weight_columns = _texts(templates.get("weight"))
         self._check_columns(node, keys, templates, weight_columns)
-        spec = self._spec(keys, valid, test, read=read, weight_columns=weight_columns)
+        parsed = {"valid": valid, "test": test, "read": read or READ_DEFAULTS}
+        spec = DataSpec(**{**vars(keys), **parsed}, base=self.folder, weight_columns=weight_columns)
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):
             values |= fill({"train": tuned["train"]}, any_key)
@@ -109,33 +110,6 @@ class DataSection:
             key: child for key, child in node.items() if key in readers and child.value is not None
         }
         return {key: readers[key](child) for key, child in given.items()}
-
-    def _spec(
-        self,
-        keys: DataKeys,
-        valid: Split | None,
-        test: Split | None,
-        read: ReadKeys | None,
-        weight_columns: tuple[str, ...],
-    ) -> DataSpec:
-        """Return the section, with the defaults of the tuned keys."""
-        return DataSpec(
-            keys.train,
-            keys.label,
-            valid,
-            test=test,
-            task=keys.task,
-            base=self.folder,
-            drop_missing_label=keys.drop_missing_label,
-            weight_columns=weight_columns,
-            ingest=keys.ingest,
-            parse=keys.parse or {},
-            drop_duplicates=keys.drop_duplicates,
-            positive=keys.positive,
-            group=keys.group,
-            missing=keys.missing or {},
-            read=read or READ_DEFAULTS,
-        )
 
     def _check_columns(
         self,

@@ -93,7 +93,7 @@ class Node:
 
     def items(self) -> Iterable[tuple[Any, Node]]:
         """Return the keys and the values of a mapping, or the indices and the items of a list."""
-        if self.is_map:
+        if isinstance(self.value, dict):
             return self.value.items()
         return enumerate(self.value) if self.is_list else ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from sweeps.space.domains import Dimension, Key
 from sweeps.space.step_names import NONE, Step
 from sweeps.space.templates import Chain, Template
+from sweeps.space.yaml_writer import flow
 
 LIMIT = 60
 
@@ -139,14 +139,12 @@ def say(value: Template) -> str:
 
     A dimension is shown as its kind, such as `uniform`.
     """
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     if isinstance(value, Dimension):
         return value.kind
+    if isinstance(value, Chain):
+        return _chain_key(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(say, value)) + "]"
-    return _chain_key(value) if isinstance(value, Chain) else str(value)
+    return value if isinstance(value, str) else flow(value)

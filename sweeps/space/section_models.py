@@ -674,11 +674,11 @@ class DataKeys:
     weight: Text | None = None
     class_weight: Literal["balanced"] | None = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
-    parse: ParseRules | None = None
+    parse: ParseRules = field(default_factory=dict)
     drop_duplicates: StrictBool = False
     positive: Scalar = None
     group: Text | None = None
-    missing: MissingMarkers | None = None
+    missing: MissingMarkers = field(default_factory=dict)
     read: Any = None
 
 
