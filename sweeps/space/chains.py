@@ -110,14 +110,14 @@ class ChainParser(DimensionParser):
             if not isinstance(key, str):
                 child.wrong("a parameter's name must be text", child.at)
             elif key == "columns":
-                columns = self._columns(child)
+                columns = self.value(child, self._columns)
             elif allowed is not None and key not in allowed:
                 hint = suggest(name, key, ("columns", *allowed))
                 child.wrong(f"unknown parameter of {name}; {hint}", child.at)
             else:
                 params[key] = self.anything(child)
                 if allowed is not None and params[key] is not INVALID:
-                    self._check_step_parameter(name, key, child)
+                    self._check_step_parameter(name, key, child, template=params[key])
         self._needed(args, name, mark, params)
         self._refuse_conditions(args, name, params)
         if len(self.problems) > before:
@@ -137,27 +137,25 @@ class ChainParser(DimensionParser):
                 text = f"is required by {name}, so it cannot have a `when`"
                 args.value[key].wrong(text, args.value[key].value["when"].at)
 
-    def _check_step_parameter(self, step: str, key: str, node: Node) -> None:
+    def _check_step_parameter(self, step: str, key: str, node: Node, template: Template) -> None:
         """Check the values of one parameter of a built-in step.
 
         If the value is another library's name for an option that sweeps calls differently, the
         message suggests our name.
         """
-        for wrong, text in value_problems(BUILTIN_STEPS[step][key], node):
+        for wrong, text in value_problems(BUILTIN_STEPS[step][key], node, template):
             hint = our_name(f"{step}.{key}", wrong.value)
             node.wrong(f"{text}; {hint}" if hint else text, wrong.mark)
 
     def _columns(self, node: Node) -> Template:
-        """Parse `columns`: a keyword, a name, a pattern, a list, or a dimension of these.
+        """Parse `columns`: a keyword, a name, a pattern or a list.
 
         A keyword is a word such as `numeric`, and a pattern is a text such as `price_*`.
         """
-        if kind := self.domain(node, "options"):
-            return self.branches(node, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):
             return node.value
         if node.is_list and node.value:
-            return tuple(self.column(child) for child in node.value)
+            return self.columns(node)
         return node.wrong(
             f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}"
         )

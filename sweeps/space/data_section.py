@@ -14,8 +14,8 @@ from sweeps.core import references
 from sweeps.core.label_columns import label_columns
 from sweeps.core.parameter_schema import allows
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.dimension_parser import MALFORMED, DimensionParser, Read
-from sweeps.space.domains import BRANCHING, RULES, Dimension
+from sweeps.space.dimension_parser import DimensionParser, Read
+from sweeps.space.domains import RULES, Dimension
 from sweeps.space.enumeration import any_key
 from sweeps.space.nodes import INVALID, Node, scalar
 from sweeps.space.parameter_checks import mismatch, to_try_each
@@ -102,14 +102,24 @@ class DataSection:
         readers: dict[str, Read] = {
             "train": self._train,
             "drop": self._drop,
-            "rows": self._rows,
             "weight": self._weight,
             "class_weight": self._class_weight,
         }
-        given = {
-            key: child for key, child in node.items() if key in readers and child.value is not None
-        }
-        return {key: readers[key](child) for key, child in given.items()}
+        templates = {}
+        for key, child in node.items():
+            if key == "rows" and child.value is not None:
+                templates[key] = self.reader.value(
+                    child, self._rows, values="floats", numbers=self._range_of_rows
+                )
+            elif key in readers and child.value is not None:
+                templates[key] = self.reader.value(child, readers[key])
+        train = templates.get("train")
+        if isinstance(train, Dimension) and train.when:
+            node.value["train"].wrong(
+                "is always needed, so it cannot have a `when`",
+                node.find("train.when").at,
+            )
+        return templates
 
     def _check_columns(
         self,
@@ -156,14 +166,9 @@ class DataSection:
     # ---- keys that can be tuned
 
     def _train(self, node: Node) -> Template:
-        """Parse `train`: a source, or a dimension whose options are sources."""
+        """Parse a source."""
         if (call := self._call(node)) is not None:
             return call
-        if kind := self.reader.domain(node, "options"):
-            dim = self.reader.branches(node, kind, self._train)
-            if isinstance(dim, Dimension) and dim.when:
-                node.wrong("is always needed, so it cannot have a `when`", node.value["when"].at)
-            return dim
         if not isinstance(node.value, str) or not node.value:
             return node.wrong(f"must be {SOURCES}, got {node.show()}{to_try_each(node)}")
         if fault := self._source_problem(node.value):
@@ -171,48 +176,38 @@ class DataSection:
         return node.value
 
     def _drop(self, node: Node) -> Template:
-        """Parse `drop`: a list of columns, or a dimension whose options are lists.
-
-        A column in a list may be a dimension too.
-        """
-        if kind := self.reader.domain(node, "options"):
-            return self.reader.branches(node, kind, self._drop)
+        """Parse a list of columns. A column in the list may be a dimension."""
         if not node.is_list:
             return node.wrong(f"must be a list of columns, got {node.show()}")
-        return tuple(self.reader.column(child) for child in node.value)
+        return self.reader.columns(node)
 
     def _rows(self, node: Node) -> Template:
-        """Parse `rows`: a fraction of the train rows, or a dimension whose values are fractions."""
-        kind = self.reader.domain(node, "floats")
-        if kind in (*BRANCHING, MALFORMED):
-            return self.reader.branches(node, str(kind), self._rows)
-        if kind:
-            if RULES[kind].integer or "lower" not in RULES[kind].args:
-                return node.wrong(
-                    "must be a fraction of the rows, a grid, a choice or a range of fractions, "
-                    f"got {node.show()}"
-                )
-            dim = self.reader.numbers(node, kind)
-            if isinstance(dim, Dimension) and not (
-                dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1
-            ):
-                return node.wrong(f"all values must be above 0 and at most 1, got {node.show()}")
-            return dim
+        """Parse a fraction of the train rows."""
         rule = fragments(DataKeys)["rows"]
         if node.value is None or not allows(rule, node.plain()):
             return node.wrong(mismatch(rule, node))
         return float(node.value)
 
+    def _range_of_rows(self, node: Node, kind: str) -> Template:
+        """Parse a range of fractions of the train rows."""
+        if RULES[kind].integer or "lower" not in RULES[kind].args:
+            return node.wrong(
+                "must be a fraction of the rows, a grid, a choice or a range of fractions, "
+                f"got {node.show()}"
+            )
+        dim = self.reader.numbers(node, kind)
+        if isinstance(dim, Dimension) and not (
+            dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1
+        ):
+            return node.wrong(f"all values must be above 0 and at most 1, got {node.show()}")
+        return dim
+
     def _weight(self, node: Node) -> Template:
-        """Parse `weight`: the name of a column, or a dimension whose options are names or null."""
-        if kind := self.reader.domain(node, "options"):
-            return self.reader.branches(node, kind, self._weight)
+        """Parse the name of a column. An option of a dimension may also be null."""
         return None if node.value is None else self.reader.column(node)
 
     def _class_weight(self, node: Node) -> Template:
-        """Parse `class_weight`: `balanced`, or a dimension with options `balanced` and null."""
-        if kind := self.reader.domain(node, "options"):
-            return self.reader.branches(node, kind, self._class_weight)
+        """Parse `balanced`. An option of a dimension may also be null."""
         if node.value in (None, "balanced"):
             return node.value
         return node.wrong(f"must be balanced, or left out, got {node.show()}")

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,18 +240,44 @@ class DimensionParser:
         self.when_parser.parsed[dim.name] = dim
         return dim
 
+    def value(
+        self,
+        node: Node,
+        read: Read,
+        values: str = "options",
+        numbers: Callable[[Node, str], Template] | None = None,
+    ) -> Template:
+        """Parse a constant, or a domain of such constants.
+
+        Args:
+            node: The value in the space file.
+            read: Function that parses a constant.
+            values: Values that a domain may have; see `domain`.
+            numbers: Function that parses a domain of numbers, given its node and its kind. If None,
+                the domain must be a grid or a choice.
+        """
+        kind = self.domain(node, values)
+        if kind is None:
+            return read(node)
+        if kind in RULES and numbers is not None:
+            return numbers(node, kind)
+        option = partial(self.value, read=read, values=values, numbers=numbers)
+        return self.branches(node, kind, option)
+
+    def columns(self, node: Node) -> Template:
+        """Parse a list of columns, each of which may be a dimension of names."""
+        return tuple(self.value(child, self.column) for child in node.value)
+
     def column(self, node: Node) -> Template:
-        """Parse the name of a column, or a dimension whose options are names."""
-        if kind := self.domain(node, "options"):
-            return self.branches(node, kind, self.column)
+        """Parse the name of a column."""
         if isinstance(node.value, str) and node.value:
             return node.value
         quote = "" if node.is_map or node.is_list else "; put quotes around it"
         return node.wrong(f"a column's name must be text, got {node.show()}{quote}")
 
-    def check_values(self, fragment: Fragment, node: Node) -> None:
+    def check_values(self, fragment: Fragment, node: Node, template: Template) -> None:
         """Check a constant, or all values of a domain, against the JSON Schema of a parameter."""
-        for wrong, text in value_problems(fragment, node):
+        for wrong, text in value_problems(fragment, node, template):
             node.wrong(text, wrong.mark)
 
     def _unique(self, path: str) -> str:

@@ -18,7 +18,7 @@ from sweeps.core.parameter_schema import Fragment, allows, types_of
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
-from sweeps.space.domains import BRANCHING, RULES, domain_description
+from sweeps.space.domains import BRANCHING, DESCRIPTIONS, RULES
 from sweeps.space.problems import fragments
 from sweeps.space.space_sections import AMOUNT, SCALING
 from sweeps.space.step_names import BUILTIN_STEPS, NONE, STEP_DESCRIPTIONS, required_parameters
@@ -391,7 +391,7 @@ def _definitions() -> dict[str, Schema]:
 def _one_of(domains: Mapping[str, Schema]) -> Schema:
     """Return the schema of a mapping with one domain and an optional condition."""
     properties = {
-        kind: form | {"description": domain_description(kind)} for kind, form in domains.items()
+        kind: form | {"description": DESCRIPTIONS[kind]} for kind, form in domains.items()
     }
     return mapping(
         {**properties, "when": ref("when")},

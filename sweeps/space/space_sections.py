@@ -11,8 +11,8 @@ from sweeps.core.parameter_schema import Fragment, allows
 from sweeps.core.resources import ELASTIC
 from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import ChainParser
-from sweeps.space.dimension_parser import MALFORMED, Read
-from sweeps.space.domains import BRANCHING, RULES
+from sweeps.space.dimension_parser import Read
+from sweeps.space.domains import RULES
 from sweeps.space.nodes import INVALID, Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems
@@ -125,23 +125,23 @@ class SpaceParser(ChainParser):
             form: The expected form of the mapping, for messages.
             read: Function that parses the value of one key, given the value and the key.
         """
-        if node.value is None:
-            return {}
-        if not node.is_map:
-            return node.wrong(f"must be a mapping {form}, got {node.show()}")
-        if kind := self.domain(node):
-            return self.branches(node, kind, partial(self._mapping, form=form, read=read))
-        return {key: read(child, key) for key, child in node.items() if key != "when"}
+
+        def mapping(node: Node) -> Template:
+            if node.value is not None and not node.is_map:
+                return node.wrong(f"must be a mapping {form}, got {node.show()}")
+            return {key: read(child, key) for key, child in node.items() if key != "when"}
+
+        return self.value(node, mapping, values="")
 
     def _parameter(self, node: Node, name: Any) -> Template:
         if not isinstance(name, str) or not name:
             return node.wrong("the name of a parameter must be text; put quotes around it", node.at)
         template = self.anything(node)
         if template is not INVALID:
-            self._check_parameter(node, name)
+            self._check_parameter(node, name, template)
         return template
 
-    def _check_parameter(self, node: Node, name: str) -> None:
+    def _check_parameter(self, node: Node, name: str, template: Template) -> None:
         """Check a parameter's name and values against the trainer's `TRAINER["parameters"]`."""
         known = self.definition.parameters
         if self.started or not known:
@@ -152,7 +152,7 @@ class SpaceParser(ChainParser):
             text = "a model predicts one quantile; give one, and run a sweep for each of the others"
             node.wrong(f"{text}, got {node.show()}")
         elif name in known:
-            self.check_values(known[name], node)
+            self.check_values(known[name], node, template)
         elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
             hint = did_you_mean(name, known)
             if hint.startswith("valid") and len(known) > MOST_NAMES:
@@ -167,16 +167,13 @@ class SpaceParser(ChainParser):
         if key == "resources_per_worker":
             return self._mapping(node, "such as {CPU: 1}", self._amount)
         if key == "num_workers":
-            return self._num_workers(node)
+            return self._scaling_value(node, SCALING[key], self._num_workers)
         if key in SCALING:
             return self._scaling_value(node, SCALING[key])
         return node.wrong(f"unknown key; {suggest('scaling', key, SCALING)}", node.at)
 
     def _num_workers(self, node: Node) -> Template:
-        """Parse a number of workers, a dimension of numbers, or an elastic number.
-
-        An elastic number is a mapping such as {elastic: [1, 4]}.
-        """
+        """Parse a number of workers, or an elastic number such as {elastic: [1, 4]}."""
         if node.is_map and ELASTIC in node.value:
             return self._elastic(node)
         if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
@@ -185,7 +182,7 @@ class SpaceParser(ChainParser):
             )
             text = f"{mismatch(SCALING['num_workers'], node)}; {text}"
             return node.wrong(text)
-        return self._scaling_value(node, SCALING["num_workers"], self._num_workers)
+        return self._scaling_constant(node, SCALING["num_workers"])
 
     def _elastic(self, node: Node) -> Template:
         """Parse an elastic number of workers.
@@ -230,32 +227,37 @@ class SpaceParser(ChainParser):
             return node.wrong(text, node.at)
         return self._scaling_value(node, AMOUNT)
 
-    def _scaling_value(
-        self, node: Node, fragment: Fragment, option: Read | None = None
-    ) -> Template:
+    def _scaling_value(self, node: Node, fragment: Fragment, read: Read | None = None) -> Template:
         """Parse a scalar, or a dimension of scalars.
-
-        All resource requirements that a trial may have must be known before the sweep starts. A
-        range must therefore have integers only.
 
         Args:
             node: The value in the space file.
             fragment: JSON Schema of the scalars.
-            option: Function that parses each option of a grid or a choice. If None, this method
-                itself parses the options.
+            read: Function that parses a constant. If None, a constant must fit the fragment.
         """
-        kind = self.domain(node, "integers")
-        if kind in (*BRANCHING, MALFORMED):
-            option = option or partial(self._scaling_value, fragment=fragment)
-            return self.branches(node, str(kind), option)
-        if kind and not RULES[kind].integer:
+        return self.value(
+            node,
+            read or partial(self._scaling_constant, fragment=fragment),
+            values="integers",
+            numbers=partial(self._scaling_range, fragment=fragment),
+        )
+
+    def _scaling_constant(self, node: Node, fragment: Fragment) -> Template:
+        if node.value is None or not allows(fragment, node.plain()):
+            return node.wrong(mismatch(fragment, node))
+        return node.value
+
+    def _scaling_range(self, node: Node, kind: str, fragment: Fragment) -> Template:
+        """Parse a range of integers.
+
+        All resource requirements that a trial may have must be known before the sweep starts. A
+        range of fractions is therefore not allowed.
+        """
+        if not RULES[kind].integer:
             return node.wrong(
                 f"must be a constant, a grid, a choice or a range of integers, got {node.show()}"
             )
-        if node.value is None:
-            return node.wrong(mismatch(fragment, node))
-        before = len(self.problems)
-        self.check_values(fragment, node)
-        if len(self.problems) > before:
-            return INVALID
-        return self.numbers(node, kind) if kind else node.value
+        template = self.numbers(node, kind)
+        if template is not INVALID:
+            self.check_values(fragment, node, template)
+        return template
