@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import references
+from sweeps.core.json_files import is_number
 from sweeps.core.label_columns import label_columns
 from sweeps.core.parameter_schema import allows
 from sweeps.core.suggestions import did_you_mean
@@ -279,7 +280,7 @@ class DataSection:
             # other keys
             return None
         if isinstance(value, str) and value:
-            if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
+            if is_number(scalar(value)):
                 node.wrong(
                     f"a fraction must be a number, got {node.show()} (text); write it without "
                     "quotes"
@@ -288,7 +289,7 @@ class DataSection:
             if fault := self._source_problem(value):
                 node.wrong(fault)
             return Split("path", path=value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if is_number(value):
             return self._fraction(node)
         keys = set(value) if node.is_map else set()
         if keys & {"rolling", "folds"} and not may_have_folds:

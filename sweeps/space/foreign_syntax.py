@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from sweeps.core.json_files import is_number
 from sweeps.space.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import normalized, our_name
@@ -301,21 +302,14 @@ def _is_list(node: Node | None) -> bool:
 
 def _number(node: Node | None) -> str | None:
     """Return a number as written, with or without quotes. Return None for anything else."""
-    if (
-        node is None
-        or node.is_map
-        or node.is_list
-        or isinstance(node.value, bool)
-        or node.value is None
-    ):
+    if node is None or node.is_map or node.is_list:
         return None
-    text = node.value if isinstance(node.value, str) else node.raw or str(node.value)
+    text = node.value if isinstance(node.value, str) else node.raw
     try:
         value = scalar(text)
     except ValueError:
         return None
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return text if good else None
+    return text if is_number(value) else None
 
 
 def _domain(kind: str, args: list[str]) -> str:

@@ -23,7 +23,7 @@ def stream_obstacles(
     sections: Mapping[str, Template],
     trainer: TrainerSpec,
     definition: TrainerDefinition,
-    scheduler: SchedulerSpec | None,
+    scheduler: SchedulerSpec,
 ) -> Iterator[tuple[str, str]]:
     """Yield each key that rules out `data.ingest: stream`, with the reason and the next step.
 
@@ -32,13 +32,13 @@ def stream_obstacles(
         sections: Templates of the sections of the space; see `Space.sections`.
         trainer: The trainer.
         definition: The definition of the trainer.
-        scheduler: The scheduler; None if its section has a problem.
+        scheduler: The scheduler.
     """
     tuned = sections.get("data", {})
     obstacles = [
         (
             "scheduler.resource",
-            scheduler is not None and scheduler.counts_rows,
+            scheduler.counts_rows,
             f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count "
             "reports",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sweeps.core.json_files import is_number
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import holds
 from sweeps.space.domains import Dimension, cumulative_probability
@@ -116,7 +117,7 @@ class InitialPointsParser:
         """
         children = node.value if node.is_list and self.objectives > 1 else [node]
         values = [child.value for child in children]
-        if len(values) == self.objectives and all(_is_number(value) for value in values):
+        if len(values) == self.objectives and all(is_number(value) for value in values):
             return tuple(map(float, values))
         form = (
             "a number"
@@ -125,16 +126,6 @@ class InitialPointsParser:
         )
         node.wrong(f"must be {form}, got {node.show()}")
         return None
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number. Booleans are not numbers."""
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and value == value
-        and abs(value) != float("inf")
-    )
 
 
 def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
@@ -154,7 +145,7 @@ def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
         key = option_of(dim, node)
         return key, key
     value = node.value
-    if not _is_number(value) or (dim.is_integer and not isinstance(value, int)):
+    if not is_number(value) or (dim.is_integer and not isinstance(value, int)):
         raise InvalidValue(
             f"must be {'an integer' if dim.is_integer else 'a number'}{scalar_hint(value)}"
         )

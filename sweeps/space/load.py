@@ -312,15 +312,11 @@ class _Loader:
         reason = ""
         self._check_folds(data, scheduler)
         self._check_bundle(data, scheduler)
-        if scheduler is not None and scheduler.counts_rows:
+        if scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
                 self.root.wrong_inside(key, text)
         self._check_ingest(data, sections, scheduler)
-        if (
-            scheduler
-            and perturbs(scheduler)
-            and not any(name.startswith("params.") for name in self._sampled)
-        ):
+        if perturbs(scheduler) and not any(name.startswith("params.") for name in self._sampled):
             self.root.wrong_inside(
                 "scheduler.name",
                 f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has "
@@ -328,11 +324,11 @@ class _Loader:
             )
         if limits:
             search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
-        if scheduler and limits and perturbs(scheduler):
+        if limits and perturbs(scheduler):
             search.scheduler = replace(
                 scheduler, options=scheduler.options | {"population": limits.max_trials}
             )
-        if search.search and search.search.algorithm == AUTO:
+        if search.search.algorithm == AUTO:
             choice = self._choice(limits.max_trials if limits else cells)
             search.search = replace(search.search, algorithm=choice.algorithm)
             reason = choice.reason
@@ -352,8 +348,6 @@ class _Loader:
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension for it to choose."""
         search = self.search.search
-        if search is None or self.root.find("search.algorithm").value is None:
-            return ()
         if search.algorithm in (AUTO, "grid") or self._sampled:
             return ()
         why = "nothing is tuned, so the trials differ only in their seeds"
@@ -367,13 +361,13 @@ class _Loader:
             ),
         )
 
-    def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
+    def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec) -> None:
         """Add a problem if the scheduler does not fit a cross-validation.
 
         In a cross-validation, each step of a trial is one fold.
         """
         folds = data.folds if data else 0
-        if not folds or scheduler is None:
+        if not folds:
             return
         if perturbs(scheduler):
             self.root.wrong_inside(
@@ -389,9 +383,9 @@ class _Loader:
             )
             self.root.wrong_inside("scheduler.max_t", text)
 
-    def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
+    def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec) -> None:
         """Add a problem for each reason why the winner cannot be trained again on all rows."""
-        if self.search.bundle is None or self.search.bundle.train_on == "train":
+        if self.search.bundle.train_on == "train":
             return
         obstacles = {
             "needs the section `data`, because a loop that reads its own data chooses the rows": (
@@ -401,7 +395,7 @@ class _Loader:
                 len(self.search.objectives) > 1
             ),
             "does not work under pbt, whose trials copy checkpoints of other trials": (
-                scheduler is not None and perturbs(scheduler)
+                perturbs(scheduler)
             ),
         }
         for text, is_obstacle in obstacles.items():
@@ -409,7 +403,7 @@ class _Loader:
                 self.root.wrong_inside("bundle.train_on", f"`all` {text}; leave the section out")
 
     def _check_ingest(
-        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
+        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec
     ) -> None:
         """Add a problem for each key that does not fit `data.ingest: stream`."""
         if data is None or self.trainer is None or data.ingest != "stream":
@@ -431,7 +425,7 @@ class _Loader:
             sampled=len(self._sampled),
             objectives=len(search.objectives),
             max_trials=max_trials,
-            perturbs=search.scheduler is not None and perturbs(search.scheduler),
+            perturbs=perturbs(search.scheduler),
         )
 
     def _add_initial_points(self, sections: dict[str, Template]) -> None:
@@ -441,7 +435,7 @@ class _Loader:
         result.
         """
         search = self.search
-        if search.search is None or not search.search.initial_points:
+        if not search.search.initial_points:
             return
         parser = InitialPointsParser(
             self.dimensions, sections, max(1, len(search.objectives)), self.problems
@@ -612,14 +606,14 @@ class _Loader:
             self.root.wrong_inside("data", text)
         search, limits = self.search.search, self.search.limits
         sampled = self._sampled
-        if search and search.algorithm == "grid" and sampled:
+        if search.algorithm == "grid" and sampled:
             self.root.wrong_inside(
                 "search.algorithm",
                 "grid search allows only `grid` dimensions, but these are sampled: "
                 f"{first_of(sampled, 5)}",
             )
         for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
-            if getattr(search, name, None) and not sampled:
+            if getattr(search, name) and not sampled:
                 text = "has no effect, because no dimension is sampled; leave this key out"
                 self.root.wrong_inside(f"search.{key}", text)
         if limits and 0 < limits.max_trials < len(cells):

@@ -18,7 +18,7 @@ from sweeps.core.parameter_schema import rule_of
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO
-from sweeps.space.nodes import Node, scalar
+from sweeps.space.nodes import Node
 from sweeps.space.problems import check, report_domains, wrong_name
 from sweeps.space.section_models import (
     BundleKeys,
@@ -31,7 +31,7 @@ from sweeps.space.section_models import (
 )
 from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_section import portfolio_files
-from sweeps.space.when_parser import COMPARISON
+from sweeps.space.when_parser import comparison_of
 
 SEARCH_SECTIONS = (
     "objective",
@@ -50,7 +50,8 @@ class SearchSections:
 
     The constructor parses all of these sections.
 
-    If a section has a problem, its attribute is None, or () in the case of `objectives`.
+    If a section has a problem, its attribute has the default of the section. Without valid limits,
+    `limits` is None, because the number of trials is not known.
 
     Args:
         root: The space file.
@@ -72,22 +73,17 @@ class SearchSections:
         self.roots = tuple(roots)
         self.objectives = self._read_objectives()
         self.constraints = self._read_constraints()
-        self.search = self._read_search()
-        self.scheduler = self._read_scheduler()
-        self.repeats = self._read_repeats()
+        self.search = self._read_search() or Search()
+        self.scheduler = self._read_scheduler() or SchedulerSpec()
+        self.repeats = self._read_repeats() or Repeats()
         self.limits = check(Limits, root.get("limits"))
-        self.checkpoints = check(Checkpoints, root.get("checkpoints"))
-        self.bundle = check(BundleKeys, root.get("bundle"))
+        self.checkpoints = check(Checkpoints, root.get("checkpoints")) or Checkpoints()
+        self.bundle = check(BundleKeys, root.get("bundle")) or BundleKeys()
         self._check_checkpoints()
         self._check_objectives()
-        if self.scheduler and perturbs(self.scheduler):
+        if perturbs(self.scheduler):
             self._check_population(self.scheduler)
-        if (
-            self.scheduler
-            and self.scheduler.population
-            and self.limits
-            and not self.limits.max_trials
-        ):
+        if self.scheduler.population and self.limits and not self.limits.max_trials:
             self.limits = replace(self.limits, max_trials=self.scheduler.population)
 
     @property
@@ -133,22 +129,17 @@ class SearchSections:
             return ()
         constraints = []
         for metric, child in node.items():
-            match = COMPARISON.match(child.value.strip()) if isinstance(child.value, str) else None
-            bound = scalar(match[2]) if match else None
+            comparison = comparison_of(child.value)
             if not isinstance(metric, str) or not metric:
                 child.wrong("a metric's name must be text", child.at)
-            elif (
-                match is None
-                or isinstance(bound, bool)
-                or not isinstance(bound, (int, float))
-                or bound != bound
-            ):
+            elif comparison is None:
                 child.wrong(
                     f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= '
                     f'5", got {child.show()}'
                 )
             else:
-                constraints.append(Constraint(metric, match[1], float(bound)))
+                sign, bound = comparison
+                constraints.append(Constraint(metric, sign, float(bound)))
         return tuple(constraints)
 
     def _read_repeats(self) -> Repeats | None:
@@ -168,7 +159,11 @@ class SearchSections:
         """
         node = self.root.get("search")
         search = check(Search, node)
-        if search is None or not self._check_algorithm(search.algorithm):
+        if search is None:
+            return None
+        algorithm = node.get("algorithm")
+        if (problem := self._algorithm_problem(search.algorithm, algorithm)) is not None:
+            algorithm.wrong(problem)
             return None
         if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
             portfolio = node.value["portfolio"]
@@ -180,36 +175,25 @@ class SearchSections:
             self._check_options(node.value["options"], search.algorithm)
         return search
 
-    def _check_algorithm(self, algorithm: str) -> bool:
-        """Return True if an algorithm is built in or a reference `module:attr` to existing code.
-
-        Otherwise, add a problem.
+    def _algorithm_problem(self, algorithm: str, node: Node) -> str | None:
+        """Return what is wrong with the name of an algorithm, or with a reference `module:attr`.
 
         The code is not imported here, so `sweeps run` checks later that it is a sampler.
         """
         valid = (AUTO, *registry.names("sampler"))
         if algorithm in valid:
-            return True
-        problem = registry.problem("sampler", algorithm, self.roots)
-        if ":" not in algorithm:
-            node = self.root.find("search.algorithm")
-            problem = wrong_name(node.path, node, valid)
-        if problem is not None:
-            self.root.wrong_inside("search.algorithm", problem)
-        return problem is None
+            return None
+        if ":" in algorithm:
+            return registry.problem("sampler", algorithm, self.roots)
+        return wrong_name(node.path, node, valid)
 
     def _check_options(self, options: Node, algorithm: str) -> None:
         """Check the names and values of the options of a built-in algorithm."""
         own = option_names("sampler", algorithm)
         for name, child in options.items():
             if name not in own:
-                others = [
-                    other
-                    for other in registry.names("sampler")
-                    if name in option_names("sampler", other)
-                ]
-                hint = f"`{name}` is an option of {', '.join(others)}"
-                if not others:
+                hint = f"`{name}` is an option of {', '.join(_owners('sampler', name))}"
+                if not _owners("sampler", name):
                     hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
                 child.wrong(f"unknown option of {algorithm}; {hint}", child.at)
         given = {name: child for name, child in options.items() if name in own}
@@ -229,40 +213,32 @@ class SearchSections:
             )
             return None
         given = {key: child for key, child in node.items() if child.value is not None}
-        if not given:
-            return SchedulerSpec(
-                "none", dataclasses.asdict(registry.built_in("scheduler", "none")())
-            )
-        name = given.pop("name", replace(node, value={}).get("name"))
+        name = given.pop("name", replace(node, value=None).get("name"))
+        if name.value is None and not given:
+            name = replace(name, value="none")
         if isinstance(name.value, str) and ":" in name.value:
             return self._own_scheduler(name, given)
-        for key, child in given.items():
-            if key not in scheduler_keys():
-                hint = suggest("scheduler", key, scheduler_keys())
-                child.wrong(f"unknown key; {hint}", child.at)
+        self._check_scheduler_keys(name.value, given)
         if name.value in names:
-            return self._built_in_scheduler(node, name, given)
-        rule = (
-            f"is required; give {rule_of({'enum': names})}"
-            if name.value is None
-            else wrong_name("scheduler.name", name, names)
-        )
+            return self._built_in_scheduler(node, name.value, given)
+        rule = wrong_name("scheduler.name", name, names)
+        if name.value is None:
+            rule = f"is required; give {rule_of({'enum': names})}"
         name.wrong(rule)
         return None
 
     def _built_in_scheduler(
-        self, node: Node, name: Node, given: Mapping[str, Node]
+        self, node: Node, name: str, given: Mapping[str, Node]
     ) -> SchedulerSpec | None:
         """Return a built-in scheduler, after checking its options against its class's fields."""
-        own = option_names("scheduler", name.value)
-        self._check_other_schedulers_keys(str(name.value), given, own)
+        own = option_names("scheduler", name)
         options = {key: child for key, child in given.items() if key in own}
-        scheduler = check(registry.built_in("scheduler", name.value), replace(node, value=options))
+        scheduler = check(registry.built_in("scheduler", name), replace(node, value=options))
         if scheduler is None or len(options) < len(given):
             return None
         for key, text in scheduler.option_problems():
             self.root.wrong_inside(f"scheduler.{key}", text)
-        return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
+        return SchedulerSpec(name, {key: getattr(scheduler, key) for key in own})
 
     def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
         """Return a user's scheduler.
@@ -275,23 +251,22 @@ class SearchSections:
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
-    def _check_other_schedulers_keys(
-        self, name: str, given: Mapping[str, Node], own: tuple[str, ...]
-    ) -> None:
-        """Add a problem for each key that belongs to another built-in scheduler than the named one.
+    def _check_scheduler_keys(self, name: Any, given: Mapping[str, Node]) -> None:
+        """Add a problem for each key that a built-in scheduler does not have.
 
         Args:
-            name: The scheduler's name.
+            name: The scheduler's name, which may be wrong.
             given: Nodes of the section's other keys, by key.
-            own: Keys that the named scheduler has.
         """
         for key, child in given.items():
-            if key in own or key not in scheduler_keys():
-                continue
-            names = registry.names("scheduler")
-            owners = [other for other in names if key in option_names("scheduler", other)]
-            text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
-            child.wrong(f"{text}: {', '.join(own)}", child.at)
+            owners = _owners("scheduler", key)
+            if not owners:
+                hint = suggest("scheduler", key, scheduler_keys())
+                child.wrong(f"unknown key; {hint}", child.at)
+            elif name in registry.names("scheduler") and name not in owners:
+                text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
+                keys = ", ".join(option_names("scheduler", name))
+                child.wrong(f"{text}: {keys}", child.at)
 
     # ---- contradictions between sections
 
@@ -300,12 +275,7 @@ class SearchSections:
 
         Trials may do so under PBT, for example.
         """
-        if (
-            self.checkpoints
-            and not self.checkpoints.all_stay
-            and self.scheduler
-            and perturbs(self.scheduler)
-        ):
+        if not self.checkpoints.all_stay and perturbs(self.scheduler):
             text = (
                 f"cannot be limited under {self.scheduler.name}, because its trials continue from "
                 "the checkpoints of other trials"
@@ -314,9 +284,7 @@ class SearchSections:
 
     def _check_objectives(self) -> None:
         """Add a problem for each section that contradicts the objectives."""
-        scheduler = (
-            self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
-        )
+        scheduler = self.scheduler.name if compares_trials(self.scheduler) else None
         built_in = registry.is_built_in("scheduler", scheduler or "")
         got = f"got {scheduler}" + (
             ""
@@ -343,7 +311,7 @@ class SearchSections:
             for name in registry.names("sampler")
             if registry.built_in("sampler", name).several_objectives
         ]
-        if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
+        if self.search.algorithm in set(registry.names("sampler")) - set(able):
             self.root.wrong_inside(
                 "search.algorithm",
                 f"must be {rule_of({'enum': able})} for several objectives, got "
@@ -375,7 +343,7 @@ class SearchSections:
             )
             text = f"{rule}; got {concurrent}"
             self.root.wrong_inside("limits.max_concurrent_trials", text)
-        if self.repeats and self.repeats.count > 1:
+        if self.repeats.count > 1:
             text = (
                 f"must be 1 under {scheduler.name}, whose members change their parameters as they "
                 f"train; got {self.repeats.count}"
@@ -391,20 +359,17 @@ def option_names(kind: str, name: str) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
 
 
+def _owners(kind: str, option: str) -> list[str]:
+    """Return the built-in samplers or schedulers that have an option."""
+    return [name for name in registry.names(kind) if option in option_names(kind, name)]
+
+
 def scheduler_keys() -> tuple[str, ...]:
     """Return the keys that `scheduler` may have: the name, and all built-in options."""
-    return tuple(
-        dict.fromkeys(
-            [
-                "name",
-                *(
-                    key
-                    for name in registry.names("scheduler")
-                    for key in option_names("scheduler", name)
-                ),
-            ]
-        )
-    )
+    keys = ["name"]
+    for name in registry.names("scheduler"):
+        keys += option_names("scheduler", name)
+    return tuple(dict.fromkeys(keys))
 
 
 def perturbs(scheduler: SchedulerSpec) -> bool:

@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import WrapValidator
 
+from sweeps.core.json_files import is_number
+
 _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z"
 )
@@ -40,7 +42,7 @@ def seconds(value: Any) -> float:
         ValueError: The value is not a duration above 0.
     """
     total = math.nan
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value):
         total = float(value)
     elif isinstance(value, str) and value and (match := _DURATION.match(value)):
         total = sum(

@@ -6,11 +6,13 @@ be true.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from sweeps.core.best_step import COMPARISONS
+from sweeps.core.json_files import is_number
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Term
 from sweeps.space.domains import Dimension
@@ -69,17 +71,21 @@ def read_term(dim: Dimension, node: Node) -> Term:
     return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
 
 
+def comparison_of(value: Any) -> tuple[str, float] | None:
+    """Return the sign and the number of a text such as `> 3`. Return None for another value."""
+    found = COMPARISON.match(value.strip()) if isinstance(value, str) else None
+    with contextlib.suppress(ValueError):  # the number is too large
+        if found and is_number(number := scalar(found[2])):
+            return found[1], number
+    return None
+
+
 def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
     """Return a comparison such as `> 3`. Return None if the node is not a comparison."""
     if not isinstance(node.value, str) or any(option.key == node.value for option in dim.options):
         return None
-    if found := COMPARISON.match(node.value.strip()):
-        try:
-            number = scalar(found[2])
-        except ValueError:
-            number = None
-        if isinstance(number, (int, float)) and not isinstance(number, bool) and number == number:
-            return found[1], number
+    if (comparison := comparison_of(node.value)) is not None:
+        return comparison
     if not dim.options or _NEARLY.match(node.value):
         signs = ", ".join(COMPARISONS)
         raise InvalidValue(
@@ -96,7 +102,7 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     Raise InvalidValue if the dimension can never equal the number.
     """
     value = node.value
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not is_number(value):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
         raise InvalidValue(
@@ -121,7 +127,7 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
     Raise InvalidValue if there is none, or if an option is no number.
     """
     for option in dim.options:
-        if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
+        if not is_number(option.value):
             raise InvalidValue(
                 f"a comparison needs options that are numbers, but {dim.name} has the option "
                 f"{say(option.value)}",
