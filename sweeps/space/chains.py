@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 from sweeps.core import references
 from sweeps.space.dimension_parser import DimensionParser
 from sweeps.space.domains import Dimension
-from sweeps.space.nodes import INVALID, Mark, Node
+from sweeps.space.nodes import INVALID, Mark, Node, Scalar
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.step_names import BUILTIN_STEPS, NONE, Step, required_parameters
 from sweeps.space.synonyms import our_name, suggest
@@ -60,7 +59,7 @@ class ChainParser(DimensionParser):
             )
         return self._step(node, names[0], node.value[names[0]])
 
-    def _step(self, node: Node, name: Any, args: Node) -> Template:
+    def _step(self, node: Node, name: Scalar, args: Node) -> Template:
         """Parse a step, and return a chain with this single step.
 
         Args:
@@ -68,10 +67,10 @@ class ChainParser(DimensionParser):
             name: The step's name.
             args: The step's parameters.
         """
-        fault = None
         if not isinstance(name, str):
-            fault = f"a step's name must be text, got {name}"
-        elif ":" in name:
+            return node.wrong(f"a step's name must be text, got {name}", args.at)
+        fault = None
+        if ":" in name:
             fault = references.problem(name, self.roots)
         elif name not in BUILTIN_STEPS:
             fault = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sweeps.core.command_template import ARGS, INTERPRETERS, problems, unused
 from sweeps.core.parameter_schema import COMMAND_FORMAT, allows
@@ -20,7 +19,9 @@ from sweeps.space.templates import Template, children
 from sweeps.space.trainer_definition import TrainerDefinition
 
 
-def command_options(trainer: TrainerSpec, definition: TrainerDefinition) -> dict[str, list[Any]]:
+def command_options(
+    trainer: TrainerSpec, definition: TrainerDefinition
+) -> dict[str, Sequence[str | int | float]]:
     """Return the value of each option of a trainer that is a valid command, by option name."""
     commands = {
         name: fragment
@@ -101,7 +102,9 @@ def command_hint(node: Node) -> str:
     )
 
 
-def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int, str] | None:
+def _missing_script(
+    command: Sequence[str | int | float], roots: Sequence[Path]
+) -> tuple[int, str] | None:
     """Return the index of a missing Python script that a command runs, and a message.
 
     Return None if the command runs no such script.

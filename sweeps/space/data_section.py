@@ -35,7 +35,7 @@ from sweeps.space.section_models import (
     Split,
     variant_of,
 )
-from sweeps.space.templates import Template, dimensions, fill, walk
+from sweeps.space.templates import Sections, Template, dimensions, fill, walk
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 CLASS_WEIGHT_TASK = (
@@ -60,7 +60,7 @@ class DataSection:
         self.folder = folder
         self.roots = roots
 
-    def read(self, node: Node) -> tuple[DataSpec | None, dict[str, Template]]:
+    def read(self, node: Node) -> tuple[DataSpec | None, Sections]:
         """Parse the section.
 
         Args:
@@ -98,7 +98,7 @@ class DataSection:
             values |= fill({"train": tuned["train"]}, any_key)
         return variant_of(spec, values), tuned
 
-    def _templates(self, node: Node) -> dict[str, Template]:
+    def _templates(self, node: Node) -> Sections:
         """Parse the keys that may be dimensions."""
         readers: dict[str, Read] = {
             "train": self._train,
@@ -126,7 +126,7 @@ class DataSection:
         self,
         node: Node,
         keys: DataKeys,
-        templates: dict[str, Template],
+        templates: Sections,
         weight_columns: tuple[str, ...],
     ) -> None:
         """Check that the keys for the label, weights and dropped columns do not conflict."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest
@@ -27,7 +26,7 @@ from sweeps.space.domains import (
     domain_kind,
 )
 from sweeps.space.foreign_syntax import translate_call, translate_mapping
-from sweeps.space.nodes import INVALID, Node, scalar_hint
+from sweeps.space.nodes import INVALID, Node, Scalar, scalar_hint
 from sweeps.space.option_labels import canonical, option_keys
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.problems import Problems
@@ -147,7 +146,7 @@ class DimensionParser:
             node.wrong(text, node.value["when"].at)
         return None
 
-    def _refuse_keys(self, node: Node, names: list[Any], kinds: list[Any]) -> None:
+    def _refuse_keys(self, node: Node, names: list[Scalar], kinds: list[str]) -> None:
         """Add a problem for a domain with further keys, or for several domains in one mapping.
 
         Args:
@@ -202,7 +201,7 @@ class DimensionParser:
 
     def _refuse_repeated(self, node: Node, kind: str, values: list[Template]) -> None:
         """Add a problem for each option that is equal to an earlier one."""
-        seen: dict[Any, int] = {}
+        seen: dict[Hashable, int] = {}
         for i, value in enumerate(values):
             first = seen.setdefault(canonical(value), i)
             if first != i:

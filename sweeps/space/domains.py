@@ -16,9 +16,11 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from sweeps.space.conditions import ABSENT, Term
+from sweeps.space.conditions import ABSENT, Key, Term
+from sweeps.space.nodes import Plain
 
-Key = None | bool | int | float | str
+# Key of each of some dimensions, by name.
+Keys = dict[str, Key]
 Number = int | float
 
 INT_LIMIT = 2**63 - 1  # integers have 64 bits in NumPy and in the study
@@ -227,7 +229,7 @@ class Dimension:
         count = round((Fraction(x) - exact_offset) / exact(q)) + steps
         return float(exact_offset + exact(q) * count)
 
-    def option(self, key: Any) -> Option:
+    def option(self, key: Key) -> Option:
         """Return the option that has a key.
 
         Raises:
@@ -327,7 +329,7 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         yield None, f"{kind} needs an upper bound that is lower plus a multiple of q"
 
 
-def _number_rule(arg: Any, integer: bool) -> str | None:
+def _number_rule(arg: Plain, integer: bool) -> str | None:
     """Return the rule that an argument breaks, such as "an integer"; None if it breaks no rule.
 
     Messages write "must be" before it.

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
+from sweeps.space.domains import Keys
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, located
@@ -20,7 +21,7 @@ from sweeps.space.yaml_writer import node_of
 SHORT = ("params", "scaling", "data")
 
 
-def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     """Return the key of each dimension that a configuration gives; see `Dimension.value`.
 
     Args:

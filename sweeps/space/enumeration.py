@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
-from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import EDGES, Dimension, cumulative_probability
-from sweeps.space.templates import Template, conditions_of, dimensions, fill
+from sweeps.space.conditions import Key, Term, holds
+from sweeps.space.domains import EDGES, Dimension, Keys, cumulative_probability
+from sweeps.space.templates import Sections, Template, conditions_of, dimensions, fill
 
 MAX_CELLS = 100_000
 MAX_SHAPES = 10_000
@@ -23,7 +23,7 @@ MAX_SHAPES = 10_000
 # ---- cells
 
 
-def cells_of(template: Template) -> Iterator[dict[str, Any]]:
+def cells_of(template: Template) -> Iterator[Keys]:
     """Yield every possible combination of the options of the grids in a template.
 
     See `Space.cells`.
@@ -33,7 +33,7 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
     dims = [dim for dim in dimensions(template) if dim.is_grid or dim.name in named]
     # Stack of partial cells. An entry has the number of processed dimensions, the options chosen so
     # far, and the names of the processed dimensions whose values a cell does not fix.
-    stack: list[tuple[int, dict[str, Any], frozenset[str]]] = [(0, {}, frozenset())]
+    stack: list[tuple[int, Keys, frozenset[str]]] = [(0, {}, frozenset())]
     while stack:
         count, cell, undecided = stack.pop()
         if count == len(dims):
@@ -53,8 +53,8 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def assignments(
-    sections: Mapping[str, Template], names: Collection[str]
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    sections: Sections, names: Collection[str]
+) -> Iterator[tuple[dict[str, Any], Keys]]:
     """Yield each combination of the values of some dimensions.
 
     All other dimensions have the same values in all combinations.
@@ -85,7 +85,7 @@ def assignments(
 
         def choose(
             dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made
-        ) -> Any:
+        ) -> Key:
             if dim.name not in keys:
                 return any_key(dim)
             if len(made) < len(choices):
@@ -95,11 +95,11 @@ def assignments(
                 made.append(0)
             return keys[dim.name][made[-1]]
 
-        values: dict[str, Any] = {}
+        values: Keys = {}
         yield {name: fill(template, choose, values) for name, template in sections.items()}, values
 
 
-def any_key(dim: Dimension) -> Any:
+def any_key(dim: Dimension) -> Key:
     """Return one valid key of a dimension.
 
     The key is the first option, the lower bound, or the median of a normal distribution.
@@ -107,7 +107,7 @@ def any_key(dim: Dimension) -> Any:
     return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
 
 
-def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
+def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> Sequence[Key]:
     """Return all keys of a dimension, or at least enough keys for the conditions of `dims`.
 
     Enough keys make each condition true once and false once. For a grid or a choice, all keys are
@@ -123,7 +123,7 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
     return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]
 
 
-def _values(dim: Dimension) -> list[float]:
+def _values(dim: Dimension) -> list[Key]:
     """Return all values of a domain that has a finite number of them."""
     assert dim.lower is not None
     return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
@@ -185,7 +185,7 @@ def conflicting_dimension(
 def possible(dim: Dimension, terms: Collection[Term]) -> bool:
     """Return True if some value of a dimension makes all terms true."""
     if dim.options:
-        values: list[Any] = [option.key for option in dim.options]
+        values: list[Key] = [option.key for option in dim.options]
     else:
         values = list(points(dim, {number for term in terms for _, number in term.tests}))
     return any(all(term.holds(value) for term in terms) for value in values)
@@ -194,9 +194,7 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 # ---- shapes
 
 
-def shape_assignments(
-    sections: Mapping[str, Template], backend: str
-) -> Iterator[tuple[Shape, dict[str, Any]]]:
+def shape_assignments(sections: Sections, backend: str) -> Iterator[tuple[Shape, Keys]]:
     """Yield the shape for each combination of the values that the section `scaling` depends on.
 
     Args:
@@ -212,7 +210,7 @@ def shape_assignments(
         yield shape_of(scaling if isinstance(scaling, dict) else {}, backend), values
 
 
-def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, ...]:
+def all_shapes(sections: Sections, backend: str) -> tuple[Shape, ...]:
     """Return the distinct shapes that trials of a space can have, in the order of the file.
 
     Args:

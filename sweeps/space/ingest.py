@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from sweeps.core.resources import ELASTIC
 from sweeps.space.section_models import ROWS, DataSpec, SchedulerSpec, TrainerSpec
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, walk
+from sweeps.space.templates import Sections, walk
 from sweeps.space.trainer_definition import TrainerDefinition
 
 # Built-in preprocessors that cannot be fitted in one pass over a stream, and what to use instead.
@@ -20,7 +20,7 @@ MEMORY = "write `ingest: memory`"
 
 def stream_obstacles(
     data: DataSpec,
-    sections: Mapping[str, Template],
+    sections: Sections,
     trainer: TrainerSpec,
     definition: TrainerDefinition,
     scheduler: SchedulerSpec,
@@ -118,7 +118,7 @@ def _key_obstacles(data: DataSpec, tuned: Container[str]) -> Iterator[tuple[str,
 
 
 def row_obstacles(
-    data: DataSpec | None, sections: Mapping[str, Template], scheduler: SchedulerSpec
+    data: DataSpec | None, sections: Sections, scheduler: SchedulerSpec
 ) -> Iterator[tuple[str, str]]:
     """Yield each key that rules out a scheduler that counts rows.
 

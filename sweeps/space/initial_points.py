@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sweeps.core.json_files import is_number
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.conditions import holds
-from sweeps.space.domains import Dimension, cumulative_probability
+from sweeps.space.conditions import Key, holds
+from sweeps.space.domains import Dimension, Keys, cumulative_probability
 from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
-from sweeps.space.templates import Template, conditions_of
+from sweeps.space.templates import Sections, conditions_of
 from sweeps.space.when_parser import InvalidValue, describe_values, option_of
 
 VALUE = "value"  # the key under which a point gives a known result; no dimension has this name
@@ -33,7 +32,7 @@ class InitialPointsParser:
     def __init__(
         self,
         dimensions: Sequence[Dimension],
-        sections: dict[str, Template],
+        sections: Sections,
         objectives: int,
         problems: Problems,
         decided: bool = False,
@@ -58,8 +57,8 @@ class InitialPointsParser:
             )
             return None
         before = len(self.problems)
-        keys: dict[str, Any] = {}
-        known: dict[str, Any] = {}
+        keys: Keys = {}
+        known: Keys = {}
         for name, child in node.items():
             if name == VALUE:
                 continue
@@ -83,7 +82,7 @@ class InitialPointsParser:
             node.wrong(text, node.value[VALUE].at)
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
-    def _check_conditions(self, node: Node, known: dict[str, Any]) -> list[str]:
+    def _check_conditions(self, node: Node, known: Keys) -> list[str]:
         """Add a problem for each inactive dimension for which the point has a value.
 
         Return the names of the active dimensions for which the point has no value.
@@ -128,7 +127,7 @@ class InitialPointsParser:
         return None
 
 
-def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
+def key_and_value(dim: Dimension, node: Node) -> tuple[Key, Key]:
     """Convert the value that an initial point gives for a dimension into a sampler's key.
 
     Args:

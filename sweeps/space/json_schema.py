@@ -83,12 +83,12 @@ _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISON
 _IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
 
 
-def mapping(properties: Mapping[str, Any], **rules: Any) -> Schema:
+def mapping(properties: Mapping[str, Schema], **rules: Any) -> Schema:
     """Return the schema of a mapping that has only these keys."""
     return {"type": "object", "properties": dict(properties), "additionalProperties": False} | rules
 
 
-def any_of(*forms: Any, **rules: Any) -> Schema:
+def any_of(*forms: Fragment, **rules: Any) -> Schema:
     """Return a schema that allows a value if at least one of the forms allows it."""
     return {"anyOf": list(forms), **rules}
 
@@ -214,7 +214,7 @@ def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Sche
     is_domain = any_of(*({"required": [kind]} for kind in BRANCHING))
     for name, definition in trainers.items():
         named = {"properties": {"name": {"const": name}}, "required": ["name"]}
-        forms = [{"const": name}, {"type": "object", **named}]
+        forms: list[Schema] = [{"const": name}, {"type": "object", **named}]
         if definition.selected_by is not None:
             forms.append({"type": "object", "required": [definition.selected_by]})
         params = {"if": {"type": "object", "not": is_domain}, "then": ref(f"params.{name}")}

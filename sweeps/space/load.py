@@ -19,7 +19,7 @@ from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
-from sweeps.space.domains import Dimension
+from sweeps.space.domains import Dimension, Keys
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
@@ -45,7 +45,7 @@ from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import foreign_file, our_name, suggest
-from sweeps.space.templates import Template, conditions_of, dimensions, walk
+from sweeps.space.templates import Sections, conditions_of, dimensions, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME
 from sweeps.space.trainer_section import TrainerSection, trainer_definitions
@@ -204,7 +204,7 @@ class _Loader:
         self._check_space_is_given(bool(tuned))
         before, reason = len(self.problems), ""
         sections = self._sections(data, tuned)
-        cells: tuple[dict[str, Any], ...] = ()
+        cells: tuple[Keys, ...] = ()
         shapes: tuple[Shape, ...] = ()
         if data is not None and isinstance(params := sections.get("params"), dict):
             data = self._with_queries(data, params)
@@ -238,7 +238,7 @@ class _Loader:
             **self.search.parsed,
         )
 
-    def _shapes(self, sections: dict[str, Template]) -> tuple[Shape, ...]:
+    def _shapes(self, sections: Sections) -> tuple[Shape, ...]:
         """Return the shapes of the trials, and check their numbers of workers."""
         if self.trainer is None:
             return ()
@@ -261,7 +261,7 @@ class _Loader:
             )
             self.root.wrong_inside("space", text)
 
-    def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
+    def _sections(self, data: DataSpec | None, tuned: Sections) -> Sections:
         """Parse the section `space`, and return the templates of its sections.
 
         Under the name `data`, also return the templates of the tuned keys of `data`.
@@ -289,9 +289,7 @@ class _Loader:
         """Names of the dimensions that are not grids."""
         return [dim.name for dim in self.dimensions if not dim.is_grid]
 
-    def _finish_search(
-        self, data: DataSpec | None, sections: dict[str, Template], cells: int
-    ) -> str:
+    def _finish_search(self, data: DataSpec | None, sections: Sections, cells: int) -> str:
         """Complete the values that depend on the dimensions.
 
         These are the initial points, `limits.max_trials`, the population and the algorithm.
@@ -334,7 +332,7 @@ class _Loader:
             reason = choice.reason
         return reason
 
-    def _notes(self, sections: Mapping[str, Template]) -> tuple[str, ...]:
+    def _notes(self, sections: Sections) -> tuple[str, ...]:
         """Return notes about sections that are valid, but seldom what the user wants.
 
         A sweep that has started has no such notes.
@@ -403,7 +401,7 @@ class _Loader:
                 self.root.wrong_inside("bundle.train_on", f"`all` {text}; leave the section out")
 
     def _check_ingest(
-        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec
+        self, data: DataSpec | None, sections: Sections, scheduler: SchedulerSpec
     ) -> None:
         """Add a problem for each key that does not fit `data.ingest: stream`."""
         if data is None or self.trainer is None or data.ingest != "stream":
@@ -428,7 +426,7 @@ class _Loader:
             perturbs=perturbs(search.scheduler),
         )
 
-    def _add_initial_points(self, sections: dict[str, Template]) -> None:
+    def _add_initial_points(self, sections: Sections) -> None:
         """Parse the initial points.
 
         Add a problem if `limits.max_trials` is less than the number of points without a known
@@ -476,7 +474,7 @@ class _Loader:
             node.wrong("`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
-    def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
+    def _data(self) -> tuple[DataSpec | None, Sections]:
         """Parse the section `data`; see `DataSection.read`.
 
         The section may be absent if `trainer` is a mapping. A mapping names a user's training loop,
@@ -558,7 +556,7 @@ class _Loader:
             text += f', or write `"{key}": True` into `{NAME}` if your loop does this'
         return text
 
-    def _with_queries(self, data: DataSpec, params: Mapping[str, Template]) -> DataSpec:
+    def _with_queries(self, data: DataSpec, params: Sections) -> DataSpec:
         """Return the data for a trainer that ranks rows.
 
         With a ranking objective, the task is a regression: the model predicts scores.
@@ -579,7 +577,7 @@ class _Loader:
                     self.root.wrong_inside(f"space.params.{key}", f"`{text}` {rule}")
         return replace(data, queries=bool(ranking and data.group))
 
-    def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
+    def _cells(self, sections: Sections) -> tuple[Keys, ...]:
         """Return the grid cells.
 
         Add a problem if there are too many cells, shapes or data variants, or too few trials for
@@ -630,7 +628,7 @@ class _Loader:
         return cells
 
 
-def _more_than(count: int, items: Iterable[Any]) -> bool:
+def _more_than(count: int, items: Iterable[object]) -> bool:
     """Return True if there are more than `count` items."""
     return sum(1 for _ in itertools.islice(items, count + 1)) > count
 

@@ -14,8 +14,8 @@ from sweeps.core.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import hide_values
 from sweeps.space.command_checks import command_options
-from sweeps.space.conditions import ABSENT
-from sweeps.space.domains import Dimension
+from sweeps.space.conditions import ABSENT, Key
+from sweeps.space.domains import Dimension, Keys
 from sweeps.space.enumeration import any_key, assignments
 from sweeps.space.nodes import Node
 from sweeps.space.passed_space import PLACE
@@ -33,7 +33,7 @@ from sweeps.space.section_models import (
     variant_of,
 )
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, conditions_of, dimensions, fill, walk
+from sweeps.space.templates import Sections, conditions_of, dimensions, fill, walk
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -102,9 +102,9 @@ class Space:
     limits: Limits
     checkpoints: Checkpoints
     bundle: BundleKeys
-    sections: dict[str, Template]
+    sections: Sections
     dimensions: tuple[Dimension, ...]
-    cells: tuple[dict[str, Any], ...]
+    cells: tuple[Keys, ...]
     shapes: tuple[Shape, ...]
     tree: Node = field(compare=False, repr=False)
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -196,7 +196,7 @@ class Space:
                 path = path.rpartition(".")[0]
         return self.places.get("", str(self.path))
 
-    def fill(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
+    def fill(self, choose: Callable[[Dimension], Key]) -> dict[str, Any]:
         """Build a configuration: call `choose` for every active dimension, in the file's order.
 
         Args:
@@ -213,7 +213,7 @@ class Space:
         Raises:
             ValueError: `choose` returned a key that no option of the dimension has.
         """
-        known: dict[str, Any] = {}
+        known: Keys = {}
         filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
         empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
         return {
@@ -319,7 +319,7 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
     for cell in space.cells:
         guessed: set[str] = set()
 
-        def choose(dimension: Any, cell: dict[str, Any] = cell, guessed: set[str] = guessed) -> Any:
+        def choose(dimension: Dimension, cell: Keys = cell, guessed: set[str] = guessed) -> Key:
             if dimension.name in cell:
                 return cell[dimension.name]
             if dimension.name.split(".")[0] in ("preprocessor", "data"):

@@ -6,7 +6,7 @@ The function `scalar` determines the value of an unquoted scalar by the rules of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +27,11 @@ _WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
+
+
+# A scalar of a file, and a value of a file without the places of its parts.
+Scalar = bool | int | float | str | None
+Plain = Scalar | Sequence["Plain"] | Mapping[Any, "Plain"]
 
 
 class Mark(NamedTuple):
@@ -241,7 +246,7 @@ _OLD_BOOLEANS = {
 }
 
 
-def scalar_hint(text: Any, boolean: bool = False) -> str:
+def scalar_hint(text: Plain, boolean: bool = False) -> str:
     """Return a hint for text that the user probably meant as a number or a boolean.
 
     The file has such text in quotes, or in a form that only YAML 1.1 reads as a number or a
@@ -296,7 +301,7 @@ def places(root: Node) -> dict[str, str]:
     return by_path
 
 
-def scalar(text: str) -> bool | int | float | str | None:
+def scalar(text: str) -> Scalar:
     """Return the value that the core schema of YAML 1.2 gives a plain scalar (one without quotes).
 
     Raises:

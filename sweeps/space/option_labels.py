@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from typing import Any
+from collections.abc import Hashable
 
-from sweeps.space.domains import Dimension, Key
+from sweeps.space.conditions import Key
+from sweeps.space.domains import Dimension
 from sweeps.space.step_names import NONE, Step
 from sweeps.space.templates import Chain, Template
 from sweeps.space.yaml_writer import flow
@@ -14,7 +15,7 @@ from sweeps.space.yaml_writer import flow
 LIMIT = 60
 
 
-def canonical(template: Template) -> Any:
+def canonical(template: Template) -> Hashable:
     """Return a hashable value with which two templates can be compared.
 
     Only equal templates have the same value.
@@ -118,7 +119,7 @@ def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
         if isinstance(item, Dimension):
             parts.append(item.kind)
             continue
-        differing: dict[str, set[Any]] = defaultdict(set)
+        differing: dict[str, set[Hashable]] = defaultdict(set)
         steps = [step for twin in same_names or () if isinstance(step := twin.items[i], Step)]
         for name in dict.fromkeys(name for step in steps for name in step.arguments()):
             differing[name] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -120,7 +120,8 @@ def check(model: type[T], node: Node) -> T | None:
         node: The section. A null section is treated as an empty mapping, and a known key with the
             value null is treated as absent.
     """
-    names = fragments(cast(Any, model))
+    kind: type = model
+    names = fragments(kind)
     tuned = report_domains(node)
     if not node.is_map and node.value is not None:
         node.wrong(f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
@@ -136,15 +137,14 @@ def check(model: type[T], node: Node) -> T | None:
         elif child.value is not None:
             given[key] = child.plain()
     try:
-        validated: T = adapter(cast(Any, model)).validate_python(given)
+        validated: T = adapter(kind).validate_python(given)
     except ValidationError as e:
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])
             if error["type"] == "missing":
                 needed = (
                     REQUIRED.get((model, key))
-                    or f"set {key} to "
-                    f"{fragments(cast(Any, model))[key].get('description', 'a value')}"
+                    or f"set {key} to {fragments(kind)[key].get('description', 'a value')}"
                 )
                 node.get(key).wrong(f"is required; {needed}", node.at)
             elif not domains_in(node.value[key]):  # a domain has its own problem

@@ -18,7 +18,7 @@ from sweeps.core.parameter_schema import rule_of
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO
-from sweeps.space.nodes import Node
+from sweeps.space.nodes import Node, Scalar
 from sweeps.space.problems import check, report_domains, wrong_name
 from sweeps.space.section_models import (
     BundleKeys,
@@ -251,7 +251,7 @@ class SearchSections:
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
-    def _check_scheduler_keys(self, name: Any, given: Mapping[str, Node]) -> None:
+    def _check_scheduler_keys(self, name: Scalar, given: Mapping[str, Node]) -> None:
         """Add a problem for each key that a built-in scheduler does not have.
 
         Args:

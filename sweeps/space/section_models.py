@@ -26,6 +26,8 @@ from sweeps.core import references
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.trial import LOST
 from sweeps.space import value_types
+from sweeps.space.domains import Keys
+from sweeps.space.nodes import Plain
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 Scalar = Annotated[Any, BeforeValidator(value_types.plain_scalar)]
@@ -200,7 +202,7 @@ class Split:
     fraction: float | None = None
     path: str | None = None
     column: str | None = None
-    value: Any = None
+    value: Plain = None
     args: dict[str, Any] = field(default_factory=dict)
     folds: int = 0
 
@@ -288,10 +290,10 @@ class DataSpec:
     ingest: str = "auto"
     parse: dict[str, str] = field(default_factory=dict)
     drop_duplicates: bool = False
-    positive: Any = None
+    positive: Plain = None
     group: str | None = None
     queries: bool = False
-    missing: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    missing: dict[str, tuple[str | int | float, ...]] = field(default_factory=dict)
     read: ReadKeys = READ_DEFAULTS
 
     @property
@@ -370,7 +372,7 @@ class InitialPoint:
             must then be run.
     """
 
-    keys: dict[str, Any]
+    keys: Keys
     values: tuple[float, ...] | None = None
 
 

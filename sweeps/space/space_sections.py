@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sweeps.core.parameter_schema import Fragment, allows
 from sweeps.core.resources import ELASTIC
@@ -13,11 +12,11 @@ from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import ChainParser
 from sweeps.space.dimension_parser import Read
 from sweeps.space.domains import RULES
-from sweeps.space.nodes import INVALID, Node
+from sweeps.space.nodes import INVALID, Node, Scalar
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems
 from sweeps.space.synonyms import suggest
-from sweeps.space.templates import Template
+from sweeps.space.templates import Sections, Template
 from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
@@ -80,7 +79,7 @@ class SpaceParser(ChainParser):
         self.definition = definition
         self.trainer = trainer
 
-    def space(self, node: Node) -> dict[str, Template]:
+    def space(self, node: Node) -> Sections:
         """Parse all sections under `space`.
 
         Return their templates by name, in the order of the file.
@@ -117,7 +116,7 @@ class SpaceParser(ChainParser):
         """Parse a mapping with the keys of `SCALING`, or a dimension of such mappings."""
         return self._mapping(node, f"with keys {', '.join(SCALING)}", self._scaling_key)
 
-    def _mapping(self, node: Node, form: str, read: Callable[[Node, Any], Template]) -> Template:
+    def _mapping(self, node: Node, form: str, read: Callable[[Node, Scalar], Template]) -> Template:
         """Parse a mapping, or a dimension whose options are mappings.
 
         Args:
@@ -133,7 +132,7 @@ class SpaceParser(ChainParser):
 
         return self.value(node, mapping, values="")
 
-    def _parameter(self, node: Node, name: Any) -> Template:
+    def _parameter(self, node: Node, name: Scalar) -> Template:
         if not isinstance(name, str) or not name:
             return node.wrong("the name of a parameter must be text; put quotes around it", node.at)
         template = self.anything(node)
@@ -163,7 +162,7 @@ class SpaceParser(ChainParser):
             text = f"is not a parameter of {self.trainer}; {hint}"
             node.wrong(text, node.at)
 
-    def _scaling_key(self, node: Node, key: Any) -> Template:
+    def _scaling_key(self, node: Node, key: Scalar) -> Template:
         if key == "resources_per_worker":
             return self._mapping(node, "such as {CPU: 1}", self._amount)
         if key == "num_workers":
@@ -216,7 +215,7 @@ class SpaceParser(ChainParser):
             )
         return {ELASTIC: [lower, upper]}
 
-    def _amount(self, node: Node, resource: Any) -> Template:
+    def _amount(self, node: Node, resource: Scalar) -> Template:
         """Parse the amount of a resource of one worker."""
         if not isinstance(resource, str) or not resource:
             return node.wrong("a resource's name must be text", node.at)

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.space.conditions import ABSENT, Term, holds
-from sweeps.space.domains import Dimension
+from sweeps.space.conditions import ABSENT, Key, Term, holds
+from sweeps.space.domains import Dimension, Keys
 from sweeps.space.step_names import Step
 
 # A template is a value that may contain dimensions: a scalar, a list, a tuple, a dict, a Chain or a
 # Dimension.
 Template = Any
+# The templates of the sections of a space, by name.
+Sections = dict[str, Template]
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,7 @@ class Chain:
     items: tuple[Step | Dimension, ...] = ()
 
 
-def fill(
-    template: Template, choose: Callable[[Dimension], Any], known: dict[str, Any] | None = None
-) -> Any:
+def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | None = None) -> Any:
     """Replace every active dimension of a template by a value; see `Space.fill`.
 
     Args:

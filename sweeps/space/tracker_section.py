@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweeps.core import registry
-from sweeps.space.nodes import Node
+from sweeps.space.nodes import Node, Plain
 from sweeps.space.problems import check, report_domains
 
 KIND = "tracker"
@@ -29,7 +28,7 @@ class TrackerSpec:
     """
 
     name: str
-    options: dict[str, Any] = field(default_factory=dict, repr=False)  # options may hold a secret
+    options: dict[str, Plain] = field(default_factory=dict, repr=False)  # options may hold a secret
 
 
 MLFLOW = TrackerSpec("mlflow")

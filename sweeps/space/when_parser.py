@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from sweeps.core.best_step import COMPARISONS
 from sweeps.core.json_files import is_number
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.conditions import Term
+from sweeps.space.conditions import Key, Term
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import conflicting_dimension, possible
-from sweeps.space.nodes import Node, scalar
+from sweeps.space.nodes import Node, Plain, Scalar, scalar
 from sweeps.space.option_labels import canonical, say
 from sweeps.space.step_names import NONE
 
@@ -60,7 +59,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
     children = node.value if node.is_list else [node]
     if not children:
         raise InvalidValue("an empty list never matches; give at least one value")
-    keys: list[Any] = []
+    keys: list[Key] = []
     tests: list[tuple[str, float]] = []
     for child in children:
         test = _comparison(dim, child)
@@ -71,7 +70,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
     return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
 
 
-def comparison_of(value: Any) -> tuple[str, float] | None:
+def comparison_of(value: Plain) -> tuple[str, float] | None:
     """Return the sign and the number of a text such as `> 3`. Return None for another value."""
     found = COMPARISON.match(value.strip()) if isinstance(value, str) else None
     with contextlib.suppress(ValueError):  # the number is too large
@@ -121,7 +120,7 @@ def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple
     return test
 
 
-def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
+def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Key]:
     """Return the keys of the options for which a comparison is true.
 
     Raise InvalidValue if there is none, or if an option is no number.
@@ -139,7 +138,7 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
     return keys
 
 
-def option_of(dim: Dimension, node: Node) -> Any:
+def option_of(dim: Dimension, node: Node) -> Key:
     """Return the key of an option. The node gives either the option's value or its key.
 
     An option that is a list, a mapping or a chain can also be named by its index.
@@ -194,7 +193,7 @@ class WhenParser:
             str
         ] = []  # paths of the dimensions that contain the dimension that is parsed now
         # terms with an unknown dimension: the dimension with the `when`, and the unknown name
-        self._unresolved: list[tuple[Node, Any]] = []
+        self._unresolved: list[tuple[Node, Scalar]] = []
         # the dimensions with a `when`, by name
         self._conditional: dict[str, Node] = {}
 
@@ -218,7 +217,7 @@ class WhenParser:
         terms = [self._term(node, kind, name) for name in when.value]
         return tuple(term for term in terms if term is not None)
 
-    def _term(self, dimension: Node, kind: str, name: Any) -> Term | None:
+    def _term(self, dimension: Node, kind: str, name: Scalar) -> Term | None:
         """Parse one key of a `when`.
 
         Return None if the key has a problem, or if its dimension is unknown, invalid or later in

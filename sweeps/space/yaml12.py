@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML, events
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 
 from sweeps.core.errors import InputError
 from sweeps.space.nodes import Mark, Node, scalar
@@ -134,7 +134,7 @@ class _Builder:
             str, Node | None
         ] = {}  # node of each anchor; None until the node is complete
 
-    def mark(self, at: Any) -> Mark:
+    def mark(self, at: StreamMark) -> Mark:
         """Convert one of ruamel's marks into a `Mark`.
 
         For an override, the result has no line and column.

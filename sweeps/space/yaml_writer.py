@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from sweeps.space.domains import domain_kind
-from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.nodes import Mark, Node, Plain, Scalar, scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 # A value that contains no domain is written in one line if the line has at most this many
@@ -16,7 +15,7 @@ _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 WIDTH = 100
 
 
-def block(value: Any) -> str:
+def block(value: Plain) -> str:
     """Return a value as a YAML document. A mapping that contains domains has one line for each key.
 
     >>> space = {"params": {"eta": {"loguniform": [0.0001, 1]}}}
@@ -31,7 +30,7 @@ def block(value: Any) -> str:
     return "".join(f"{line}\n" for line in _lines(value, 0))
 
 
-def flow(value: Any) -> str:
+def flow(value: Plain) -> str:
     """Return a value as YAML in one line.
 
     A text gets quotes if YAML would read it as something else.
@@ -57,7 +56,7 @@ def flow(value: Any) -> str:
     return str(value)
 
 
-def node_of(value: Any, place: Callable[[str], Mark], path: str = "") -> Node:
+def node_of(value: Plain, place: Callable[[str], Mark], path: str = "") -> Node:
     """Return plain values as a tree of nodes.
 
     Args:
@@ -66,7 +65,7 @@ def node_of(value: Any, place: Callable[[str], Mark], path: str = "") -> Node:
         path: Dotted path of the value.
     """
 
-    def inside(key: Any, child: Any) -> Node:
+    def inside(key: Scalar, child: Plain) -> Node:
         return node_of(child, place, f"{path}.{key}" if path else str(key))
 
     mark = place(path)
@@ -90,7 +89,7 @@ def number(value: float) -> str:
     return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(text, text)
 
 
-def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
+def _lines(mapping: Mapping[Scalar, Plain], indent: int) -> Iterator[str]:
     """Yield the lines of a mapping in YAML's block style."""
     for key, value in mapping.items():
         head = " " * indent + flow(key) + ":"
@@ -107,7 +106,7 @@ def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
             yield from _lines(value, indent + 2)
 
 
-def _has_domain(value: Any) -> bool:
+def _has_domain(value: Plain) -> bool:
     if isinstance(value, Mapping):
         return bool(domain_kind(value)) or any(map(_has_domain, value.values()))
     return (
