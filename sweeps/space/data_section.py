@@ -18,7 +18,7 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.space.dimension_parser import DimensionParser, Read
 from sweeps.space.domains import RULES, Dimension
 from sweeps.space.enumeration import any_key
-from sweeps.space.nodes import INVALID, Node, scalar
+from sweeps.space.nodes import INVALID, Node, Scalar, scalar
 from sweeps.space.parameter_checks import mismatch, to_try_each
 from sweeps.space.problems import check, domains_in, fragments, report_domains
 from sweeps.space.section_models import (
@@ -210,7 +210,8 @@ class DataSection:
     def _class_weight(self, node: Node) -> Template:
         """Parse `balanced`. An option of a dimension may also be null."""
         if node.value in (None, "balanced"):
-            return node.value
+            constant: Scalar = node.value
+            return constant
         return node.wrong(f"must be balanced, or left out, got {node.show()}")
 
     # ---- sources and splits

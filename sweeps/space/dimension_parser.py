@@ -85,7 +85,8 @@ class DimensionParser:
                 f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: "
                 f"[{text}]}}"
             )
-        return node.value
+        constant: Scalar = node.value
+        return constant
 
     def _option(self, node: Node) -> Template:
         """Parse an option of a grid or a choice.

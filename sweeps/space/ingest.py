@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from sweeps.core.resources import ELASTIC
 from sweeps.space.section_models import ROWS, DataSpec, SchedulerSpec, TrainerSpec
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Sections, walk
+from sweeps.space.templates import Sections, tuned_data, walk
 from sweeps.space.trainer_definition import TrainerDefinition
 
 # Built-in preprocessors that cannot be fitted in one pass over a stream, and what to use instead.
@@ -34,7 +34,6 @@ def stream_obstacles(
         definition: The definition of the trainer.
         scheduler: The scheduler.
     """
-    tuned = sections.get("data", {})
     obstacles = [
         (
             "scheduler.resource",
@@ -54,7 +53,7 @@ def stream_obstacles(
             f"a stream has a label of one column; {MEMORY}, or name one column",
         ),
         *_split_obstacles(data),
-        *_key_obstacles(data, tuned),
+        *_key_obstacles(data, tuned_data(sections)),
     ]
     yield from ((key, text) for key, holds, text in obstacles if holds)
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
@@ -143,7 +142,7 @@ def row_obstacles(
         )
     if data is not None and data.queries:
         yield key, f"{ROWS} does not keep the groups of data.group together; {steps}"
-    if "rows" in sections.get("data", {}):
+    if "rows" in tuned_data(sections):
         yield (
             "data.rows",
             (

@@ -45,7 +45,7 @@ from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import foreign_file, our_name, suggest
-from sweeps.space.templates import Sections, conditions_of, dimensions, walk
+from sweeps.space.templates import Sections, conditions_of, dimensions, variant_names, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME
 from sweeps.space.trainer_section import TrainerSection, trainer_definitions
@@ -593,13 +593,8 @@ class _Loader:
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
             scaling = self.root.find("space.scaling")
             scaling.wrong(text, scaling.at)
-        names = [
-            dim.name
-            for key, template in sections.get("data", {}).items()
-            if key != "rows"
-            for dim in dimensions(template)
-        ]
-        if _more_than(MAX_VARIANTS, enumeration.assignments(sections, names)):
+        variants = enumeration.assignments(sections, variant_names(sections))
+        if _more_than(MAX_VARIANTS, variants):
             text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
             self.root.wrong_inside("data", text)
         search, limits = self.search.search, self.search.limits

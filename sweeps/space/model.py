@@ -33,7 +33,15 @@ from sweeps.space.section_models import (
     variant_of,
 )
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Sections, conditions_of, dimensions, fill, walk
+from sweeps.space.templates import (
+    Sections,
+    conditions_of,
+    dimensions,
+    fill,
+    tuned_data,
+    variant_names,
+    walk,
+)
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -236,18 +244,11 @@ class Space:
 
         In these variants, a tuned `rows` is 1.
         """
-        data = self.sections.get("data")
-        if not data:
-            return (self.data,)
-        names = [
-            dim.name
-            for key, template in data.items()
-            if key != "rows"
-            for dim in dimensions(template)
-        ]
+        data = tuned_data(self.sections)
+        all_rows = {"rows": 1.0} if "rows" in data else {}
         specs = (
-            self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {}))
-            for filled, _ in assignments({"data": data}, names)
+            self.variant(filled["data"] | all_rows)
+            for filled, _ in assignments({"data": data}, variant_names(self.sections))
         )
         return tuple({repr(spec): spec for spec in specs}.values())
 

@@ -244,7 +244,8 @@ class SpaceParser(ChainParser):
     def _scaling_constant(self, node: Node, fragment: Fragment) -> Template:
         if node.value is None or not allows(fragment, node.plain()):
             return node.wrong(mismatch(fragment, node))
-        return node.value
+        constant: Scalar = node.value
+        return constant
 
     def _scaling_range(self, node: Node, kind: str, fragment: Fragment) -> Template:
         """Parse a range of integers.

@@ -9,15 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.space.conditions import ABSENT, Key, Term, holds
+from sweeps.space.conditions import ABSENT, Absent, Key, Term, holds
 from sweeps.space.domains import Dimension, Keys
+from sweeps.space.nodes import Invalid, Scalar
 from sweeps.space.step_names import Step
-
-# A template is a value that may contain dimensions: a scalar, a list, a tuple, a dict, a Chain or a
-# Dimension.
-Template = Any
-# The templates of the sections of a space, by name.
-Sections = dict[str, Template]
 
 
 @dataclass(frozen=True)
@@ -28,6 +23,13 @@ class Chain:
     """
 
     items: tuple[Step | Dimension, ...] = ()
+
+
+# A value that may contain dimensions, at any depth.
+_Parts = list[Any] | tuple[Any, ...] | dict[Any, Any]
+Template = Dimension | Chain | Step | Scalar | _Parts | Invalid | Absent
+# The templates of the sections of a space, by name.
+Sections = dict[str, Template]
 
 
 def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | None = None) -> Any:
@@ -105,6 +107,18 @@ def walk(template: Template) -> Iterator[Template]:
 def dimensions(template: Template) -> Iterator[Dimension]:
     """Yield every dimension in a template, in the order of the file."""
     return (part for part in walk(template) if isinstance(part, Dimension))
+
+
+def tuned_data(sections: Sections) -> Sections:
+    """Return the templates of the tuned keys of `data`, by key."""
+    tuned = sections.get("data")
+    return tuned if isinstance(tuned, dict) else {}
+
+
+def variant_names(sections: Sections) -> list[str]:
+    """Return the names of the dimensions that decide which variant of the data a trial has."""
+    variant = {key: tuned for key, tuned in tuned_data(sections).items() if key != "rows"}
+    return [dim.name for dim in dimensions(variant)]
 
 
 def conditions_of(template: Template) -> dict[str, tuple[Term, ...]]:
