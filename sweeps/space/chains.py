@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sweeps.core import references
@@ -97,7 +97,7 @@ class ChainParser(DimensionParser):
                 otherwise=Chain((Step(name, path=args.path),)),  # the step with its defaults
             )
             if isinstance(dim, Dimension) and dim.when:
-                self._needed(args, name, args.value["when"].at, ())
+                self._check_required(args, name, args.value["when"].at, {})
             return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
         before = len(self.problems)
         columns: Template = None
@@ -107,32 +107,37 @@ class ChainParser(DimensionParser):
             if key == "when":
                 continue  # reported by `domain`
             if not isinstance(key, str):
-                child.wrong("a parameter's name must be text", child.at)
+                child.wrong_key("a parameter's name must be text")
             elif key == "columns":
                 columns = self.value(child, self._columns)
             elif allowed is not None and key not in allowed:
                 hint = suggest(name, key, ("columns", *allowed))
-                child.wrong(f"unknown parameter of {name}; {hint}", child.at)
+                child.wrong_key(f"unknown parameter of {name}; {hint}")
             else:
                 params[key] = self.anything(child)
                 if allowed is not None and params[key] is not INVALID:
                     self._check_step_parameter(name, key, child, template=params[key])
-        self._needed(args, name, mark, params)
-        self._refuse_conditions(args, name, params)
+        self._check_required(args, name, mark, params)
         if len(self.problems) > before:
             return INVALID
         return Chain((Step(name, columns, params, args.path),))
 
-    def _needed(self, args: Node, name: str, mark: Mark, given: Collection[str]) -> None:
-        """Add a problem for each required parameter of the step `name` that is not in `given`."""
-        for key in required_parameters(name):
-            if key not in given:
-                args.wrong(f"`{key}` is required by {name}", mark)
+    def _check_required(
+        self, args: Node, name: str, mark: Mark, params: Mapping[str, Template]
+    ) -> None:
+        """Add a problem for each required parameter of a step that is missing or has a `when`.
 
-    def _refuse_conditions(self, args: Node, name: str, params: dict[str, Template]) -> None:
-        """Add a problem for each required parameter of the step `name` that has a `when`."""
-        for key, value in params.items():
-            if isinstance(value, Dimension) and value.when and key in required_parameters(name):
+        Args:
+            args: The parameters in the space file.
+            name: Name of the step.
+            mark: Place of a problem with a missing parameter.
+            params: The parsed parameters.
+        """
+        for key in required_parameters(name):
+            value = params.get(key)
+            if key not in params:
+                args.wrong(f"`{key}` is required by {name}", mark)
+            elif isinstance(value, Dimension) and value.when:
                 text = f"is required by {name}, so it cannot have a `when`"
                 args.value[key].wrong(text, args.value[key].value["when"].at)
 

@@ -79,8 +79,7 @@ def check_commands(
                 f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an '
                 f'argument, or "{ARGS}" for all parameters'
             )
-            parameter = root.find(f"space.params.{name}")
-            parameter.wrong(text, parameter.at)
+            root.find(f"space.params.{name}").wrong_key(text)
         if (wrong := _missing_script(command, roots)) is not None:
             root.wrong_inside(f"trainer.{option}.{wrong[0]}", wrong[1])
 

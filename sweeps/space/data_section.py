@@ -147,22 +147,22 @@ class DataSection:
             given = templates.get(key) if key in templates else getattr(keys, key)
             if given and (not labels or (key == "positive" and len(labels) > 1)):
                 text = "needs `data.label`" + ", of one column" * bool(labels)
-                node.value[key].wrong(text, node.value[key].at)
+                node.value[key].wrong_key(text)
         class_weight = node.get("class_weight")
         if "class_weight" in templates and keys.task == "regression":
-            class_weight.wrong(CLASS_WEIGHT_TASK, class_weight.at)
+            class_weight.wrong_key(CLASS_WEIGHT_TASK)
         elif templates.get("class_weight") is not None and len(labels) > 1:
             text = (
                 "needs a label of one column; leave this key out, or give the rows weights with "
                 "data.weight"
             )
-            class_weight.wrong(text, class_weight.at)
+            class_weight.wrong_key(text)
         if keys.task == "multiclass" and len(labels) > 1:
             text = (
                 "multiclass needs a label of one column; with several columns, each has numbers "
                 "(regression), or 0 and 1 (binary)"
             )
-            node.value["task"].wrong(text, node.value["task"].at)
+            node.value["task"].wrong_key(text)
 
     # ---- keys that can be tuned
 

@@ -95,7 +95,7 @@ class InitialPointsParser:
             if active is False:
                 if name in known:
                     child = node.value[name]
-                    child.wrong("is inactive with the other values of this point", child.at)
+                    child.wrong_key("is inactive with the other values of this point")
                 continue
             if active is None and name in known and self.decided:
                 needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
@@ -103,7 +103,7 @@ class InitialPointsParser:
                     f"is active only with certain values of {needed}; give a value for {needed}, "
                     "too"
                 )
-                node.value[name].wrong(text, node.value[name].at)
+                node.value[name].wrong_key(text)
             if name not in known:
                 undecided.add(name)
                 missing += [name] if active else []

@@ -235,13 +235,10 @@ def _search() -> Schema:
     form["properties"]["algorithm"] = value(
         _enum(names) | {"description": description}, REFERENCE, NULL
     )
-    rules = [
-        {
-            "if": {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]},
-            "then": {"properties": {"options": any_of(ref(f"search.options.{name}"), NULL)}},
-        }
-        for name in registry.names("sampler")
-    ]
+    rules = []
+    for name in registry.names("sampler"):
+        options = any_of(ref(f"search.options.{name}"), NULL)
+        rules.append(_rule("algorithm", name, then={"properties": {"options": options}}))
     return form | {"allOf": rules, "dependentRequired": {"options": ["algorithm"]}}
 
 
@@ -249,14 +246,14 @@ def _scheduler() -> Schema:
     """Return the schema of `scheduler`, whose other keys depend on the name."""
     text = "The scheduler. `module:attr` names a class of your own."
     name = value(_enum(_summaries("scheduler")) | {"description": text}, REFERENCE)
-    rules = [
-        {
-            "if": {"properties": {"name": {"const": each}}, "required": ["name"]},
-            "then": ref(f"scheduler.{each}"),
-        }
-        for each in registry.names("scheduler")
-    ]
+    names = registry.names("scheduler")
+    rules = [_rule("name", each, then=ref(f"scheduler.{each}")) for each in names]
     return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
+
+
+def _rule(key: str, name: str, then: Schema) -> Schema:
+    """Return the schema of a mapping that must fit `then` if a key has a certain value."""
+    return {"if": {"properties": {key: {"const": name}}, "required": [key]}, "then": then}
 
 
 def _plug_ins() -> dict[str, Schema]:

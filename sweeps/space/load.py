@@ -250,7 +250,7 @@ class _Loader:
         """Add a problem for each unknown key at the top of the file."""
         for key, child in self.root.items():
             if key not in TOP:
-                child.wrong(f"unknown key; {_hint(str(key))}", child.at)
+                child.wrong_key(f"unknown key; {_hint(str(key))}")
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
@@ -273,8 +273,7 @@ class _Loader:
             and any(isinstance(part, Step) for part in walk(sections.get("preprocessor")))
         ):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"
-            preprocessor = self.root.find("space.preprocessor")
-            preprocessor.wrong(text, preprocessor.at)
+            self.root.find("space.preprocessor").wrong_key(text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
         self.dimensions = tuple(dimensions(sections))
@@ -530,7 +529,7 @@ class _Loader:
                     f"`{self.trainers.name}` does not use weights; leave this key out, or choose "
                     "a trainer that uses them"
                 )
-                weights.wrong(text + self._trainers_with("weights"), weights.at)
+                weights.wrong_key(text + self._trainers_with("weights"))
 
     def _check_several_labels(self) -> None:
         """Add a problem if the label has several columns, and the trainer predicts only one."""
@@ -591,8 +590,7 @@ class _Loader:
             return cells
         if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, "none")):
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
-            scaling = self.root.find("space.scaling")
-            scaling.wrong(text, scaling.at)
+            self.root.find("space.scaling").wrong_key(text)
         variants = enumeration.assignments(sections, variant_names(sections))
         if _more_than(MAX_VARIANTS, variants):
             text = f"makes more than {MAX_VARIANTS} variants; give fewer options"

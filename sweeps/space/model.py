@@ -330,9 +330,7 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
 
         with contextlib.suppress(Unknown):
             filled = space.fill(choose)
+            fit = (filled["data"], filled["preprocessor"])
             if not referenced & guessed:
-                fits[repr((filled["data"], filled["preprocessor"]))] = (
-                    filled["data"],
-                    filled["preprocessor"],
-                )
+                fits[repr(fit)] = fit
     return list(fits.values())

@@ -131,6 +131,10 @@ class Node:
             node = node.get(part)
         return node
 
+    def wrong_key(self, text: str) -> Invalid:
+        """Add a problem whose place is the value's key; see `wrong`."""
+        return self.wrong(text, self.at)
+
     def wrong_inside(self, path: str, text: str) -> None:
         """Add a problem of a value in this mapping.
 

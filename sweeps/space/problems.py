@@ -132,7 +132,7 @@ def check(model: type[T], node: Node) -> T | None:
     given: dict[str, Any] = {}
     for key, child in node.items():
         if key not in names:
-            child.wrong(f"unknown key; {suggest(_section(node), key, names)}", child.at)
+            child.wrong_key(f"unknown key; {suggest(_section(node), key, names)}")
             valid = False
         elif child.value is not None:
             given[key] = child.plain()

@@ -59,11 +59,11 @@ def save_space(
         "base": str(space.data.base),
         "cwd": str(Path.cwd()),
         "began": round(began, 3),
+        # a resume must not choose again for `auto`
+        "algorithm": space.search.algorithm,
+        # a resume must have the same space, even if the environment has changed
+        "variables": space.variables,
     }
-    origin["algorithm"] = space.search.algorithm  # a resume must not choose again for `auto`
-    origin["variables"] = dict(
-        space.variables
-    )  # a resume must have the same space, even if the environment has changed
     write_text(
         SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n"
     )

@@ -131,7 +131,7 @@ class SearchSections:
         for metric, child in node.items():
             comparison = comparison_of(child.value)
             if not isinstance(metric, str) or not metric:
-                child.wrong("a metric's name must be text", child.at)
+                child.wrong_key("a metric's name must be text")
             elif comparison is None:
                 child.wrong(
                     f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= '
@@ -195,7 +195,7 @@ class SearchSections:
                 hint = f"`{name}` is an option of {', '.join(_owners('sampler', name))}"
                 if not _owners("sampler", name):
                     hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
-                child.wrong(f"unknown option of {algorithm}; {hint}", child.at)
+                child.wrong_key(f"unknown option of {algorithm}; {hint}")
         given = {name: child for name, child in options.items() if name in own}
         check(registry.built_in("sampler", algorithm), replace(options, value=given))
 
@@ -262,11 +262,11 @@ class SearchSections:
             owners = _owners("scheduler", key)
             if not owners:
                 hint = suggest("scheduler", key, scheduler_keys())
-                child.wrong(f"unknown key; {hint}", child.at)
+                child.wrong_key(f"unknown key; {hint}")
             elif name in registry.names("scheduler") and name not in owners:
                 text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
                 keys = ", ".join(option_names("scheduler", name))
-                child.wrong(f"{text}: {keys}", child.at)
+                child.wrong_key(f"{text}: {keys}")
 
     # ---- contradictions between sections
 

@@ -38,16 +38,9 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, gt=0, lt=1)]
 Share = Annotated[float, Field(strict=True, gt=0, le=1)]
 # Types that a function validates, with the JSON Schema of the values in the space file.
-Seconds = Annotated[
-    float,
-    BeforeValidator(value_types.seconds),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]}),
-]
-HeartbeatTimeout = Annotated[
-    float,
-    BeforeValidator(value_types.heartbeat),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]}),
-]
+_DURATION = WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]})
+Seconds = Annotated[float, BeforeValidator(value_types.seconds), _DURATION]
+HeartbeatTimeout = Annotated[float, BeforeValidator(value_types.heartbeat), _DURATION]
 Size = Annotated[
     int,
     BeforeValidator(value_types.size),

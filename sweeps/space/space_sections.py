@@ -134,7 +134,7 @@ class SpaceParser(ChainParser):
 
     def _parameter(self, node: Node, name: Scalar) -> Template:
         if not isinstance(name, str) or not name:
-            return node.wrong("the name of a parameter must be text; put quotes around it", node.at)
+            return node.wrong_key("the name of a parameter must be text; put quotes around it")
         template = self.anything(node)
         if template is not INVALID:
             self._check_parameter(node, name, template)
@@ -160,7 +160,7 @@ class SpaceParser(ChainParser):
                     "more, which `sweeps schema` lists"
                 )
             text = f"is not a parameter of {self.trainer}; {hint}"
-            node.wrong(text, node.at)
+            node.wrong_key(text)
 
     def _scaling_key(self, node: Node, key: Scalar) -> Template:
         if key == "resources_per_worker":
@@ -169,7 +169,7 @@ class SpaceParser(ChainParser):
             return self._scaling_value(node, SCALING[key], self._num_workers)
         if key in SCALING:
             return self._scaling_value(node, SCALING[key])
-        return node.wrong(f"unknown key; {suggest('scaling', key, SCALING)}", node.at)
+        return node.wrong_key(f"unknown key; {suggest('scaling', key, SCALING)}")
 
     def _num_workers(self, node: Node) -> Template:
         """Parse a number of workers, or an elastic number such as {elastic: [1, 4]}."""
@@ -218,12 +218,12 @@ class SpaceParser(ChainParser):
     def _amount(self, node: Node, resource: Scalar) -> Template:
         """Parse the amount of a resource of one worker."""
         if not isinstance(resource, str) or not resource:
-            return node.wrong("a resource's name must be text", node.at)
+            return node.wrong_key("a resource's name must be text")
         if (
             resource.upper() in ("CPU", "GPU") and resource != resource.upper()
         ):  # Ray would wait forever for a custom resource of this name
             text = f"unknown resource; did you mean `{resource.upper()}`?"
-            return node.wrong(text, node.at)
+            return node.wrong_key(text)
         return self._scaling_value(node, AMOUNT)
 
     def _scaling_value(self, node: Node, fragment: Fragment, read: Read | None = None) -> Template:

@@ -85,7 +85,7 @@ def _with_options(name: str, options: Node) -> TrackerSpec | None:
     """Return a built-in tracker, after checking its options. Return None after a problem."""
     model = registry.built_in(KIND, name).Options
     if not dataclasses.fields(model) and options.value not in (None, {}):
-        options.wrong(f"{name} has no options; write `{name}` alone", options.at)
+        options.wrong_key(f"{name} has no options; write `{name}` alone")
         return None
     if check(model, options) is None:
         return None

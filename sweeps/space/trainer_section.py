@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.space.command_checks import command_hint
 from sweeps.space.nodes import Node
 from sweeps.space.parameter_checks import mismatch
-from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.problems import Problems, check, fragments, report_domains
 from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
 from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_definition import (
@@ -110,7 +109,7 @@ class TrainerSection:
                 f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: "
                 f"module:attr, backend: ...}}"
             )
-            node.wrong(text, node.at)
+            node.wrong_key(text)
         elif (
             isinstance(node.value, str)
             and node.value.startswith("sklearn.")
@@ -140,10 +139,9 @@ class TrainerSection:
             if option in node.value
         }
         if len(selected) > 1:
-            node.wrong(
+            node.wrong_key(
                 f"has the keys {' and '.join(selected)}, but each selects another trainer; keep "
-                "one of them",
-                node.at,
+                "one of them"
             )
             return None
         if not selected:
@@ -158,7 +156,7 @@ class TrainerSection:
             name: Name of the trainer.
             node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
         """
-        names = [each.name for each in dataclasses.fields(TrainerKeys)]
+        names = fragments(TrainerKeys)
         own = {key: child for key, child in node.items() if key in names}
         keys = check(TrainerKeys, replace(node, value=own))
         if keys is None:
@@ -182,18 +180,14 @@ class TrainerSection:
             node.value["backend"].wrong(text)
         given = {key: child for key, child in node.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value))
-        spec = replace(
+        return replace(
             trainer,
             backend=keys.backend or trainer.backend,
             load=keys.load or trainer.load,
             reuse=keys.reuse,
-        )
-        packages = self._of_format(PACKAGE_FORMAT, options)
-        return replace(
-            spec,
             options=options,
             references=self._of_format(REFERENCE_FORMAT, options),
-            packages=packages,
+            packages=self._of_format(PACKAGE_FORMAT, options),
             environment=self._environment(options),
         )
 
@@ -207,11 +201,11 @@ class TrainerSection:
 
     def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
         """Return the values of the options whose fragment has a format."""
-        fragments = self.definition.options
+        known = self.definition.options
         return tuple(
             value
             for key, value in options.items()
-            if value is not None and fragments[key].get("format") == name
+            if value is not None and known[key].get("format") == name
         )
 
     def _options(self, node: Node, trainer: str) -> dict[str, Any]:
@@ -223,22 +217,22 @@ class TrainerSection:
             node: The options in the space file.
             trainer: The trainer's name, for messages.
         """
-        fragments = self.definition.options
+        known = self.definition.options
         options = {
-            key: fragment["default"] for key, fragment in fragments.items() if "default" in fragment
+            key: fragment["default"] for key, fragment in known.items() if "default" in fragment
         }
         for key, child in node.items():
-            if key not in fragments:
-                valid = [*fragments, *(each.name for each in dataclasses.fields(TrainerKeys))]
-                child.wrong(f"unknown key; {did_you_mean(str(key), valid)}", child.at)
+            if key not in known:
+                valid = [*known, *fragments(TrainerKeys)]
+                child.wrong_key(f"unknown key; {did_you_mean(str(key), valid)}")
             elif not report_domains(child):
-                for text in self._option_problems(fragments[key], child):
+                for text in self._option_problems(known[key], child):
                     child.wrong(text)
                 if child.value is not None:
                     options[key] = child.plain()
-        for key in fragments:
+        for key in known:
             if key not in options and key not in node.value:
-                meaning = fragments[key].get("description", "a value")
+                meaning = known[key].get("description", "a value")
                 node.get(key).wrong(
                     f"is required by `{trainer}`; give "
                     f"{meaning[0].lower()}{meaning[1:].rstrip('.')}"
