@@ -79,7 +79,7 @@ BRANCHING = ("grid", "choice")
 DOMAINS = (*BRANCHING, *RULES)
 
 
-def domain_kind(value: object) -> str | None:
+def domain_kind(value: Plain) -> str | None:
     """Return the kind of domain that a mapping stands for, such as "grid".
 
     Return None for any other value.

@@ -213,7 +213,7 @@ def located(node: Node, problems: Problems, path: str = "") -> Node:
     return replace(node, value=inside, path=path, problems=problems)
 
 
-def _path_below(path: str, key: object) -> str:
+def _path_below(path: str, key: Scalar) -> str:
     return str(key) if path in ("", "space") else f"{path}.{key}"
 
 
