@@ -29,7 +29,7 @@ from sweeps.space import load, section_models
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.load import TOP
-from sweeps.space.problems import key_names
+from sweeps.space.problems import fragments
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import BUILTIN_STEPS, required_parameters
@@ -226,7 +226,7 @@ def test_every_section_and_key_of_the_space_file_is_in_the_reference():
     for key in SCALING:
         row_of(SPACE_FILE, f"space.scaling.{key}")
     for section, (model, *_) in space_file.MODELS.items():
-        for key in key_names(model):
+        for key in fragments(model):
             row_of(SPACE_FILE, f"{section}.{key}")
     for key in scheduler_keys():
         assert any(row[0] == f"`scheduler.{key}`" for row in rows(SPACE_FILE))
@@ -234,7 +234,7 @@ def test_every_section_and_key_of_the_space_file_is_in_the_reference():
 
 def test_keys_named_in_the_text_exist():
     sections = {
-        section: set(key_names(model)) for section, (model, *_) in space_file.MODELS.items()
+        section: set(fragments(model)) for section, (model, *_) in space_file.MODELS.items()
     }
     sections["space"] = set(SECTIONS)
     sections["scheduler"] = set(scheduler_keys())

@@ -379,9 +379,9 @@ def space_section(fragment: Mapping[str, Any]) -> Iterator[str]:
 
 def domains_section() -> Iterator[str]:
     """Yield the domains."""
-    rows = [(f"`{name}: [a, b]`", domains.domain_description(name)) for name in domains.BRANCHING]
+    rows = [(f"`{name}: [a, b]`", domains.DESCRIPTIONS[name]) for name in domains.BRANCHING]
     for name, rule in domains.RULES.items():
-        rows.append((f"`{name}: [{', '.join(rule.args)}]`", domains.domain_description(name)))
+        rows.append((f"`{name}: [{', '.join(rule.args)}]`", domains.DESCRIPTIONS[name]))
     yield table(("domain", "values"), rows)
     yield (
         "In a domain with `q`, `upper` must be `lower` plus a multiple of `q`. "

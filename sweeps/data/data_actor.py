@@ -44,6 +44,7 @@ from sweeps.data.streaming.splits import StreamSplits, StreamVariants
 from sweeps.data.tables import arrays_to_tensors, split_equally
 from sweeps.data.variants import DataVariants, variant_name
 from sweeps.data.weights import COLUMN, row_weights
+from sweeps.space.templates import tuned_data
 from sweeps.space.trainer_definition import UNKNOWN, TrainerDefinition
 
 if TYPE_CHECKING:
@@ -604,7 +605,7 @@ def load_arguments(space: Space, before: str | None) -> LoadArguments:
         space.data,
         space.search.seed,
         space.variants,
-        tuple(space.sections.get("data", ())),
+        tuple(tuned_data(space.sections)),
         before,
     )
 

@@ -223,9 +223,9 @@ def _option_path(space: Space, key: str, value: Any) -> str:
 
     If the key is not tuned, return the path of the key.
     """
-    from sweeps.space.templates import dimensions
+    from sweeps.space.templates import dimensions, tuned_data
 
-    for dim in dimensions(space.sections.get("data", {}).get(key)):
+    for dim in dimensions(tuned_data(space.sections).get(key)):
         for i, option in enumerate(dim.options):
             if option.value == value or (isinstance(option.value, dict) and value in option.value):
                 return f"{dim.name}.{dim.kind}.{i}"

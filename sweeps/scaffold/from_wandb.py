@@ -146,7 +146,7 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
             return quoted(values[0])
         return f"{{{'grid' if found.method == 'grid' else 'choice'}: {quoted(values)}}}"
     given["distribution"] = Node(kind, node.mark, raw=kind)
-    hint = translate_mapping(Node(given, node.mark, dict.fromkeys(given, node.mark)))
+    hint = translate_mapping(Node(given, node.mark))
     written = re.fullmatch(r"write (\{\w+: \[[^]]*\]\})((?: \(.*\))?)", hint or "", re.S)
     if written is None:
         found.problem(

@@ -28,6 +28,7 @@ from sweeps.data.tables import is_text
 from sweeps.data.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space import yaml12
+from sweeps.space.nodes import located
 from sweeps.space.problems import Problems, check
 from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 from sweeps.space.yaml_writer import flow
@@ -50,7 +51,7 @@ def read_keys(text: str) -> tuple[ReadKeys, str]:
     """
     node = yaml12.parse(text, "--read", override=True)
     problems = Problems()
-    keys = check(ReadKeys, node, "read", node.mark, problems)
+    keys = check(ReadKeys, located(node, problems, "read"))
     if keys is None:
         raise InputError([Problem("--read", problem.text) for problem in problems.sorted()])
     return keys, flow(node.plain()) if text else ""

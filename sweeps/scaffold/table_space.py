@@ -13,7 +13,8 @@ from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.space import Space, load
-from sweeps.space.source import SpaceText
+from sweeps.space.nodes import SpaceSource
+from sweeps.space.yaml12 import parse
 
 if TYPE_CHECKING:
     from sweeps.data.early_summary import TableReader
@@ -105,8 +106,10 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
     source = PASSED if tables else source
     found = describe_request(source, reader, rows, request, Path.cwd())
     notes = tuple(from_data.choices(found, "the sweep's space.yaml"))
-    text = SpaceText(from_data.space_text(found, read=read), f"space file for {source}", notes)
-    return load(text), tables
+    text = from_data.space_text(found, read=read)
+    root = parse(text, f"space file for {source}")
+    space = SpaceSource(Path.cwd() / "space.yaml", text, root, Path.cwd(), notes=notes)
+    return load(space), tables
 
 
 def describe_request(

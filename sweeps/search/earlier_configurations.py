@@ -14,7 +14,7 @@ from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import cumulative_probability
 from sweeps.space.enumeration import any_key
-from sweeps.space.templates import enclosing_options
+from sweeps.space.templates import conditions_of
 from sweeps.study.distributions import distribution_of
 
 
@@ -94,13 +94,12 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, An
 
     The dimensions that depend on a dimension without a key are left out, too.
     """
-    outer = enclosing_options(space.sections)
+    conditions = conditions_of(space.sections)
     found: dict[str, Any] = {}
     missing: set[str] = set()
 
     def choose(dimension: Dimension) -> Any:
-        option = outer[dimension.name]
-        needed = {term.name for term in dimension.when} | ({option[0]} if option else set())
+        needed = {term.name for term in conditions[dimension.name]}
         if needed & missing or (key := key_of(dimension)) is ABSENT:
             missing.add(dimension.name)
             return any_key(dimension)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sweeps.core.command_template import ARGS, INTERPRETERS, problems, unused
 from sweeps.core.parameter_schema import COMMAND_FORMAT, allows
 from sweeps.core.references import absent_allowed
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.domains import Dimension
-from sweeps.space.nodes import Mark, Node
-from sweeps.space.problems import SpaceFile
+from sweeps.space.nodes import Node
 from sweeps.space.section_models import TrainerSpec
 from sweeps.space.templates import Template, children
 from sweeps.space.trainer_definition import TrainerDefinition
 
 
-def command_options(trainer: TrainerSpec, definition: TrainerDefinition) -> dict[str, list[Any]]:
+def command_options(
+    trainer: TrainerSpec, definition: TrainerDefinition
+) -> dict[str, Sequence[str | int | float]]:
     """Return the value of each option of a trainer that is a valid command, by option name."""
     commands = {
         name: fragment
@@ -55,7 +55,7 @@ def parameter_names(template: Template, prefix: str = "") -> dict[str, None]:
 
 
 def check_commands(
-    file: SpaceFile,
+    root: Node,
     trainer: TrainerSpec,
     definition: TrainerDefinition,
     params: Template,
@@ -64,7 +64,7 @@ def check_commands(
     """Add a problem for each mistake in the commands of a trainer.
 
     Args:
-        file: The space file.
+        root: The space file.
         trainer: The trainer.
         definition: The trainer's definition.
         params: Template of the parameters.
@@ -73,15 +73,15 @@ def check_commands(
     names = parameter_names(params or {})
     for option, command in command_options(trainer, definition).items():
         for index, text in problems(command, names):
-            file.wrong(f"trainer.{option}.{index}", text)
+            root.wrong_inside(f"trainer.{option}.{index}", text)
         for name in unused(command, names):
             text = (
                 f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an '
                 f'argument, or "{ARGS}" for all parameters'
             )
-            file.problems.add(_mark(file, name), f"params.{name}", text)
+            root.find(f"space.params.{name}").wrong_key(text)
         if (wrong := _missing_script(command, roots)) is not None:
-            file.wrong(f"trainer.{option}.{wrong[0]}", wrong[1])
+            root.wrong_inside(f"trainer.{option}.{wrong[0]}", wrong[1])
 
 
 def command_hint(node: Node) -> str:
@@ -101,7 +101,9 @@ def command_hint(node: Node) -> str:
     )
 
 
-def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int, str] | None:
+def _missing_script(
+    command: Sequence[str | int | float], roots: Sequence[Path]
+) -> tuple[int, str] | None:
     """Return the index of a missing Python script that a command runs, and a message.
 
     Return None if the command runs no such script.
@@ -121,17 +123,3 @@ def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int,
         index,
         f"no file `{words[index]}` in {' or '.join(dict.fromkeys(map(str, roots)))}; {hint}",
     )
-
-
-def _mark(file: SpaceFile, name: str) -> Mark:
-    """Return the place of a parameter in the file.
-
-    The place of `params` if the parameter is inside a dimension.
-    """
-    space = file.node("space")
-    mark, node = space.keys.get("params", space.mark), space.value.get("params", space)
-    for part in name.split("."):
-        if not node.is_map or part not in node.value:
-            break
-        mark, node = node.keys[part], node.value[part]
-    return mark

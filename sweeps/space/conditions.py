@@ -12,9 +12,11 @@ import enum
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sweeps.core.best_step import COMPARISONS
+
+# A value of a dimension as samplers and the study have it; see `Dimension.value`.
+Key = None | bool | int | float | str
 
 TESTS = COMPARISONS | {"==": operator.eq}
 
@@ -46,10 +48,10 @@ class Term:
     """
 
     name: str
-    keys: tuple[Any, ...] = ()
+    keys: tuple[Key, ...] = ()
     tests: tuple[tuple[str, float], ...] = ()
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: Key) -> bool:
         """Return True if a value of the other dimension is accepted.
 
         For a grid or a choice, `value` is the key of the chosen option.
@@ -62,7 +64,7 @@ class Term:
 
 
 def holds(
-    when: Collection[Term], known: Mapping[str, Any], undecided: Collection[str] = ()
+    when: Collection[Term], known: Mapping[str, Key], undecided: Collection[str] = ()
 ) -> bool | None:
     """Evaluate a condition.
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest
@@ -23,9 +23,10 @@ from sweeps.space.domains import (
     Option,
     argument_problems,
     build,
+    domain_kind,
 )
 from sweeps.space.foreign_syntax import translate_call, translate_mapping
-from sweeps.space.nodes import Node, scalar_hint
+from sweeps.space.nodes import INVALID, Node, Scalar, scalar_hint
 from sweeps.space.option_labels import canonical, option_keys
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.problems import Problems
@@ -33,17 +34,8 @@ from sweeps.space.synonyms import our_name
 from sweeps.space.templates import Template
 from sweeps.space.when_parser import WhenParser
 
-Read = Callable[[Node, str], Template]
+Read = Callable[[Node], Template]
 
-
-class _Invalid:
-    """Placeholder that a parser returns in place of a template that could not be parsed.
-
-    The parser has added a problem.
-    """
-
-
-INVALID = _Invalid()
 # End of the message about a bound that is a text, such as "{params.layers}".
 DEPENDENT = (
     "; a bound cannot name another dimension: write {uniform: [0, 1]}, which samples a fraction, "
@@ -56,52 +48,32 @@ MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not v
 class DimensionParser:
     """Parser of values that may contain dimensions.
 
-    The parser collects the dimensions that it parses.
-
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-
-    Attributes:
-        dimensions: The parsed dimensions in the order of the file, without invalid ones.
     """
 
     def __init__(self, problems: Problems, roots: tuple[Path, ...]):
         self.problems, self.roots = problems, roots
-        self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
-        self.when_parser = WhenParser(problems)
+        self.when_parser = WhenParser()
 
-    @property
-    def dimensions(self) -> tuple[Dimension, ...]:
-        """The dimensions that were parsed so far, in the order of the file."""
-        return tuple(dim for dim in self._slots if dim is not None)
-
-    def anything(self, node: Node, path: str) -> Template:
-        """Parse any YAML value, which may contain dimensions at any depth.
-
-        Args:
-            node: The node in the space file.
-            path: Dotted key of the node, for messages.
-        """
+    def anything(self, node: Node) -> Template:
+        """Parse any YAML value, which may contain dimensions at any depth."""
         if node.is_map:
-            if kind := self.domain(node, path, "anything"):
+            if kind := self.domain(node, "anything"):
                 return (
-                    self.numbers(node, path, kind)
+                    self.numbers(node, kind)
                     if kind in RULES
-                    else self.branches(node, path, kind, self._option)
+                    else self.branches(node, kind, self._option)
                 )
             # a misplaced `when` was reported by `domain`
-            return {
-                key: self.anything(child, f"{path}.{key}")
-                for key, child in node.value.items()
-                if key != "when"
-            }
+            return {key: self.anything(child) for key, child in node.items() if key != "when"}
         if node.is_list:
-            return [self.anything(child, f"{path}.{i}") for i, child in enumerate(node.value)]
-        return self._scalar(node, path)
+            return [self.anything(child) for child in node.value]
+        return self._scalar(node)
 
-    def _scalar(self, node: Node, path: str) -> Template:
+    def _scalar(self, node: Node) -> Template:
         """Parse a scalar constant.
 
         Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a
@@ -109,30 +81,27 @@ class DimensionParser:
         """
         if isinstance(node.value, str) and (instead := translate_call(node.value)):
             text = node.show()
-            self.problems.add(
-                node.mark,
-                path,
+            return node.wrong(
                 f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: "
-                f"[{text}]}}",
+                f"[{text}]}}"
             )
-            return INVALID
-        return node.value
+        constant: Scalar = node.value
+        return constant
 
-    def _option(self, node: Node, path: str) -> Template:
+    def _option(self, node: Node) -> Template:
         """Parse an option of a grid or a choice.
 
         A mapping such as `{min: 0, max: 1}` is accepted as a constant here.
         """
-        if node.is_map and self.domain(node, path) is None and translate_mapping(node):
-            return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
-        return self.anything(node, path) if node.is_map or node.is_list else node.value
+        if node.is_map and self.domain(node) is None and translate_mapping(node):
+            return {key: self._option(child) for key, child in node.items()}
+        return self.anything(node) if node.is_map or node.is_list else node.value
 
-    def domain(self, node: Node, path: str, values: str = "") -> str | None:
+    def domain(self, node: Node, values: str = "") -> str | None:
         """Find out whether a mapping is a domain, such as `{grid: [1, 2]}`.
 
         Args:
-            node: Mapping in the space file.
-            path: Dotted key of the mapping.
+            node: Value in the space file. If it is not a mapping, it is a constant.
             values: Values that a domain may have at this place: "anything", "integers", "floats" or
                 "options". A mapping in another tool's form, such as `{min: 0, max: 1}`, is then a
                 problem. With "", such a mapping is a constant, because its keys may be names of
@@ -142,22 +111,23 @@ class DimensionParser:
             The kind of domain, such as "grid". None for a constant. MALFORMED for a mapping that
             looks like a domain but is not valid; a problem was then added.
         """
+        if not node.is_map:
+            return None
+        if kind := domain_kind(node.value):
+            return kind
         names = [key for key in node.value if key != "when"]
         kinds = [key for key in names if key in DOMAINS]
-        if kinds and len(names) == 1:
-            return str(kinds[0])
         if kinds and any(node.value[key].is_list for key in kinds):
-            self._refuse_keys(node, path, names, kinds=kinds)
+            self._refuse_keys(node, names, kinds)
             return MALFORMED
-        elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
+        if len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
             meant = our_name("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
             if meant and (name == names[0] or meant in DOMAINS):
                 bound = " Its upper bound is excluded" if meant == "randint" else ""
-                self.problems.add(
-                    node.keys[names[0]],
-                    path,
+                node.wrong(
                     f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}",
+                    node.value[names[0]].at,
                 )
                 return MALFORMED
         if values and (instead := translate_mapping(node, values)):
@@ -167,51 +137,40 @@ class DimensionParser:
                 if values == "anything"
                 else ""
             )
-            self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
+            node.wrong(f"{shown} is not a domain; {instead}{keep}")
             return MALFORMED
         if "when" in node.value:
             text = (
                 "`when` is allowed only beside a domain; write a conditional constant as {choice: "
                 "[...], when: {...}} with one option"
             )
-            self.problems.add(node.keys["when"], path, text)
+            node.wrong(text, node.value["when"].at)
         return None
 
-    def _refuse_keys(self, node: Node, path: str, names: list[Any], kinds: list[Any]) -> None:
+    def _refuse_keys(self, node: Node, names: list[Scalar], kinds: list[str]) -> None:
         """Add a problem for a domain with further keys, or for several domains in one mapping.
 
         Args:
             node: Mapping in the space file.
-            path: Dotted key of the mapping.
             names: Keys of the mapping without `when`.
             kinds: The keys that are kinds of domains.
         """
-        mark = node.keys[kinds[-1]]
+        others = ", ".join(str(key) for key in names if key != kinds[0])
+        text = f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}"
         if len(kinds) > 1:
-            self.problems.add(
-                mark,
-                path,
+            text = (
                 f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only "
-                "one domain",
+                "one domain"
             )
-        else:
-            others = ", ".join(str(key) for key in names if key != kinds[0])
-            self.problems.add(
-                mark,
-                path,
-                f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}",
-            )
+        node.wrong(text, node.value[kinds[-1]].at)
 
-    def branches(
-        self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT
-    ) -> Template:
+    def branches(self, node: Node, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
         """Parse a grid or a choice. Add a problem if the domain is of another kind.
 
         Args:
             node: Mapping in the space file, such as `{grid: [1, 2]}`.
-            path: Dotted key of the mapping.
             kind: Kind of the domain, as `domain` returned it.
-            read: Function that parses an option, given its node and its path.
+            read: Function that parses an option.
             otherwise: The value of the dimension if its condition is false.
 
         Returns:
@@ -220,95 +179,106 @@ class DimensionParser:
         if kind == MALFORMED:
             return INVALID
         if kind not in BRANCHING:
-            return self.wrong(node, path, f"must be a constant, a grid or a choice, not {kind}")
+            return node.wrong(f"must be a constant, a grid or a choice, not {kind}")
         args = node.value[kind]
-        mark = node.keys[kind]
         if not args.is_list or not args.value:
             got = "an empty list" if args.is_list else args.show()
-            self.problems.add(
-                mark, path, f"{kind} needs a list with at least one option, got {got}"
-            )
-            return INVALID
-        slot = len(
-            self._slots
-        )  # keeps the order of the file: this dimension, then the dimensions inside it
-        self._slots.append(None)
+            text = f"{kind} needs a list with at least one option, got {got}"
+            return node.wrong(text, args.at)
         before = len(self.problems)
-        when = self.when_parser.read(node, path, kind)
-        self.when_parser.enclosing.append(path)
-        values = [read(child, f"{path}.{kind}.{i}") for i, child in enumerate(args.value)]
+        when = self.when_parser.read(node, kind)
+        self.when_parser.enclosing.append(node.path)
+        values = [read(child) for child in args.value]
         self.when_parser.enclosing.pop()
         if len(self.problems) > before:
             return INVALID
-        self._refuse_repeated(args, values, path, kind)
+        self._refuse_repeated(node, kind, values)
         options = tuple(
             Option(key, value) for key, value in zip(option_keys(values), values, strict=True)
         )
-        dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
-        self._slots[slot] = self.when_parser.parsed[dim.name] = dim
+        dim = Dimension(self._unique(node.path), kind, options, when=when, otherwise=otherwise)
+        self.when_parser.parsed[dim.name] = dim
         return dim
 
-    def _refuse_repeated(self, args: Node, values: list[Template], path: str, kind: str) -> None:
+    def _refuse_repeated(self, node: Node, kind: str, values: list[Template]) -> None:
         """Add a problem for each option that is equal to an earlier one."""
-        seen: dict[Any, int] = {}
+        seen: dict[Hashable, int] = {}
         for i, value in enumerate(values):
             first = seen.setdefault(canonical(value), i)
             if first != i:
-                shown = args.value[i].show()
-                self.problems.add(
-                    args.value[i].mark,
-                    path,
-                    f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})",
-                )
+                option = node.value[kind].value[i]
+                text = f"{option.show()} (options {first + 1} and {i + 1})"
+                node.wrong(f"{kind} has the same option twice: {text}", option.mark)
 
-    def numbers(self, node: Node, path: str, kind: str) -> Template:
+    def numbers(self, node: Node, kind: str) -> Template:
         """Parse a domain of numbers. Return INVALID after a problem.
 
         Args:
             node: Mapping in the space file, such as `{uniform: [0, 1]}`.
-            path: Dotted key of the mapping.
             kind: The kind of domain, a key of `RULES`.
         """
         args = node.value[kind]
-        mark = node.keys[kind]
         if args.value is None and RULES[kind].needed == 0:
-            args = Node([], args.mark)
+            args = replace(args, value=[])
         if not args.is_list:
             form = ", ".join(RULES[kind].args)
-            self.problems.add(mark, path, f"{kind} needs a list [{form}], got {args.show()}")
-            return INVALID
-        when = self.when_parser.read(node, path, kind)
+            return node.wrong(f"{kind} needs a list [{form}], got {args.show()}", args.at)
+        when = self.when_parser.read(node, kind)
         wrong_args = list(argument_problems(kind, args.plain()))
         for index, rule in wrong_args:
             wrong = args if index is None else args.value[index]
             hint = scalar_hint(wrong.value)
             text = wrong.value if isinstance(wrong.value, str) else ""
-            sibling = f"{path.rpartition('.')[0]}.{text}"
+            sibling = f"{node.path.rpartition('.')[0]}.{text}"
             if sibling in self.when_parser.parsed or re.search(r"[{*+]|[a-z]\.", text):
                 hint = DEPENDENT
-            self.problems.add(
-                mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}"
-            )
+            mark = args.at if index is None else wrong.mark
+            node.wrong(f"{rule}, got {wrong.show()}{hint}", mark)
         if wrong_args:
             return INVALID
-        dim = replace(build(self._unique(path), kind, args.plain()), when=when)
-        self._slots.append(dim)
+        dim = replace(build(self._unique(node.path), kind, args.plain()), when=when)
         self.when_parser.parsed[dim.name] = dim
         return dim
 
-    def column(self, node: Node, path: str) -> Template:
-        """Parse the name of a column, or a dimension whose options are names."""
-        if node.is_map and (kind := self.domain(node, path, "options")):
-            return self.branches(node, path, kind, self.column)
+    def value(
+        self,
+        node: Node,
+        read: Read,
+        values: str = "options",
+        numbers: Callable[[Node, str], Template] | None = None,
+    ) -> Template:
+        """Parse a constant, or a domain of such constants.
+
+        Args:
+            node: The value in the space file.
+            read: Function that parses a constant.
+            values: Values that a domain may have; see `domain`.
+            numbers: Function that parses a domain of numbers, given its node and its kind. If None,
+                the domain must be a grid or a choice.
+        """
+        kind = self.domain(node, values)
+        if kind is None:
+            return read(node)
+        if kind in RULES and numbers is not None:
+            return numbers(node, kind)
+        option = partial(self.value, read=read, values=values, numbers=numbers)
+        return self.branches(node, kind, option)
+
+    def columns(self, node: Node) -> Template:
+        """Parse a list of columns, each of which may be a dimension of names."""
+        return tuple(self.value(child, self.column) for child in node.value)
+
+    def column(self, node: Node) -> Template:
+        """Parse the name of a column."""
         if isinstance(node.value, str) and node.value:
             return node.value
         quote = "" if node.is_map or node.is_list else "; put quotes around it"
-        return self.wrong(node, path, f"a column's name must be text, got {node.show()}{quote}")
+        return node.wrong(f"a column's name must be text, got {node.show()}{quote}")
 
-    def check_values(self, fragment: Fragment, node: Node, path: str) -> None:
+    def check_values(self, fragment: Fragment, node: Node, template: Template) -> None:
         """Check a constant, or all values of a domain, against the JSON Schema of a parameter."""
-        for wrong, text in value_problems(fragment, node):
-            self.problems.add(wrong.mark, path, text)
+        for wrong, text in value_problems(fragment, node, template):
+            node.wrong(text, wrong.mark)
 
     def _unique(self, path: str) -> str:
         """Return a unique name for the dimension at a path.
@@ -318,13 +288,3 @@ class DimensionParser:
         """
         self._names[path] += 1
         return path if self._names[path] == 1 else f"{path}#{self._names[path]}"
-
-    def wrong(self, node: Node, path: str, text: str) -> Any:
-        """Add a problem at a node, and return INVALID."""
-        self.problems.add(node.mark, path, text)
-        return INVALID
-
-    def wrong_key(self, node: Node, key: Any, path: str, text: str) -> Any:
-        """Add a problem at a key of a mapping, and return INVALID."""
-        self.problems.add(node.keys[key], path, text)
-        return INVALID

@@ -8,13 +8,15 @@ the rest of the space.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 When = Mapping[str, Any] | None
+# A domain as a space file has it, such as {"uniform": [0, 1]}.
+Domain = dict[str, Any]
 
 
-def grid(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
+def grid(options: Iterable[Any], *, when: When = None) -> Domain:
     """Return a domain in which the options get equally many trials. Some may get one trial more.
 
     Args:
@@ -25,22 +27,22 @@ def grid(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
     return _domain("grid", _listed(options), when)
 
 
-def choice(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
+def choice(options: Iterable[Any], *, when: When = None) -> Domain:
     """Return a domain of options from which the sampler chooses. For the arguments, see `grid`."""
     return _domain("choice", _listed(options), when)
 
 
-def uniform(lower: float, upper: float, *, when: When = None) -> dict[str, Any]:
+def uniform(lower: float, upper: float, *, when: When = None) -> Domain:
     """Return the domain of the numbers from `lower` to `upper`. For `when`, see `grid`."""
     return _domain("uniform", [lower, upper], when)
 
 
-def quniform(lower: float, upper: float, q: float, *, when: When = None) -> dict[str, Any]:
+def quniform(lower: float, upper: float, q: float, *, when: When = None) -> Domain:
     """Return the domain of `lower`, `lower + q` and so on to `upper`. For `when`, see `grid`."""
     return _domain("quniform", [lower, upper, q], when)
 
 
-def loguniform(lower: float, upper: float, *, when: When = None) -> dict[str, Any]:
+def loguniform(lower: float, upper: float, *, when: When = None) -> Domain:
     """Return the domain of the numbers from `lower` to `upper`, sampled on a logarithmic scale.
 
     For `when`, see `grid`.
@@ -48,7 +50,7 @@ def loguniform(lower: float, upper: float, *, when: When = None) -> dict[str, An
     return _domain("loguniform", [lower, upper], when)
 
 
-def qloguniform(lower: float, upper: float, q: float, *, when: When = None) -> dict[str, Any]:
+def qloguniform(lower: float, upper: float, q: float, *, when: When = None) -> Domain:
     """Return the domain of `lower`, `lower + q` and so on to `upper`, on a logarithmic scale.
 
     For `when`, see `grid`.
@@ -56,12 +58,12 @@ def qloguniform(lower: float, upper: float, q: float, *, when: When = None) -> d
     return _domain("qloguniform", [lower, upper, q], when)
 
 
-def randint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
+def randint(lower: int, upper: int, *, when: When = None) -> Domain:
     """Return the domain of the integers from `lower` to `upper - 1`. For `when`, see `grid`."""
     return _domain("randint", [lower, upper], when)
 
 
-def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None) -> dict[str, Any]:
+def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None) -> Domain:
     """Return the domain of `lower`, `lower + q` and so on to `upper`. For `when`, see `grid`.
 
     Without `q`, or with q = 1, these are the integers from `lower` to `upper - 1`.
@@ -69,7 +71,7 @@ def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None)
     return _domain("qrandint", _given(lower, upper, q), when)
 
 
-def lograndint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
+def lograndint(lower: int, upper: int, *, when: When = None) -> Domain:
     """Return the domain of the integers from `lower` to `upper - 1` on a logarithmic scale.
 
     For `when`, see `grid`.
@@ -77,7 +79,7 @@ def lograndint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
     return _domain("lograndint", [lower, upper], when)
 
 
-def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> dict[str, Any]:
+def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> Domain:
     """Return the domain of `lower`, `lower + q` and so on to `upper`, on a logarithmic scale.
 
     With q = 1, `upper` is excluded. For `when`, see `grid`.
@@ -85,9 +87,7 @@ def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> dict[st
     return _domain("qlograndint", [lower, upper, q], when)
 
 
-def randn(
-    mean: float | None = None, sd: float | None = None, *, when: When = None
-) -> dict[str, Any]:
+def randn(mean: float | None = None, sd: float | None = None, *, when: When = None) -> Domain:
     """Return a normal distribution with a mean and a standard deviation.
 
     The mean is 0 by default, and the standard deviation 1. For `when`, see `grid`.
@@ -95,7 +95,7 @@ def randn(
     return _domain("randn", _given(0.0 if mean is None and sd is not None else mean, sd), when)
 
 
-def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> dict[str, Any]:
+def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> Domain:
     """Return a normal distribution whose values are rounded to multiples of `q`.
 
     For `when`, see `grid`.
@@ -103,14 +103,14 @@ def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> dict[str, 
     return _domain("qrandn", [mean, sd, q], when)
 
 
-def _listed(options: Iterable[Any]) -> Any:
+def _listed(options: Iterable[Any]) -> str | list[Any]:
     """Return options as a list. A text stays a text, which the parser of spaces refuses."""
     return options if isinstance(options, str) else list(options)
 
 
-def _given(*arguments: float | None) -> list[Any]:
+def _given(*arguments: float | None) -> list[float]:
     return [argument for argument in arguments if argument is not None]
 
 
-def _domain(kind: str, arguments: Any, when: When) -> dict[str, Any]:
+def _domain(kind: str, arguments: str | Sequence[Any], when: When) -> Domain:
     return {kind: arguments} if when is None else {kind: arguments, "when": dict(when)}

@@ -9,16 +9,18 @@ other domain is the number itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from sweeps.space.conditions import ABSENT, Term
+from sweeps.space.conditions import ABSENT, Key, Term
+from sweeps.space.nodes import Plain
 
-Key = None | bool | int | float | str
+# Key of each of some dimensions, by name.
+Keys = dict[str, Key]
 Number = int | float
 
 INT_LIMIT = 2**63 - 1  # integers have 64 bits in NumPy and in the study
@@ -77,48 +79,38 @@ BRANCHING = ("grid", "choice")
 DOMAINS = (*BRANCHING, *RULES)
 
 
-def domain_description(kind: str) -> str:
-    """Return what a domain samples, for the reference page and for editors."""
-    if kind in BRANCHING:
-        return _BRANCHES[kind]
-    rule = RULES[kind]
-    normal = "mean" in rule.args
-    text = (
-        "A number from a normal distribution"
-        if normal
-        else "An integer"
-        if rule.integer
-        else "A float"
-    )
-    if "q" in rule.args:
-        text += ", rounded to a multiple of `q`" if normal else ", `lower` plus a multiple of `q`"
-    if normal:
-        text += ". The default is `[0, 1]`." if rule.needed == 0 else "."
-    else:
-        text += " between the bounds" if not rule.integer and "q" not in rule.args else ""
-        text += ", uniform in its logarithm" if rule.log else ""
-        text += _bounds_text(rule)
-    return f"{text} Rule: {rule.text.partition(' (')[0]}."
+def domain_kind(value: Plain) -> str | None:
+    """Return the kind of domain that a mapping stands for, such as "grid".
+
+    Return None for any other value.
+    """
+    names = [key for key in value if key != "when"] if isinstance(value, Mapping) else []
+    return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
 
-def _bounds_text(rule: Rule) -> str:
-    """Return which bounds of a domain are included."""
-    if not rule.integer:
-        return ". Both bounds are included." if "q" in rule.args else "."
-    if "q" not in rule.args:
-        return ". **`upper` is excluded**, as in Ray Tune."
-    without = "Without `q`, or with" if rule.needed < len(rule.args) else "With"
-    return (
-        f". Both bounds are included. {without} `q` = 1, **`upper` is excluded**, as in Ray Tune."
-    )
-
-
-_BRANCHES = {
+# What each domain samples, for the reference page and for editors.
+DESCRIPTIONS = {
     "grid": "Try all options equally often. A grid cell is one combination of the options of all "
-    "grids. Every grid cell gets the same "
-    "number of trials, or some grid cells get one trial more than the others.",
+    "grids. Every grid cell gets the same number of trials, or some grid cells get one trial more "
+    "than the others.",
     "choice": "Sample one option. The sampler learns which options are good. An option of a "
     "`choice` or a `grid` may contain dimensions.",
+    "uniform": "A float between the bounds. Rule: lower < upper.",
+    "quniform": "A float, `lower` plus a multiple of `q`. Both bounds are included. "
+    "Rule: lower < upper.",
+    "loguniform": "A float between the bounds, uniform in its logarithm. Rule: 0 < lower < upper.",
+    "qloguniform": "A float, `lower` plus a multiple of `q`, uniform in its logarithm. "
+    "Both bounds are included. Rule: 0 < lower < upper.",
+    "randint": "An integer. **`upper` is excluded**, as in Ray Tune. Rule: lower < upper.",
+    "qrandint": "An integer, `lower` plus a multiple of `q`. Both bounds are included. "
+    "Without `q`, or with `q` = 1, **`upper` is excluded**, as in Ray Tune. Rule: lower < upper.",
+    "lograndint": "An integer, uniform in its logarithm. **`upper` is excluded**, as in Ray Tune. "
+    "Rule: 0 < lower < upper.",
+    "qlograndint": "An integer, `lower` plus a multiple of `q`, uniform in its logarithm. "
+    "Both bounds are included. With `q` = 1, **`upper` is excluded**, as in Ray Tune. "
+    "Rule: 0 < lower < upper.",
+    "randn": "A number from a normal distribution. The default is `[0, 1]`. Rule: sd > 0.",
+    "qrandn": "A number from a normal distribution, rounded to a multiple of `q`. Rule: sd > 0.",
 }
 
 
@@ -237,7 +229,7 @@ class Dimension:
         count = round((Fraction(x) - exact_offset) / exact(q)) + steps
         return float(exact_offset + exact(q) * count)
 
-    def option(self, key: Any) -> Option:
+    def option(self, key: Key) -> Option:
         """Return the option that has a key.
 
         Raises:
@@ -337,7 +329,7 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         yield None, f"{kind} needs an upper bound that is lower plus a multiple of q"
 
 
-def _number_rule(arg: Any, integer: bool) -> str | None:
+def _number_rule(arg: Plain, integer: bool) -> str | None:
     """Return the rule that an argument breaks, such as "an integer"; None if it breaks no rule.
 
     Messages write "must be" before it.

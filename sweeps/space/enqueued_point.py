@@ -10,9 +10,10 @@ from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
+from sweeps.space.domains import Keys
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import Mark, Node
+from sweeps.space.nodes import Mark, located
 from sweeps.space.problems import Problems
 from sweeps.space.yaml_writer import node_of
 
@@ -20,7 +21,7 @@ from sweeps.space.yaml_writer import node_of
 SHORT = ("params", "scaling", "data")
 
 
-def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     """Return the key of each dimension that a configuration gives; see `Dimension.value`.
 
     Args:
@@ -32,24 +33,24 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
         InputError: A name or a value is wrong. There is one problem for each.
     """
     mark, problems = Mark("params"), Problems()
-    values: dict[str, Node] = {}
+    values: dict[str, Any] = {}
     for given, value in parameters.items():
         name = full_name(space, given)
         if name is None:
             known = [name.removeprefix("params.") for name in (d.name for d in space.dimensions)]
-            problems.add(
-                mark, "", f"the space has no dimension `{given}`; {did_you_mean(given, known)}"
-            )
+            text = f"the space has no dimension `{given}`; {did_you_mean(given, known)}"
+            problems.add(mark, "", text)
         elif name in values:
             problems.add(mark, "", f"`{name}` is given twice")
         else:
-            values[name] = node_of(value, lambda path: mark)
+            values[name] = value
     if not parameters:
         problems.add(mark, "", "give at least one value, such as eta=0.1")
     parser = InitialPointsParser(
         space.dimensions, space.sections, len(space.objectives), problems, decided=True
     )
-    point = parser.point(Node(values, mark, dict.fromkeys(values, mark))) if values else None
+    node = located(node_of(values, lambda path: mark), problems)
+    point = parser.point(node) if values else None
     if len(problems):
         raise InputError(problems.sorted())
     assert point is not None

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
-from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import EDGES, Dimension, cumulative_probability
-from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
+from sweeps.space.conditions import Key, Term, holds
+from sweeps.space.domains import EDGES, Dimension, Keys, cumulative_probability
+from sweeps.space.templates import Sections, Template, conditions_of, dimensions, fill
 
 MAX_CELLS = 100_000
 MAX_SHAPES = 10_000
@@ -24,65 +23,38 @@ MAX_SHAPES = 10_000
 # ---- cells
 
 
-@dataclass(frozen=True)
-class _Fork:
-    """A dimension, and the dimensions inside each of its options."""
-
-    dim: Dimension
-    branches: tuple[tuple[_Fork, ...], ...]
-
-
-def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
-    """Return the dimensions that decide which cells exist.
-
-    Args:
-        template: Template in which to look for the dimensions.
-        every: True to return all dimensions, which is needed if any of them has a condition. False
-            to return only grids and dimensions that contain grids.
-    """
-    if not isinstance(template, Dimension):
-        return tuple(fork for child in children(template) for fork in _forks(child, every))
-    branches = tuple(_forks(option.value, every) for option in template.options)
-    return (_Fork(template, branches),) if every or template.is_grid or any(branches) else ()
-
-
-def cells_of(template: Template) -> Iterator[dict[str, Any]]:
+def cells_of(template: Template) -> Iterator[Keys]:
     """Yield every possible combination of the options of the grids in a template.
 
     See `Space.cells`.
     """
-    every = any(dim.when for dim in dimensions(template))
-    # Stack of partial cells. An entry has the forks that are not yet processed, the options chosen
-    # so far, and the names of the processed dimensions that are not grids, so that a cell does not
-    # fix their values.
-    stack: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [
-        (_forks(template, every), {}, frozenset())
-    ]
+    conditions = conditions_of(template)
+    named = {term.name for terms in conditions.values() for term in terms}
+    dims = [dim for dim in dimensions(template) if dim.is_grid or dim.name in named]
+    # Stack of partial cells. An entry has the number of processed dimensions, the options chosen so
+    # far, and the names of the processed dimensions whose values a cell does not fix.
+    stack: list[tuple[int, Keys, frozenset[str]]] = [(0, {}, frozenset())]
     while stack:
-        remaining, cell, undecided = stack.pop()
-        while remaining:
-            fork, remaining = remaining[0], remaining[1:]
-            if holds(fork.dim.when, cell, undecided) is False:
-                continue
-            if fork.dim.is_grid:
-                branches = [
-                    (branch + remaining, {**cell, fork.dim.name: option.key}, undecided)
-                    for option, branch in zip(fork.dim.options, fork.branches, strict=True)
-                ]
-                stack.extend(reversed(branches))
-                break
-            remaining = tuple(itertools.chain(*fork.branches)) + remaining
-            undecided |= {fork.dim.name}
-        else:
+        count, cell, undecided = stack.pop()
+        if count == len(dims):
             yield cell
+            continue
+        dim = dims[count]
+        cells = [cell]
+        if holds(conditions[dim.name], cell, undecided) is not False:
+            if dim.is_grid:
+                cells = [{**cell, dim.name: option.key} for option in dim.options]
+            else:
+                undecided |= {dim.name}
+        stack.extend((count + 1, each, undecided) for each in reversed(cells))
 
 
 # ---- combinations of some dimensions
 
 
 def assignments(
-    sections: Mapping[str, Template], names: Collection[str]
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    sections: Sections, names: Collection[str]
+) -> Iterator[tuple[dict[str, Any], Keys]]:
     """Yield each combination of the values of some dimensions.
 
     All other dimensions have the same values in all combinations.
@@ -99,10 +71,10 @@ def assignments(
         by name. For a grid or a choice, this is the key of the option.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
-    outer = enclosing_options(dict(sections))
+    conditions = conditions_of(dict(sections))
     needed, pending = set(names), list(names)
     while pending:
-        related = {term.name for term in _terms(dims[pending.pop()], outer)} - needed
+        related = {term.name for term in conditions[pending.pop()]} - needed
         pending += related
         needed |= related
     keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
@@ -113,7 +85,7 @@ def assignments(
 
         def choose(
             dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made
-        ) -> Any:
+        ) -> Key:
             if dim.name not in keys:
                 return any_key(dim)
             if len(made) < len(choices):
@@ -123,20 +95,11 @@ def assignments(
                 made.append(0)
             return keys[dim.name][made[-1]]
 
-        values: dict[str, Any] = {}
+        values: Keys = {}
         yield {name: fill(template, choose, values) for name, template in sections.items()}, values
 
 
-def _terms(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tuple[Term, ...]:
-    """Return the conditions of a dimension.
-
-    One of them is that the option that contains the dimension is chosen.
-    """
-    option = outer.get(dim.name)
-    return (*dim.when, Term(option[0], keys=(option[1],))) if option else dim.when
-
-
-def any_key(dim: Dimension) -> Any:
+def any_key(dim: Dimension) -> Key:
     """Return one valid key of a dimension.
 
     The key is the first option, the lower bound, or the median of a normal distribution.
@@ -144,7 +107,7 @@ def any_key(dim: Dimension) -> Any:
     return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
 
 
-def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
+def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> Sequence[Key]:
     """Return all keys of a dimension, or at least enough keys for the conditions of `dims`.
 
     Enough keys make each condition true once and false once. For a grid or a choice, all keys are
@@ -160,7 +123,7 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
     return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]
 
 
-def _values(dim: Dimension) -> list[float]:
+def _values(dim: Dimension) -> list[Key]:
     """Return all values of a domain that has a finite number of them."""
     assert dim.lower is not None
     return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
@@ -193,7 +156,7 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 
 
 def conflicting_dimension(
-    dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]
+    name: str, dims: Mapping[str, Dimension], conditions: Mapping[str, tuple[Term, ...]]
 ) -> str | None:
     """Find out why a dimension can never be active.
 
@@ -201,18 +164,17 @@ def conflicting_dimension(
     time.
 
     Args:
-        dim: A dimension with a condition.
+        name: Name of a dimension with a condition.
         dims: All dimensions, by name.
-        outer: Maps each dimension's name to the option that contains the dimension, or to None; see
-            `enclosing_options`.
+        conditions: The terms of each dimension, by name; see `conditions_of`.
 
     Returns:
-        The name of the other dimension. None if `dim` can be active.
+        The name of the other dimension. None if the dimension can be active.
     """
     needed: dict[str, list[Term]] = {}
-    pending, seen = [dim.name], {dim.name}
+    pending, seen = [name], {name}
     while pending:
-        for term in _terms(dims[pending.pop()], outer):
+        for term in conditions.get(pending.pop(), ()):
             needed.setdefault(term.name, []).append(term)
             if term.name not in seen:
                 seen.add(term.name)
@@ -223,7 +185,7 @@ def conflicting_dimension(
 def possible(dim: Dimension, terms: Collection[Term]) -> bool:
     """Return True if some value of a dimension makes all terms true."""
     if dim.options:
-        values: list[Any] = [option.key for option in dim.options]
+        values: list[Key] = [option.key for option in dim.options]
     else:
         values = list(points(dim, {number for term in terms for _, number in term.tests}))
     return any(all(term.holds(value) for term in terms) for value in values)
@@ -232,9 +194,7 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 # ---- shapes
 
 
-def shape_assignments(
-    sections: Mapping[str, Template], backend: str
-) -> Iterator[tuple[Shape, dict[str, Any]]]:
+def shape_assignments(sections: Sections, backend: str) -> Iterator[tuple[Shape, Keys]]:
     """Yield the shape for each combination of the values that the section `scaling` depends on.
 
     Args:
@@ -250,7 +210,7 @@ def shape_assignments(
         yield shape_of(scaling if isinstance(scaling, dict) else {}, backend), values
 
 
-def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, ...]:
+def all_shapes(sections: Sections, backend: str) -> tuple[Shape, ...]:
     """Return the distinct shapes that trials of a space can have, in the order of the file.
 
     Args:

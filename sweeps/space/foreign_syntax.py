@@ -5,11 +5,11 @@ An example is `{min: 0, max: 1}`, into domains of the space file.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping
 
+from sweeps.core.json_files import is_number
 from sweeps.space.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import normalized, our_name
@@ -22,17 +22,15 @@ _KEYS: Mapping[str, str] = {
         "upper": "max high upper maxval maxvalue maximum",
         "step": "q step stepsize",
         "kind": "distribution type parametertype valuetype space",
-        "scale": "scale scaletype scalingtype sampling",
         "log": "log logscale uselog",
         "options": "values vals choices options categories",
         "value": "value val",
         "mean": "mu mean loc",
         "sd": "sigma std sd",
-        "bounds": "bounds",
-        "nested": "feasiblespace attributes doublevaluespec integervaluespec discretevaluespec",
-        "ignored": "name parameterid default defaultvalue isordered sortvalues",
-        "lost": "probabilities weights count",
-        "base": "base",
+        "ignored": "name default defaultvalue isordered sortvalues",
+        # these keys change the meaning of the others, so that no domain is computed
+        "unsupported": "bounds feasiblespace scale scaletype scalingtype sampling base count "
+        "probabilities weights",
     }.items()
     for name in names.split()
 }
@@ -56,17 +54,11 @@ _WORDS: Mapping[str, frozenset[str]] = {
     }.items()
     for name in names.split()
 }
-# Maps keys of Katib, inside `feasibleSpace`, to keys with this meaning: its bounds are never
-# exponents.
-_INNER = {"list": "values", "distribution": "scale"}
 _EXPONENTS = ("loguniform", "qloguniform")
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
-# A call of Ray Tune, Hyperopt, Optuna or NumPy. Or a domain of Hydra, which may be inside others,
-# such as `tag(log, interval(1, 9))`.
+# A call of Ray Tune, Hyperopt, Optuna or NumPy, or of one of our domains.
 _CALL = re.compile(
-    r"((?:(?:tag|int|float|sort|shuffle)\((?:\w+\s*,\s*)*)*)"
-    r"(|(?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)(\w+)\((.*?)\)+",
-    re.DOTALL,
+    r"(|(?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)(\w+)\((.*)\)", re.DOTALL
 )
 
 
@@ -95,30 +87,24 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     if not all(isinstance(key, str) for key in node.value):
         return None
     named = {
-        normalized(key).lstrip("_"): child for key, child in node.value.items() if key != "when"
+        normalized(key).lstrip("_"): child
+        for key, child in node.items()
+        if key != "when" and child.value is not None
     }
-    if set(named) == {"samplefrom"}:
-        return (
-            "a value cannot be a function of other values; use `when`, or compute the value in "
-            "the loop"
-        )
-    nested = [key for key in named if _KEYS.get(key) == "nested" and named[key].is_map]
-    for inside in [named.pop(key) for key in nested]:
-        for key, child in inside.value.items():
-            named[_INNER.get(key, normalized(str(key)))] = child
-    named = {key: child for key, child in named.items() if child.value is not None}
     if not named or not set(named) <= set(_KEYS):
         return None
-    words = _properties(named)
+    given = {_KEYS[key]: child for key, child in named.items()}
+    words = _properties(given, "distribution" in named)
     if words is None:
         return None
-    text = _translate(named, words, values, "when" in node.value)
-    given = {_KEYS[key] for key in named}
-    a_range = words and ({"lower", "upper", "bounds"} & given or _is_list(named.get("value")))
-    if text is None and (nested or "distribution" in named or a_range):
-        text = ANOTHER
-    if text and (lost := [key for key in named if _KEYS[key] == "lost"]):
-        text += f" (nothing here stands for {', '.join(lost)})"
+    has_bounds = bool({"lower", "upper"} & set(given))
+    if "unsupported" in given:
+        text = ANOTHER if has_bounds or {"kind", "options"} & set(given) else None
+    else:
+        text = _translate(named, words, values, "when" in node.value)
+        a_range = words and (has_bounds or ("value" in given and given["value"].is_list))
+        if text is None and ("distribution" in named or a_range):
+            text = ANOTHER
     return f"{text}, with the same `when`" if text and "when" in node.value else text
 
 
@@ -131,32 +117,17 @@ def translate_call(text: str) -> str | None:
     'write {loguniform: [1e-4, 1e-1]}'
     >>> translate_call("trial.suggest_int('depth', 1, 8)")
     'write {randint: [lower, upper]} with lower < upper (upper is excluded)'
-    >>> translate_call("tag(log, interval(1e-5, 1e-2))")
-    'write {loguniform: [1e-5, 1e-2]}'
     >>> translate_call("tune of the day") is None
     True
     """
     match = _CALL.fullmatch(text.strip())
-    if match is None or not (match[2] or match[3] in (*DOMAINS, "interval", "range")):
+    if match is None or not (match[1] or match[2] in DOMAINS):
         return None
-    around, tool, called, inside = match.groups()
-    wrapped = set(re.findall(r"\w+", around))
+    tool, called, inside = match.groups()
     args = [arg.rpartition("=")[2].strip() for arg in inside.split(",")]
+    if tool == "hp.":  # its arguments have another meaning
+        args = []
     name = our_name("domain", called) or called
-    if called == "interval":
-        name = f"{'log' * ('log' in wrapped)}{'randint' if 'int' in wrapped else 'uniform'}"
-    if tool == "hp.":  # the first argument is a label
-        args = args[1:]
-    # `_domain` refuses what is no number
-    with contextlib.suppress(ValueError, IndexError, ArithmeticError):
-        if tool == "hp." and called in _EXPONENTS:
-            args[:2] = (f"{math.exp(float(arg)):.6g}" for arg in args[:2])
-        if called == "interval" and "int" in wrapped:  # Hydra includes the upper bound
-            args[1] = str(int(args[1]) + 1)
-        if called == "range" and len(args) == 3:
-            start, stop, step = (exact(float(arg)) for arg in args)
-            args[1] = f"{float(stop - ((stop - start) % step or step)):.12g}"
-            name = "quniform" if "." in "".join(args) else "qrandint"
     if name in RULES:
         return _domain(name, args)
     if name in DOMAINS:
@@ -169,29 +140,21 @@ def translate_call(text: str) -> str | None:
     return ANOTHER
 
 
-def _properties(named: Mapping[str, Node]) -> set[str] | None:
+def _properties(given: Mapping[str, Node], is_distribution: bool) -> set[str] | None:
     """Return the properties of a distribution, such as {"float", "log"}.
 
     Return None if a key such as `type` has an unknown value.
     """
     properties: set[str] = set()
-    for key, child in named.items():
-        meaning = _KEYS[key]
-        if meaning == "log" and child.value is True:
-            properties.add("log")
-        if meaning not in ("kind", "scale"):
-            continue
-        if not isinstance(child.value, str):
+    if "log" in given and given["log"].value is True:
+        properties.add("log")
+    if "kind" in given:
+        kind = given["kind"].value
+        if not isinstance(kind, str):
             return None
-        word = normalized(child.value)
-        if word in _WORDS:
-            properties |= _WORDS[word]
-        elif word in ("linear", "auto", "unitlinearscale") and meaning == "scale":
-            continue  # these scales are the default
-        elif key in ("distribution", "sampling", "scaletype", "scalingtype"):
-            properties.add("other")
-        else:
-            return None
+        if normalized(kind) not in _WORDS:
+            return {"other"} if is_distribution else None
+        properties |= _WORDS[normalized(kind)]
     return properties
 
 
@@ -209,15 +172,10 @@ def _translate(
             "in the loop"
         )
     kind = normalized(given["kind"].value) if "kind" in given else ""
-    name = our_name("domain", kind) or kind
-    if set(named) == {"type", "value"} and name in RULES and _is_list(given["value"]):  # NNI
-        return _domain(name, [_number(arg) or "" for arg in given["value"].value])
     # W&B and Azure ML write the logarithms of the bounds
-    powers = kind in _EXPONENTS and {"distribution", "minvalue"} & set(named)
-    words |= {"exponents"} if powers or "base" in given else set()
-    options = given.get("options") or (
-        given.get("value") or given.get("bounds") if "choice" in words else None
-    )
+    if kind in _EXPONENTS and {"distribution", "minvalue"} & set(named):
+        words = words | {"exponents"}
+    options = given.get("options") or (given.get("value") if "choice" in words else None)
     is_range = "lower" in given or "upper" in given
     if (
         options is not None
@@ -236,8 +194,6 @@ def _translate(
     step = "1" if "step" in words else None
     if "step" in given and (step := _number(given["step"])) is None:
         return None
-    if step and "log" in words and "sampling" in named:  # Keras Tuner
-        return "write {choice: [...]} with each value, because `step` is a factor here"
     if "normal" in words and is_range:
         return ANOTHER
     if "normal" in words or set(named) == {"mu", "sigma"}:
@@ -251,23 +207,14 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
 
     Return None if the range does not have two bounds.
     """
-    pair = given.get("bounds")
-    ends = (
-        pair.value
-        if pair is not None and pair.is_list
-        else [given.get("lower"), given.get("upper")]
-    )
-    texts = [text for text in map(_number, ends) if text is not None]
-    if len(ends) != 2 or len(texts) != 2:
+    lower, upper = _number(given.get("lower")), _number(given.get("upper"))
+    if lower is None or upper is None:
         return None
-    lower, upper = texts
     log, steps = "log" if "log" in words else "", [step] if step else []
     note = ""
     if "exponents" in words or (log and "log" not in given and float(lower) <= 0):
-        base = _number(given.get("base")) or "e"
-        note = f" ({base}^{lower}, {base}^{upper})"
-        factor = math.log(max(float(base), 1)) if base != "e" else 1
-        powers = (float(end) * factor for end in texts)
+        note = f" (e^{lower}, e^{upper})"
+        powers = (float(end) for end in (lower, upper))
         lower, upper = (f"{math.exp(x) if x < 709 else math.inf:.6g}" for x in powers)
     if step and float(step) > 0 and math.isfinite(float(upper)):
         low, high, q = (exact(float(text)) for text in (lower, upper, step))
@@ -295,27 +242,16 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
     return f"{integers} for integers, or {floats.removeprefix('write ')}{note}"
 
 
-def _is_list(node: Node | None) -> bool:
-    return node is not None and node.is_list
-
-
 def _number(node: Node | None) -> str | None:
     """Return a number as written, with or without quotes. Return None for anything else."""
-    if (
-        node is None
-        or node.is_map
-        or node.is_list
-        or isinstance(node.value, bool)
-        or node.value is None
-    ):
+    if node is None or node.is_map or node.is_list:
         return None
-    text = node.value if isinstance(node.value, str) else node.raw or str(node.value)
+    text = node.value if isinstance(node.value, str) else node.raw
     try:
         value = scalar(text)
     except ValueError:
         return None
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return text if good else None
+    return text if is_number(value) else None
 
 
 def _domain(kind: str, args: list[str]) -> str:

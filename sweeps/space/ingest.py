@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from sweeps.core.resources import ELASTIC
 from sweeps.space.section_models import ROWS, DataSpec, SchedulerSpec, TrainerSpec
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, walk
+from sweeps.space.templates import Sections, tuned_data, walk
 from sweeps.space.trainer_definition import TrainerDefinition
 
 # Built-in preprocessors that cannot be fitted in one pass over a stream, and what to use instead.
@@ -20,10 +20,10 @@ MEMORY = "write `ingest: memory`"
 
 def stream_obstacles(
     data: DataSpec,
-    sections: Mapping[str, Template],
+    sections: Sections,
     trainer: TrainerSpec,
     definition: TrainerDefinition,
-    scheduler: SchedulerSpec | None,
+    scheduler: SchedulerSpec,
 ) -> Iterator[tuple[str, str]]:
     """Yield each key that rules out `data.ingest: stream`, with the reason and the next step.
 
@@ -32,13 +32,12 @@ def stream_obstacles(
         sections: Templates of the sections of the space; see `Space.sections`.
         trainer: The trainer.
         definition: The definition of the trainer.
-        scheduler: The scheduler; None if its section has a problem.
+        scheduler: The scheduler.
     """
-    tuned = sections.get("data", {})
     obstacles = [
         (
             "scheduler.resource",
-            scheduler is not None and scheduler.counts_rows,
+            scheduler.counts_rows,
             f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count "
             "reports",
         ),
@@ -54,7 +53,7 @@ def stream_obstacles(
             f"a stream has a label of one column; {MEMORY}, or name one column",
         ),
         *_split_obstacles(data),
-        *_key_obstacles(data, tuned),
+        *_key_obstacles(data, tuned_data(sections)),
     ]
     yield from ((key, text) for key, holds, text in obstacles if holds)
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
@@ -118,7 +117,7 @@ def _key_obstacles(data: DataSpec, tuned: Container[str]) -> Iterator[tuple[str,
 
 
 def row_obstacles(
-    data: DataSpec | None, sections: Mapping[str, Template], scheduler: SchedulerSpec
+    data: DataSpec | None, sections: Sections, scheduler: SchedulerSpec
 ) -> Iterator[tuple[str, str]]:
     """Yield each key that rules out a scheduler that counts rows.
 
@@ -143,7 +142,7 @@ def row_obstacles(
         )
     if data is not None and data.queries:
         yield key, f"{ROWS} does not keep the groups of data.group together; {steps}"
-    if "rows" in sections.get("data", {}):
+    if "rows" in tuned_data(sections):
         yield (
             "data.rows",
             (

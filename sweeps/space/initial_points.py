@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from sweeps.core.json_files import is_number
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import Dimension, cumulative_probability
+from sweeps.space.conditions import Key, holds
+from sweeps.space.domains import Dimension, Keys, cumulative_probability
 from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
-from sweeps.space.templates import Template, enclosing_options
+from sweeps.space.templates import Sections, conditions_of
 from sweeps.space.when_parser import InvalidValue, describe_values, option_of
 
 VALUE = "value"  # the key under which a point gives a known result; no dimension has this name
@@ -32,83 +32,70 @@ class InitialPointsParser:
     def __init__(
         self,
         dimensions: Sequence[Dimension],
-        sections: dict[str, Template],
+        sections: Sections,
         objectives: int,
         problems: Problems,
         decided: bool = False,
     ):
         self.dims = {dim.name: dim for dim in dimensions}
-        self.outer = enclosing_options(sections)
-        self.objectives, self.problems, self.decided = objectives, problems, decided
+        self.conditions = conditions_of(sections)
+        self.objectives = objectives
+        self.problems = problems
+        self.decided = decided
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
         """Parse the list, and return the valid points. Add a problem for each invalid point."""
-        path = "search.initial_points"
-        points = [self.point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
+        points = [self.point(child) for child in node.value]
         return tuple(point for point in points if point is not None)
 
-    def point(self, node: Node, path: str = "") -> InitialPoint | None:
-        """Parse one point. Return None after a problem.
-
-        Args:
-            node: The point.
-            path: Dotted path of the point in the space file; "" if the point is not in a space
-                file.
-        """
-        before = len(self.problems)
+    def point(self, node: Node) -> InitialPoint | None:
+        """Parse one point. Return None after a problem."""
         if not node.is_map or not node.value:
             form = "{params.eta: 0.1}"
-            self.problems.add(
-                node.mark,
-                path,
-                f"must be a mapping of dimensions to values, such as {form}, got {node.show()}",
+            node.wrong(
+                f"must be a mapping of dimensions to values, such as {form}, got {node.show()}"
             )
             return None
-        keys: dict[str, Any] = {}
-        known: dict[str, Any] = {}
-        for name, child in node.value.items():
+        before = len(self.problems)
+        keys: Keys = {}
+        known: Keys = {}
+        for name, child in node.items():
             if name == VALUE:
                 continue
             if name not in self.dims:
                 hint = did_you_mean(str(name), [*self.dims, VALUE])
-                self.problems.add(
-                    node.keys[name], path, f"the space has no dimension `{name}`; {hint}"
-                )
+                node.wrong(f"the space has no dimension `{name}`; {hint}", child.at)
                 continue
             try:
                 keys[name], known[name] = key_and_value(self.dims[name], child)
             except InvalidValue as e:
-                self.problems.add(child.mark, _inside(path, name), e.with_value(child))
+                child.wrong(e.with_value(child))
         if len(self.problems) > before:
             return None
-        missing = self._walk(node, path, known)
-        values = self._values(node.value[VALUE], f"{path}.{VALUE}") if VALUE in node.value else None
+        missing = self._check_conditions(node, known)
+        values = self._values(node.value[VALUE]) if VALUE in node.value else None
         if values is not None and missing:
             text = (
                 "a point with `value` must have a value for every active dimension; missing: "
                 f"{', '.join(missing[:5])}"
             )
-            self.problems.add(node.keys[VALUE], path, text)
+            node.wrong(text, node.value[VALUE].at)
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
-    def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
+    def _check_conditions(self, node: Node, known: Keys) -> list[str]:
         """Add a problem for each inactive dimension for which the point has a value.
 
         Return the names of the active dimensions for which the point has no value.
         """
         missing: list[str] = []
         undecided: set[str] = set()  # dimensions that have no value in this point and may be active
-        for name, dim in self.dims.items():
-            enclosing = self.outer.get(name)
-            when = (*dim.when, *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ()))
+        for name in self.dims:
+            when = self.conditions[name]
             active = holds(when, known, undecided)
             if active is False:
                 if name in known:
-                    self.problems.add(
-                        node.keys[name],
-                        _inside(path, name),
-                        "is inactive with the other values of this point",
-                    )
+                    child = node.value[name]
+                    child.wrong_key("is inactive with the other values of this point")
                 continue
             if active is None and name in known and self.decided:
                 needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
@@ -116,46 +103,31 @@ class InitialPointsParser:
                     f"is active only with certain values of {needed}; give a value for {needed}, "
                     "too"
                 )
-                self.problems.add(node.keys[name], _inside(path, name), text)
+                node.value[name].wrong_key(text)
             if name not in known:
                 undecided.add(name)
                 missing += [name] if active else []
         return missing
 
-    def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
+    def _values(self, node: Node) -> tuple[float, ...] | None:
         """Parse the known results of a point (its key `value`), one for each objective.
 
         Return None after a problem.
         """
         children = node.value if node.is_list and self.objectives > 1 else [node]
         values = [child.value for child in children]
-        if len(values) == self.objectives and all(_is_number(value) for value in values):
+        if len(values) == self.objectives and all(is_number(value) for value in values):
             return tuple(map(float, values))
         form = (
             "a number"
             if self.objectives == 1
             else f"a list of {self.objectives} numbers, one for each objective"
         )
-        self.problems.add(node.mark, path, f"must be {form}, got {node.show()}")
+        node.wrong(f"must be {form}, got {node.show()}")
         return None
 
 
-def _inside(path: str, name: str) -> str:
-    """Return the path of a dimension's value in a point."""
-    return f"{path}.{name}" if path else name
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number. Booleans are not numbers."""
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and value == value
-        and abs(value) != float("inf")
-    )
-
-
-def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
+def key_and_value(dim: Dimension, node: Node) -> tuple[Key, Key]:
     """Convert the value that an initial point gives for a dimension into a sampler's key.
 
     Args:
@@ -172,7 +144,7 @@ def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
         key = option_of(dim, node)
         return key, key
     value = node.value
-    if not _is_number(value) or (dim.is_integer and not isinstance(value, int)):
+    if not is_number(value) or (dim.is_integer and not isinstance(value, int)):
         raise InvalidValue(
             f"must be {'an integer' if dim.is_integer else 'a number'}{scalar_hint(value)}"
         )

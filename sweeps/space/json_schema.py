@@ -18,12 +18,12 @@ from sweeps.core.parameter_schema import Fragment, allows, types_of
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
-from sweeps.space.domains import BRANCHING, RULES, domain_description
+from sweeps.space.domains import BRANCHING, DESCRIPTIONS, RULES
 from sweeps.space.problems import fragments
 from sweeps.space.space_sections import AMOUNT, SCALING
 from sweeps.space.step_names import BUILTIN_STEPS, NONE, STEP_DESCRIPTIONS, required_parameters
-from sweeps.space.trainer_definition import TrainerDefinition, definition_of
-from sweeps.space.trainer_section import PACKAGE, trainer_names
+from sweeps.space.trainer_definition import TrainerDefinition
+from sweeps.space.trainer_section import PACKAGE, trainer_definitions
 
 Schema = dict[str, Any]
 
@@ -83,12 +83,12 @@ _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISON
 _IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
 
 
-def mapping(properties: Mapping[str, Any], **rules: Any) -> Schema:
+def mapping(properties: Mapping[str, Schema], **rules: Any) -> Schema:
     """Return the schema of a mapping that has only these keys."""
     return {"type": "object", "properties": dict(properties), "additionalProperties": False} | rules
 
 
-def any_of(*forms: Any, **rules: Any) -> Schema:
+def any_of(*forms: Fragment, **rules: Any) -> Schema:
     """Return a schema that allows a value if at least one of the forms allows it."""
     return {"anyOf": list(forms), **rules}
 
@@ -138,7 +138,7 @@ def section(model: type, **rules: Any) -> Schema:
 
 def schema() -> Schema:
     """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
-    trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+    trainers = trainer_definitions()
     objective = section(section_models.Objective)
     name = {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"}
     required: Schema = {
@@ -214,7 +214,7 @@ def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Sche
     is_domain = any_of(*({"required": [kind]} for kind in BRANCHING))
     for name, definition in trainers.items():
         named = {"properties": {"name": {"const": name}}, "required": ["name"]}
-        forms = [{"const": name}, {"type": "object", **named}]
+        forms: list[Schema] = [{"const": name}, {"type": "object", **named}]
         if definition.selected_by is not None:
             forms.append({"type": "object", "required": [definition.selected_by]})
         params = {"if": {"type": "object", "not": is_domain}, "then": ref(f"params.{name}")}
@@ -235,13 +235,10 @@ def _search() -> Schema:
     form["properties"]["algorithm"] = value(
         _enum(names) | {"description": description}, REFERENCE, NULL
     )
-    rules = [
-        {
-            "if": {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]},
-            "then": {"properties": {"options": any_of(ref(f"search.options.{name}"), NULL)}},
-        }
-        for name in registry.names("sampler")
-    ]
+    rules = []
+    for name in registry.names("sampler"):
+        options = any_of(ref(f"search.options.{name}"), NULL)
+        rules.append(_rule("algorithm", name, then={"properties": {"options": options}}))
     return form | {"allOf": rules, "dependentRequired": {"options": ["algorithm"]}}
 
 
@@ -249,14 +246,14 @@ def _scheduler() -> Schema:
     """Return the schema of `scheduler`, whose other keys depend on the name."""
     text = "The scheduler. `module:attr` names a class of your own."
     name = value(_enum(_summaries("scheduler")) | {"description": text}, REFERENCE)
-    rules = [
-        {
-            "if": {"properties": {"name": {"const": each}}, "required": ["name"]},
-            "then": ref(f"scheduler.{each}"),
-        }
-        for each in registry.names("scheduler")
-    ]
+    names = registry.names("scheduler")
+    rules = [_rule("name", each, then=ref(f"scheduler.{each}")) for each in names]
     return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
+
+
+def _rule(key: str, name: str, then: Schema) -> Schema:
+    """Return the schema of a mapping that must fit `then` if a key has a certain value."""
+    return {"if": {"properties": {key: {"const": name}}, "required": [key]}, "then": then}
 
 
 def _plug_ins() -> dict[str, Schema]:
@@ -391,7 +388,7 @@ def _definitions() -> dict[str, Schema]:
 def _one_of(domains: Mapping[str, Schema]) -> Schema:
     """Return the schema of a mapping with one domain and an optional condition."""
     properties = {
-        kind: form | {"description": domain_description(kind)} for kind, form in domains.items()
+        kind: form | {"description": DESCRIPTIONS[kind]} for kind, form in domains.items()
     }
     return mapping(
         {**properties, "when": ref("when")},

@@ -19,15 +19,15 @@ from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.command_checks import check_commands
 from sweeps.space.data_section import DataSection, whole
-from sweeps.space.dimension_parser import INVALID
+from sweeps.space.domains import Dimension, Keys
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import Node, SpaceSource, places
+from sweeps.space.nodes import INVALID, Node, SpaceSource, located, places
 from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
-from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
+from sweeps.space.problems import Problems, fragments, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, perturbs, scheduler_keys
 from sweeps.space.section_models import (
@@ -41,14 +41,14 @@ from sweeps.space.section_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.source import TOP, SpaceText, override_tree, source_of
+from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import foreign_file, our_name, suggest
-from sweeps.space.templates import Template, dimensions, enclosing_options, walk
+from sweeps.space.templates import Sections, conditions_of, dimensions, variant_names, walk
 from sweeps.space.tracker_section import read_trackers
-from sweeps.space.trainer_definition import NAME, definition_of
-from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
+from sweeps.space.trainer_definition import NAME
+from sweeps.space.trainer_section import TrainerSection, trainer_definitions
 from sweeps.space.variables import Variables, remember_secrets, replace_variables
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
@@ -73,7 +73,7 @@ class Recorded:
 
 
 def load(
-    space: str | os.PathLike[str] | Mapping[str, Any] | Space | SpaceText,
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space | SpaceSource,
     overrides: Iterable[str] = (),
     base: str | Path | None = None,
     recorded: Recorded | None = None,
@@ -102,15 +102,17 @@ def load(
     source = source_of(space, problems)
     source = _changed(source, overrides, base, recorded=recorded, tables=tables)
     root = _overridden_tree(source, problems)
+    start = root.mark._replace(line=1, column=1)  # the place of absent sections
+    root = located(replace(root, key_mark=start), problems)
     if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(str(root.mark), text)
     environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
     found = Variables(environment, optional=recorded is not None)
-    root = replace_variables(root, found, problems)
+    root = replace_variables(root, found)
     remember_secrets(root)
     if len(problems):
         raise InputError(problems.sorted())
-    loaded = _Loader(SpaceFile(root, problems), source, recorded).space()
+    loaded = _Loader(root, problems, source, recorded).space()
     return replace(
         loaded,
         notes=tuple(dict.fromkeys((*loaded.notes, *source.notes))),
@@ -161,25 +163,29 @@ class _Loader:
     Its methods add problems, and return None in place of an invalid value.
 
     Args:
-        file: The parsed file, with the overrides.
+        root: The parsed file, with the overrides.
+        problems: Collects the problems.
         source: The text, from which the file was parsed.
         recorded: The record of a sweep that has already started; None for a new sweep.
     """
 
-    def __init__(self, file: SpaceFile, source: SpaceSource, recorded: Recorded | None):
-        self.file = file
+    def __init__(
+        self, root: Node, problems: Problems, source: SpaceSource, recorded: Recorded | None
+    ):
+        self.root = root
         self.source = source
-        self.problems = file.problems
+        self.problems = problems
         self.folder = source.base
         self.algorithm = None if recorded is None else recorded.algorithm
         self.started = recorded is not None
         self.roots = (source.base, Path.cwd(), *filter(None, (source.functions,)))
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
-        self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
+        self.trainer = self.trainers.read(root.get("trainer"))
         self.parser = SpaceParser(
             self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name
         )
-        self.search = SearchSections(file, self.roots)
+        self.search = SearchSections(root, self.roots)
+        self.dimensions: tuple[Dimension, ...] = ()
 
     def space(self) -> Space:
         """Validate the whole file and return the space.
@@ -190,15 +196,15 @@ class _Loader:
         self._check_keys()
         name = self._name(self.source.path)
         data, tuned = self._data()
-        trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
-        runtime_env = read_runtime_env(self.file, self.folder)
+        trackers = read_trackers(self.root.get("trackers"), self.roots)
+        runtime_env = read_runtime_env(self.root.get(KEY), self.folder)
         self._check_label()
         self._check_weights()
         self._check_several_labels()
         self._check_space_is_given(bool(tuned))
         before, reason = len(self.problems), ""
         sections = self._sections(data, tuned)
-        cells: tuple[dict[str, Any], ...] = ()
+        cells: tuple[Keys, ...] = ()
         shapes: tuple[Shape, ...] = ()
         if data is not None and isinstance(params := sections.get("params"), dict):
             data = self._with_queries(data, params)
@@ -217,13 +223,13 @@ class _Loader:
             trainer=self.trainer,
             data=data,
             sections=sections,
-            dimensions=self.parser.dimensions,
+            dimensions=self.dimensions,
             cells=cells,
             shapes=shapes,
             tree=self.source.root,
             functions=self.source.functions,
             tables=self.source.tables,
-            places=places(self.file.root),
+            places=places(self.root),
             algorithm_reason=reason,
             trackers=trackers,
             runtime_env=runtime_env,
@@ -232,7 +238,7 @@ class _Loader:
             **self.search.parsed,
         )
 
-    def _shapes(self, sections: dict[str, Template]) -> tuple[Shape, ...]:
+    def _shapes(self, sections: Sections) -> tuple[Shape, ...]:
         """Return the shapes of the trials, and check their numbers of workers."""
         if self.trainer is None:
             return ()
@@ -242,49 +248,47 @@ class _Loader:
 
     def _check_keys(self) -> None:
         """Add a problem for each unknown key at the top of the file."""
-        root = self.file.root
-        for key in root.value:
+        for key, child in self.root.items():
             if key not in TOP:
-                self.problems.add(root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
+                child.wrong_key(f"unknown key; {_hint(str(key))}")
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
-        if self.file.node("space").value in (None, {}) and not tuned_data:
+        if self.root.get("space").value in (None, {}) and not tuned_data:
             text = (
                 "is required; give the loop's parameters and their domains, such as {params: "
                 "{eta: {loguniform: [1e-3, 0.3]}}}"
             )
-            self.file.wrong("space", text)
+            self.root.wrong_inside("space", text)
 
-    def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
+    def _sections(self, data: DataSpec | None, tuned: Sections) -> Sections:
         """Parse the section `space`, and return the templates of its sections.
 
         Under the name `data`, also return the templates of the tuned keys of `data`.
         """
-        sections = self.parser.space(self.file.node("space"))
+        sections = self.parser.space(self.root.get("space"))
         if (
             data is not None
             and not data.given
             and any(isinstance(part, Step) for part in walk(sections.get("preprocessor")))
         ):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"
-            self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
+            self.root.find("space.preprocessor").wrong_key(text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
-        self.parser.when_parser.conclude(enclosing_options(sections))
+        self.dimensions = tuple(dimensions(sections))
+        self.parser.when_parser.conclude(conditions_of(sections))
         params = sections.get("params")
         if self.trainer is not None and not self.started and INVALID not in walk(params):
-            check_commands(self.file, self.trainer, self.trainers.definition, params, self.roots)
+            check_commands(self.root, self.trainer, self.trainers.definition, params, self.roots)
         return sections
 
     @property
     def _sampled(self) -> list[str]:
         """Names of the dimensions that are not grids."""
-        return [dim.name for dim in self.parser.dimensions if not dim.is_grid]
+        return [dim.name for dim in self.dimensions if not dim.is_grid]
 
-    def _finish_search(
-        self, data: DataSpec | None, sections: dict[str, Template], cells: int
-    ) -> str:
+    def _finish_search(self, data: DataSpec | None, sections: Sections, cells: int) -> str:
         """Complete the values that depend on the dimensions.
 
         These are the initial points, `limits.max_trials`, the population and the algorithm.
@@ -305,53 +309,46 @@ class _Loader:
         reason = ""
         self._check_folds(data, scheduler)
         self._check_bundle(data, scheduler)
-        if scheduler is not None and scheduler.counts_rows:
+        if scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
-                self.file.wrong(key, text)
+                self.root.wrong_inside(key, text)
         self._check_ingest(data, sections, scheduler)
-        if (
-            scheduler
-            and perturbs(scheduler)
-            and not any(name.startswith("params.") for name in self._sampled)
-        ):
-            self.file.wrong(
+        if perturbs(scheduler) and not any(name.startswith("params.") for name in self._sampled):
+            self.root.wrong_inside(
                 "scheduler.name",
                 f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has "
                 "no sampled dimension",
             )
         if limits:
             search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
-        if scheduler and limits and perturbs(scheduler):
+        if limits and perturbs(scheduler):
             search.scheduler = replace(
                 scheduler, options=scheduler.options | {"population": limits.max_trials}
             )
-        if search.search and search.search.algorithm == AUTO:
+        if search.search.algorithm == AUTO:
             choice = self._choice(limits.max_trials if limits else cells)
             search.search = replace(search.search, algorithm=choice.algorithm)
             reason = choice.reason
         return reason
 
-    def _notes(self, sections: Mapping[str, Template]) -> tuple[str, ...]:
+    def _notes(self, sections: Sections) -> tuple[str, ...]:
         """Return notes about sections that are valid, but seldom what the user wants.
 
         A sweep that has started has no such notes.
         """
         if self.started:
             return ()
-        lists = () if self.parser.dimensions else list_notes(sections.get("params"))
-        braces = brace_notes(sections.get("params"), (dim.name for dim in self.parser.dimensions))
+        lists = () if self.dimensions else list_notes(sections.get("params"))
+        braces = brace_notes(sections.get("params"), (dim.name for dim in self.dimensions))
         return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
 
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension for it to choose."""
-        node = self.file.node("search")
         search = self.search.search
-        if search is None or not node.is_map or "algorithm" not in node.value:
-            return ()
         if search.algorithm in (AUTO, "grid") or self._sampled:
             return ()
         why = "nothing is tuned, so the trials differ only in their seeds"
-        if self.parser.dimensions:
+        if self.dimensions:
             why = "only grids are tuned, and sweeps tries every cell"
         return (
             (
@@ -361,16 +358,16 @@ class _Loader:
             ),
         )
 
-    def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
+    def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec) -> None:
         """Add a problem if the scheduler does not fit a cross-validation.
 
         In a cross-validation, each step of a trial is one fold.
         """
         folds = data.folds if data else 0
-        if not folds or scheduler is None:
+        if not folds:
             return
         if perturbs(scheduler):
-            self.file.wrong(
+            self.root.wrong_inside(
                 "scheduler.name",
                 f"{scheduler.name} copies models between trials, but in a cross-validation a "
                 "trial has a model for each fold; "
@@ -381,11 +378,11 @@ class _Loader:
                 f"must be at most {folds}, because each step of a trial is one of the {folds} "
                 f"folds of data.valid, got {scheduler.max_t}"
             )
-            self.file.wrong("scheduler.max_t", text)
+            self.root.wrong_inside("scheduler.max_t", text)
 
-    def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
+    def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec) -> None:
         """Add a problem for each reason why the winner cannot be trained again on all rows."""
-        if self.search.bundle is None or self.search.bundle.train_on == "train":
+        if self.search.bundle.train_on == "train":
             return
         obstacles = {
             "needs the section `data`, because a loop that reads its own data chooses the rows": (
@@ -395,15 +392,15 @@ class _Loader:
                 len(self.search.objectives) > 1
             ),
             "does not work under pbt, whose trials copy checkpoints of other trials": (
-                scheduler is not None and perturbs(scheduler)
+                perturbs(scheduler)
             ),
         }
         for text, is_obstacle in obstacles.items():
             if is_obstacle:
-                self.file.wrong("bundle.train_on", f"`all` {text}; leave the section out")
+                self.root.wrong_inside("bundle.train_on", f"`all` {text}; leave the section out")
 
     def _check_ingest(
-        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
+        self, data: DataSpec | None, sections: Sections, scheduler: SchedulerSpec
     ) -> None:
         """Add a problem for each key that does not fit `data.ingest: stream`."""
         if data is None or self.trainer is None or data.ingest != "stream":
@@ -411,7 +408,7 @@ class _Loader:
         for key, text in stream_obstacles(
             data, sections, self.trainer, self.trainers.definition, scheduler
         ):
-            self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
+            self.root.wrong_inside(key, f"{text}; this file has `data.ingest: stream`")
 
     def _choice(self, max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`.
@@ -425,22 +422,22 @@ class _Loader:
             sampled=len(self._sampled),
             objectives=len(search.objectives),
             max_trials=max_trials,
-            perturbs=search.scheduler is not None and perturbs(search.scheduler),
+            perturbs=perturbs(search.scheduler),
         )
 
-    def _add_initial_points(self, sections: dict[str, Template]) -> None:
+    def _add_initial_points(self, sections: Sections) -> None:
         """Parse the initial points.
 
         Add a problem if `limits.max_trials` is less than the number of points without a known
         result.
         """
         search = self.search
-        if search.search is None or not search.search.initial_points:
+        if not search.search.initial_points:
             return
         parser = InitialPointsParser(
-            self.parser.dimensions, sections, max(1, len(search.objectives)), self.problems
+            self.dimensions, sections, max(1, len(search.objectives)), self.problems
         )
-        points = parser.read(self.file.node("search").value["initial_points"])
+        points = parser.read(self.root.find("search.initial_points"))
         search.search = replace(search.search, initial_points=points)
         count = sum(point.values is None for point in points)
         if search.limits and 0 < search.limits.max_trials < count:
@@ -448,17 +445,17 @@ class _Loader:
                 f"{count} initial points must run, but limits.max_trials is only "
                 f"{search.limits.max_trials}"
             )
-            self.file.wrong("search.initial_points", text)
+            self.root.wrong_inside("search.initial_points", text)
 
     def _name(self, path: Path) -> str:
         """Return the sweep's name: the key `name`, or else the file's name without its extension.
 
         The name of the sweep's folder starts with this name.
         """
-        node = self.file.node("name")
+        node = self.root.get("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
-        if not report_domains(node, "name", self.problems) and not (
+        if not report_domains(node) and not (
             isinstance(node.value, str) and _NAME.match(node.value)
         ):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
@@ -471,26 +468,20 @@ class _Loader:
                 if number
                 else f"{rule}, got {node.show()}"
             )
-            self.problems.add(node.mark, "name", text)
+            node.wrong(text)
         if node.value == "latest":
-            self.problems.add(
-                node.mark,
-                "name",
-                "`latest` means the newest sweep in every command; choose another name",
-            )
+            node.wrong("`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
-    def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
+    def _data(self) -> tuple[DataSpec | None, Sections]:
         """Parse the section `data`; see `DataSection.read`.
 
         The section may be absent if `trainer` is a mapping. A mapping names a user's training loop,
         and this loop may read its own data.
         """
-        if "data" not in self.file.root.value and self.file.node("trainer").is_map:
+        if "data" not in self.root.value and self.root.get("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
-        return DataSection(self.parser, self.folder, self.roots).read(
-            self.file.node("data"), self.file.at("data")
-        )
+        return DataSection(self.parser, self.folder, self.roots).read(self.root.get("data"))
 
     def _check_workers(self, shapes: Sequence[Shape], backend: str) -> None:
         """Add a problem if the trainer cannot train on the workers of a shape.
@@ -504,7 +495,7 @@ class _Loader:
                 f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has "
                 f"trials with {most} workers"
             )
-            self.file.wrong(
+            self.root.wrong_inside(
                 "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
             )
         alone = [shape for shape in shapes if backend == "jax" and not jax_connects(shape)]
@@ -513,68 +504,58 @@ class _Loader:
                 "Ray's backend for `jax` connects workers only if each worker has whole GPUs or "
                 f"TPUs, but the shape {alone[0]} has none"
             )
-            self.file.wrong(
+            self.root.wrong_inside(
                 "space.scaling",
                 f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
             )
 
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
-        node = self.file.node("data")
+        data, label = self.root.get("data"), self.root.find("data.label")
         if self.trainer is None or not self.trainers.definition.needs_label or self.started:
             return
-        if node.value is None or (node.is_map and self._data_key("label") is None):
-            self.problems.add(
-                self.file.at("data"),
-                "data.label",
-                f"is required by `{self.trainers.name}`; give the name of the column to predict",
-            )
-
-    def _data_key(self, key: str) -> Node | None:
-        """Return the value of a key of the section `data`; None if the key is absent."""
-        node = self.file.node("data")
-        value = node.value.get(key) if node.is_map else None
-        return None if value is None or value.value is None else value
+        if label.value is None and (data.value is None or data.is_map):
+            text = "give the name of the column to predict"
+            label.wrong(f"is required by `{self.trainers.name}`; {text}", data.at)
 
     def _check_weights(self) -> None:
         """Add a problem for each key that weights rows if the trainer does not use weights."""
         if self.trainer is None or self.trainers.definition.weights:
             return
         for key in ("weight", "class_weight"):
-            if self._data_key(key) is not None:
+            weights = self.root.find(f"data.{key}")
+            if weights.value is not None:
                 text = (
                     f"`{self.trainers.name}` does not use weights; leave this key out, or choose "
                     "a trainer that uses them"
                 )
-                at = self.file.node("data").keys[key]
-                self.problems.add(at, f"data.{key}", text + self._trainers_with("weights"))
+                weights.wrong_key(text + self._trainers_with("weights"))
 
     def _check_several_labels(self) -> None:
         """Add a problem if the label has several columns, and the trainer predicts only one."""
-        label = self._data_key("label")
+        label = self.root.find("data.label")
         if self.trainer is None or self.trainers.definition.several_labels:
             return
-        if label is not None and label.is_list and len(label.value) > 1:
+        if label.is_list and len(label.value) > 1:
             text = (
                 f"`{self.trainers.name}` predicts one column, but the label has "
                 f"{len(label.value)}; name one column, or choose a trainer that predicts several"
             )
-            others = self._trainers_with("several_labels")
-            self.problems.add(label.mark, "data.label", text + others)
+            label.wrong(text + self._trainers_with("several_labels"))
 
     def _trainers_with(self, key: str) -> str:
         """Return the end of a message: the trainers whose definition has a key.
 
         The end also says how a loop of the user's own gets the key.
         """
-        definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+        definitions = trainer_definitions()
         names = [name for name, definition in definitions.items() if getattr(definition, key)]
         text = f": {', '.join(names)}"
         if self.trainer is not None and self.trainer.name is None:
             text += f', or write `"{key}": True` into `{NAME}` if your loop does this'
         return text
 
-    def _with_queries(self, data: DataSpec, params: Mapping[str, Template]) -> DataSpec:
+    def _with_queries(self, data: DataSpec, params: Sections) -> DataSpec:
         """Return the data for a trainer that ranks rows.
 
         With a ranking objective, the task is a regression: the model predicts scores.
@@ -592,10 +573,10 @@ class _Loader:
                         "needs `data.group`, the column of groups whose rows it ranks, such as a "
                         "query, and no `data.weight`"
                     )
-                    self.file.wrong(f"space.params.{key}", f"`{text}` {rule}")
+                    self.root.wrong_inside(f"space.params.{key}", f"`{text}` {rule}")
         return replace(data, queries=bool(ranking and data.group))
 
-    def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
+    def _cells(self, sections: Sections) -> tuple[Keys, ...]:
         """Return the grid cells.
 
         Add a problem if there are too many cells, shapes or data variants, or too few trials for
@@ -603,49 +584,44 @@ class _Loader:
         """
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
-            self.file.wrong(
+            self.root.wrong_inside(
                 "space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices"
             )
             return cells
         if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, "none")):
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
-            self.problems.add(self.file.node("space").keys["scaling"], "scaling", text)
-        names = [
-            dim.name
-            for key, template in sections.get("data", {}).items()
-            if key != "rows"
-            for dim in dimensions(template)
-        ]
-        if _more_than(MAX_VARIANTS, enumeration.assignments(sections, names)):
+            self.root.find("space.scaling").wrong_key(text)
+        variants = enumeration.assignments(sections, variant_names(sections))
+        if _more_than(MAX_VARIANTS, variants):
             text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
-            self.problems.add(self.file.at("data"), "data", text)
+            self.root.wrong_inside("data", text)
         search, limits = self.search.search, self.search.limits
         sampled = self._sampled
-        if search and search.algorithm == "grid" and sampled:
-            self.file.wrong(
+        if search.algorithm == "grid" and sampled:
+            self.root.wrong_inside(
                 "search.algorithm",
                 "grid search allows only `grid` dimensions, but these are sampled: "
                 f"{first_of(sampled, 5)}",
             )
         for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
-            if getattr(search, name, None) and not sampled:
+            if getattr(search, name) and not sampled:
                 text = "has no effect, because no dimension is sampled; leave this key out"
-                self.file.wrong(f"search.{key}", text)
+                self.root.wrong_inside(f"search.{key}", text)
         if limits and 0 < limits.max_trials < len(cells):
             text = (
                 f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}"
             )
-            self.file.wrong("limits.max_trials", text)
+            self.root.wrong_inside("limits.max_trials", text)
         elif limits and not limits.max_trials and sampled:
             text = (
                 f"is required, because {sampled[0]} is sampled; give the number of trials, which "
                 f"must be at least the number of grid cells, {len(cells)}"
             )
-            self.file.wrong("limits.max_trials", text)
+            self.root.wrong_inside("limits.max_trials", text)
         return cells
 
 
-def _more_than(count: int, items: Iterable[Any]) -> bool:
+def _more_than(count: int, items: Iterable[object]) -> bool:
     """Return True if there are more than `count` items."""
     return sum(1 for _ in itertools.islice(items, count + 1)) > count
 
@@ -664,7 +640,7 @@ _HOMES = {
 
 def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
-    homes = [section for section, model in _HOMES.items() if key in key_names(model)]
+    homes = [section for section, model in _HOMES.items() if key in fragments(model)]
     homes += ["scheduler"] * (key in scheduler_keys())
     if our_name("file", key) is None and len(homes) == 1:
         return f"move this key to the section `{homes[0]}`"

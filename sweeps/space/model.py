@@ -14,8 +14,8 @@ from sweeps.core.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import hide_values
 from sweeps.space.command_checks import command_options
-from sweeps.space.conditions import ABSENT
-from sweeps.space.domains import Dimension
+from sweeps.space.conditions import ABSENT, Key
+from sweeps.space.domains import Dimension, Keys
 from sweeps.space.enumeration import any_key, assignments
 from sweeps.space.nodes import Node
 from sweeps.space.passed_space import PLACE
@@ -33,7 +33,15 @@ from sweeps.space.section_models import (
     variant_of,
 )
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, dimensions, enclosing_options, fill, walk
+from sweeps.space.templates import (
+    Sections,
+    conditions_of,
+    dimensions,
+    fill,
+    tuned_data,
+    variant_names,
+    walk,
+)
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -102,9 +110,9 @@ class Space:
     limits: Limits
     checkpoints: Checkpoints
     bundle: BundleKeys
-    sections: dict[str, Template]
+    sections: Sections
     dimensions: tuple[Dimension, ...]
-    cells: tuple[dict[str, Any], ...]
+    cells: tuple[Keys, ...]
     shapes: tuple[Shape, ...]
     tree: Node = field(compare=False, repr=False)
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -177,8 +185,8 @@ class Space:
 
         They have no condition, and are not inside an option of another dimension.
         """
-        outer = enclosing_options(self.sections)
-        return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
+        conditions = conditions_of(self.sections)
+        return tuple(dim for dim in self.dimensions if not conditions[dim.name])
 
     def place(self, key: str) -> str:
         """Return the place of a key as `file:line:column` or `--set ...`.
@@ -196,7 +204,7 @@ class Space:
                 path = path.rpartition(".")[0]
         return self.places.get("", str(self.path))
 
-    def fill(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
+    def fill(self, choose: Callable[[Dimension], Key]) -> dict[str, Any]:
         """Build a configuration: call `choose` for every active dimension, in the file's order.
 
         Args:
@@ -213,7 +221,7 @@ class Space:
         Raises:
             ValueError: `choose` returned a key that no option of the dimension has.
         """
-        known: dict[str, Any] = {}
+        known: Keys = {}
         filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
         empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
         return {
@@ -236,18 +244,11 @@ class Space:
 
         In these variants, a tuned `rows` is 1.
         """
-        data = self.sections.get("data")
-        if not data:
-            return (self.data,)
-        names = [
-            dim.name
-            for key, template in data.items()
-            if key != "rows"
-            for dim in dimensions(template)
-        ]
+        data = tuned_data(self.sections)
+        all_rows = {"rows": 1.0} if "rows" in data else {}
         specs = (
-            self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {}))
-            for filled, _ in assignments({"data": data}, names)
+            self.variant(filled["data"] | all_rows)
+            for filled, _ in assignments({"data": data}, variant_names(self.sections))
         )
         return tuple({repr(spec): spec for spec in specs}.values())
 
@@ -319,7 +320,7 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
     for cell in space.cells:
         guessed: set[str] = set()
 
-        def choose(dimension: Any, cell: dict[str, Any] = cell, guessed: set[str] = guessed) -> Any:
+        def choose(dimension: Dimension, cell: Keys = cell, guessed: set[str] = guessed) -> Key:
             if dimension.name in cell:
                 return cell[dimension.name]
             if dimension.name.split(".")[0] in ("preprocessor", "data"):
@@ -329,9 +330,7 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
 
         with contextlib.suppress(Unknown):
             filled = space.fill(choose)
+            fit = (filled["data"], filled["preprocessor"])
             if not referenced & guessed:
-                fits[repr((filled["data"], filled["preprocessor"]))] = (
-                    filled["data"],
-                    filled["preprocessor"],
-                )
+                fits[repr(fit)] = fit
     return list(fits.values())

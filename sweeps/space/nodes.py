@@ -6,12 +6,15 @@ The function `scalar` determines the value of an unquoted scalar by the rules of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.secrets import hide_known
+
+if TYPE_CHECKING:
+    from sweeps.space.problems import Problems
 
 # The core schema of YAML 1.2.2 (10.3.2).
 _INT = re.compile(r"[-+]?[0-9]+\Z")
@@ -24,6 +27,11 @@ _WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
+
+
+# A scalar of a file, and a value of a file without the places of its parts.
+Scalar = bool | int | float | str | None
+Plain = Scalar | Sequence["Plain"] | Mapping[Any, "Plain"]
 
 
 class Mark(NamedTuple):
@@ -59,15 +67,24 @@ class Node:
         value: None, bool, int, float or str; a list of nodes; or a dict whose values are nodes and
             whose keys are plain values.
         mark: Place where the value begins.
-        keys: Place of each key, if the value is a mapping; else {}.
         raw: Text of a scalar. If the file has quotes around the scalar, this text has single
             quotes. "" for lists and mappings.
+        key_mark: Place of the value's key in its mapping. None for values without such a place.
+        path: Dotted path of the value, such as `data.train`; see `located`.
+        problems: Collects the problems of the file; see `located`.
     """
 
     value: Any
     mark: Mark
-    keys: dict[Any, Mark] = field(default_factory=dict)
     raw: str = ""
+    key_mark: Mark | None = None
+    path: str = ""
+    problems: Problems | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def at(self) -> Mark:
+        """The place of the value's key. For an item of a list, the place where the value begins."""
+        return self.key_mark or self.mark
 
     @property
     def is_map(self) -> bool:
@@ -78,6 +95,57 @@ class Node:
     def is_list(self) -> bool:
         """True if the value is a list."""
         return isinstance(self.value, list)
+
+    def items(self) -> Iterable[tuple[Any, Node]]:
+        """Return the keys and the values of a mapping, or the indices and the items of a list."""
+        if isinstance(self.value, dict):
+            return self.value.items()
+        return enumerate(self.value) if self.is_list else ()
+
+    def get(self, key: str) -> Node:
+        """Return the value of a key or an index.
+
+        For an absent one, return null, with the place of this value's own key.
+        """
+        for other, child in self.items():
+            if str(other) == key:
+                return child
+        path = _path_below(self.path, key)
+        return Node(None, self.at, path=path, problems=self.problems)
+
+    def wrong(self, text: str, at: Mark | None = None) -> Invalid:
+        """Add a problem. Return the placeholder for a value that could not be parsed.
+
+        Args:
+            text: The message: the rule, the value, and the next thing to try.
+            at: Place of the problem. By default, it is the place where the value begins.
+        """
+        assert self.problems is not None, "only nodes from `located` have problems"
+        self.problems.add(at or self.mark, self.path, text)
+        return INVALID
+
+    def find(self, path: str) -> Node:
+        """Return the value at a dotted path; see `get`."""
+        node = self
+        for part in path.split("."):
+            node = node.get(part)
+        return node
+
+    def wrong_key(self, text: str) -> Invalid:
+        """Add a problem whose place is the value's key; see `wrong`."""
+        return self.wrong(text, self.at)
+
+    def wrong_inside(self, path: str, text: str) -> None:
+        """Add a problem of a value in this mapping.
+
+        Args:
+            path: Dotted path of the value. If the file does not have the value, the message shows
+                the place of the section's key.
+            text: The message.
+        """
+        node = self.find(path)
+        assert self.problems is not None, "only nodes from `located` have problems"
+        self.problems.add(node.mark if "." in path else node.at, path, text)
 
     def plain(self) -> Any:
         """Return the value as plain Python data: a scalar, or nested lists and dicts.
@@ -101,13 +169,13 @@ class Node:
 
         An example of the text is `{a: [1, 2]}`.
         """
-        if isinstance(self.value, dict):
+        if self.is_map:
             yield "{"
             for i, (key, node) in enumerate(self.value.items()):
                 yield f"{', ' if i else ''}{key}: "
                 yield from node._pieces()
             yield "}"
-        elif isinstance(self.value, list):
+        elif self.is_list:
             yield "["
             for i, node in enumerate(self.value):
                 yield ", " if i else ""
@@ -115,6 +183,38 @@ class Node:
             yield "]"
         else:
             yield self.raw or "null"
+
+
+class Invalid:
+    """Placeholder for a value that could not be parsed. A problem was added."""
+
+
+INVALID = Invalid()
+
+
+def located(node: Node, problems: Problems, path: str = "") -> Node:
+    """Return a tree whose nodes know their paths and can add problems.
+
+    Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is
+    `params.lr`.
+
+    Args:
+        node: Root of the tree.
+        problems: Collects the problems.
+        path: Dotted path of the root; "" for a whole file.
+    """
+    inside: Any = node.value
+    if node.is_map:
+        inside = {
+            key: located(child, problems, _path_below(path, key)) for key, child in node.items()
+        }
+    elif node.is_list:
+        inside = [located(child, problems, _path_below(path, i)) for i, child in node.items()]
+    return replace(node, value=inside, path=path, problems=problems)
+
+
+def _path_below(path: str, key: Scalar) -> str:
+    return str(key) if path in ("", "space") else f"{path}.{key}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +250,7 @@ _OLD_BOOLEANS = {
 }
 
 
-def scalar_hint(text: Any, boolean: bool = False) -> str:
+def scalar_hint(text: Plain, boolean: bool = False) -> str:
     """Return a hint for text that the user probably meant as a number or a boolean.
 
     The file has such text in quotes, or in a form that only YAML 1.1 reads as a number or a
@@ -184,31 +284,28 @@ def places(root: Node) -> dict[str, str]:
 
     An example is `search.initial_points.0`.
 
-    Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is
-    `params.lr`. Only the sections themselves, such as `params`, are also listed with the prefix, as
-    `space.params`. A mapping under a key has the place of the key. Any other value has the place
-    where the value begins. The path "" stands for the beginning of the file.
+    The sections of `space`, such as `params`, are also listed with the prefix, as `space.params`. A
+    mapping under a key has the place of the key. Any other value has the place where the value
+    begins. The path "" stands for the beginning of the file.
+
+    Args:
+        root: Root of the tree, from `located`.
     """
-    by_path = {"": str(root.mark._replace(line=1, column=1))}
+    by_path = {"": str(root.at)}
 
-    def walk(node: Node, path: str) -> None:
-        children = (
-            node.value.items() if node.is_map else enumerate(node.value) if node.is_list else ()
-        )
-        for key, child in children:
-            mark = node.keys[key] if child.is_map and node.is_map else child.mark
-            where = f"{path}.{key}" if path else str(key)
-            by_path[where] = str(mark)
-            if path == "space":
-                by_path[str(key)] = str(mark)
-                where = str(key)
-            walk(child, where)
+    def walk(node: Node) -> None:
+        for _, child in node.items():
+            mark = str(child.at if child.is_map else child.mark)
+            by_path[child.path] = mark
+            if node.path == "space":
+                by_path[f"space.{child.path}"] = mark
+            walk(child)
 
-    walk(root, "")
+    walk(root)
     return by_path
 
 
-def scalar(text: str) -> bool | int | float | str | None:
+def scalar(text: str) -> Scalar:
     """Return the value that the core schema of YAML 1.2 gives a plain scalar (one without quotes).
 
     Raises:

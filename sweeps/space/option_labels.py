@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import math
-from collections import Counter, defaultdict
-from typing import Any
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 
-from sweeps.space.domains import Dimension, Key
+from sweeps.space.conditions import ABSENT, Key
+from sweeps.space.domains import Dimension
 from sweeps.space.step_names import NONE, Step
 from sweeps.space.templates import Chain, Template
+from sweeps.space.yaml_writer import flow
 
 LIMIT = 60
 
 
-def canonical(template: Template) -> Any:
+def canonical(template: Template) -> Hashable:
     """Return a hashable value with which two templates can be compared.
 
     Only equal templates have the same value.
@@ -58,17 +60,14 @@ def option_keys(values: list[Template]) -> list[Key]:
       step names, their keys also show the arguments that differ.
     - The key of a list or a mapping is its YAML text, shortened.
     """
-    chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
-    counts = Counter(label for label in chains if label is not None)
+    twins: dict[str, list[Chain]] = defaultdict(list)
+    for value in values:
+        if isinstance(value, Chain):
+            twins[_chain_key(value)].append(value)
     keys: list[Key] = []
-    for value, label in zip(values, chains, strict=True):
-        if label is not None:
-            same_names = (
-                [v for v, other in zip(values, chains, strict=True) if other == label]
-                if counts[label] > 1
-                else []
-            )
-            keys.append(_cut(_chain_key(value, same_names)))
+    for value in values:
+        if isinstance(value, Chain):
+            keys.append(_cut(_chain_key(value, twins[_chain_key(value)])))
         elif (
             value is None
             or isinstance(value, (bool, int, str))
@@ -89,14 +88,9 @@ def _numbered(keys: list[Key]) -> list[Key]:
     """
     unique_keys: list[Key] = []
     for key in keys:
-        unique: Key = (
-            key if key not in unique_keys else say(key) if not isinstance(key, str) else key
-        )
-        number = 2
-        while unique in unique_keys:
-            unique = f"{key if isinstance(key, str) else say(key)}#{number}"
-            number += 1
-        unique_keys.append(unique)
+        texts = (f"{say(key)}#{number}" for number in itertools.count(2))
+        candidates = itertools.chain((key, say(key)), texts)
+        unique_keys.append(next(each for each in candidates if each not in unique_keys))
     return unique_keys
 
 
@@ -105,30 +99,23 @@ def _cut(text: str) -> str:
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
-def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
+def _chain_key(chain: Chain, twins: Sequence[Chain] = ()) -> str:
     """Return the names of a chain's steps, joined by `+`.
 
     Args:
         chain: The chain.
-        same_names: All chains with the same step names. An argument is shown if it differs among
-            these chains. None to show no arguments.
+        twins: Chains with the same step names. An argument is shown if it differs in one of them.
     """
     parts = []
     for i, item in enumerate(chain.items):
         if isinstance(item, Dimension):
             parts.append(item.kind)
             continue
-        differing: dict[str, set[Any]] = defaultdict(set)
-        steps = [step for twin in same_names or () if isinstance(step := twin.items[i], Step)]
-        for name in dict.fromkeys(name for step in steps for name in step.arguments()):
-            differing[name] = {
-                canonical(step.arguments()[name]) if name in step.arguments() else "absent"
-                for step in steps
-            }
+        others = [step.arguments() for twin in twins if isinstance(step := twin.items[i], Step)]
         shown = [
             f"{name}={say(value)}"
             for name, value in item.arguments().items()
-            if len(differing[name]) > 1
+            if any(canonical(other.get(name, ABSENT)) != canonical(value) for other in others)
         ]
         parts.append(item.short + (f"({', '.join(shown)})" if shown else ""))
     return "+".join(parts) or NONE
@@ -139,14 +126,14 @@ def say(value: Template) -> str:
 
     A dimension is shown as its kind, such as `uniform`.
     """
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     if isinstance(value, Dimension):
         return value.kind
+    if isinstance(value, Chain):
+        return _chain_key(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(say, value)) + "]"
-    return _chain_key(value) if isinstance(value, Chain) else str(value)
+    if value is None or isinstance(value, (bool, float)):
+        return flow(value)
+    return str(value)

@@ -5,35 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.core.parameter_schema import Fragment, allows, is_within_bounds, rule_of, types_of
-from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, argument_problems, build
+from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Node, scalar_hint
+from sweeps.space.templates import Template
 
 
-def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]:
+def value_problems(
+    fragment: Fragment, node: Node, template: Template
+) -> Iterator[tuple[Node, str]]:
     """Check a parameter's value, or every value that its domain can produce.
 
     Args:
         fragment: JSON Schema of the parameter.
         node: The value in the space file: a constant or a domain.
+        template: The parsed value: a constant or a dimension.
 
     Yields:
         For each problem, the node that the JSON Schema does not allow, and the message.
     """
-    kind = _domain_of(node)
-    if kind is None and node.is_map and "when" in node.value:
-        return  # a constant cannot have a condition; `DimensionParser.domain` reports it
-    if kind in BRANCHING:
-        options = node.value[kind]
-        for option in options.value if options.is_list else ():
-            yield from value_problems(fragment, option)
-    elif kind is not None:
-        args = node.value[kind].plain() or []
-        if (
-            isinstance(args, list)
-            and next(argument_problems(kind, args), None) is None
-            and (text := _domain_problem(fragment, build("", kind, args)))
-        ):
+    if isinstance(template, Dimension) and template.options:
+        nodes = node.value[template.kind].value
+        for option, child in zip(template.options, nodes, strict=True):
+            yield from value_problems(fragment, child, option.value)
+    elif isinstance(template, Dimension):
+        if text := _domain_problem(fragment, template):
             yield node, f"{text}, got {node.show()}"
+    elif node.is_map and "when" in node.value:
+        return  # a constant cannot have a condition; `DimensionParser.domain` reports it
     elif not allows(fragment, node.plain()):
         yield node, mismatch(fragment, node)
 
@@ -67,15 +65,6 @@ def to_try_each(node: Node) -> str:
         if node.is_list and node.value
         else ""
     )
-
-
-def _domain_of(node: Node) -> str | None:
-    """Return the kind of domain that a node is, such as "uniform".
-
-    Return None if the node is a constant.
-    """
-    names = [key for key in node.value if key != "when"] if node.is_map else []
-    return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:

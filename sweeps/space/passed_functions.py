@@ -23,7 +23,7 @@ import sys
 import tempfile
 import textwrap
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +71,17 @@ for _each in ({targets}):
 '''
 
 
+# A function, a method or a class.
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+
 def is_function(value: Any) -> bool:
     """Return whether a value is a function, a method or a class."""
     return isinstance(value, (type, functools.partial)) or inspect.isroutine(value)
 
 
-def importable_name(function: Any, roots: Sequence[Path]) -> str | None:
+def importable_name(function: Function, roots: Sequence[Path]) -> str | None:
     """Return the name of a function or class as `module:attr`.
 
     Return None if no module has it under this name.
@@ -108,7 +113,7 @@ def _attribute(module: str, name: str) -> Any:
     return found
 
 
-def write_module(functions: Mapping[str, Any], place: str, folder: Path) -> str:
+def write_module(functions: Functions, place: str, folder: Path) -> str:
     """Write functions and classes, and the values that they use, to a module in a folder.
 
     Return the module's name.
@@ -152,7 +157,7 @@ def _import_lines(modules: Iterable[str], indent: str) -> str:
     )
 
 
-def free_name(function: Any, taken: Mapping[str, Any]) -> str:
+def free_name(function: Function, taken: Functions) -> str:
     """Return a function's name for a generated module, different from the names in `taken`."""
     inner = function.func if isinstance(function, functools.partial) else function
     name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_")
@@ -165,7 +170,7 @@ def free_name(function: Any, taken: Mapping[str, Any]) -> str:
     )
 
 
-def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[str, Any]]:
+def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
     """Pickle functions by value.
 
     Returns:
@@ -285,14 +290,14 @@ def _imported(code: types.CodeType) -> Iterator[str]:
             yield from _imported(constant)
 
 
-def _source(function: Any) -> str:
+def _source(function: Function) -> str:
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         return f"(the source of {getattr(function, '__qualname__', function)} is not known)"
 
 
-def _largest_value(functions: Mapping[str, Any]) -> str:
+def _largest_value(functions: Functions) -> str:
     """Return a text that names the largest global value that the functions use.
 
     Return "" if none is over half of `MOST_BYTES`.

@@ -19,6 +19,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.library_code import is_library_file
 from sweeps.space import passed_functions
 from sweeps.space.nodes import Mark, SpaceSource
+from sweeps.space.passed_functions import Function
 from sweeps.space.passed_tables import KEYS
 from sweeps.space.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from sweeps.space.yaml_writer import block, node_of
@@ -99,7 +100,7 @@ class _Converter:
         self.folder: Path | None = None
         self.notes: tuple[str, ...] = ()
         self._problems: list[Problem] = []
-        self._stored: dict[str, Any] = {}  # functions for the generated module, by name
+        self._stored: dict[str, Function] = {}  # functions for the generated module, by name
         self._first = ""  # key path of the first of them
 
     def convert(self, space: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +172,7 @@ class _Converter:
                 plain[self._plain(key, below, depth)] = self._plain(inner, below, depth + 1)
         return plain
 
-    def _store(self, function: Any, path: str) -> str:
+    def _store(self, function: Function, path: str) -> str:
         """Store a function in the generated module, and return its name `module:attr`."""
         names = [name for name, each in self._stored.items() if each == function]
         name = names[0] if names else passed_functions.free_name(function, self._stored)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sweeps.core.errors import Problem
 from sweeps.core.parameter_schema import Fragment, rule_of
-from sweeps.space.domains import DOMAINS
+from sweeps.space.domains import domain_kind
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.section_models import REQUIRED
@@ -83,49 +81,6 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class SpaceFile:
-    """A parsed space file and the problems that were found in it.
-
-    Attributes:
-        root: Root of the tree of nodes.
-        problems: Collects the problems.
-    """
-
-    root: Node
-    problems: Problems
-
-    def at(self, section: str) -> Mark:
-        """Return the place of a section's key. For an absent section, it is the file's start."""
-        return self.root.keys.get(section, self.root.mark._replace(line=1, column=1))
-
-    def node(self, section: str) -> Node:
-        """Return the node of a section. For an absent section, its value is None."""
-        return self.root.value.get(section) or Node(None, self.at(section))
-
-    def wrong(self, path: str, text: str) -> None:
-        """Add a problem.
-
-        Args:
-            path: A section, or the dotted path of a value in a section. If the file does not have
-                this value, the message shows the place of the section's key.
-            text: The message: the value, the rule, and the next thing to try.
-        """
-        section, *parts = path.split(".")
-        mark, node = self.at(section), self.node(section)
-        for part in parts:
-            inside = (
-                {str(i): child for i, child in enumerate(node.value)}
-                if node.is_list
-                else node.value
-                if node.is_map
-                else {}
-            )
-            node = inside.get(part, Node(None, self.at(section)))
-            mark = node.mark
-        self.problems.add(mark, path, text)
-
-
 @functools.cache
 def adapter(model: type) -> TypeAdapter[Any]:
     """Return pydantic's validator of a dataclass.
@@ -139,7 +94,9 @@ def adapter(model: type) -> TypeAdapter[Any]:
 
 @functools.cache
 def fragments(model: type) -> Mapping[str, Fragment]:
-    """Return the JSON Schema of each field of a dataclass, by name.
+    """Return the JSON Schema of each key of a section, by name.
+
+    The keys are the fields of the dataclass. A field may have an alias, such as `from`.
 
     The type null is left out, because null stands for an absent key.
     """
@@ -153,21 +110,7 @@ def fragments(model: type) -> Mapping[str, Fragment]:
     return by_name
 
 
-@functools.cache
-def key_names(model: Any) -> tuple[str, ...]:
-    """Return the keys of a section: the names of the fields of its dataclass, or their aliases.
-
-    An example is `from`.
-    """
-    hints = typing.get_type_hints(model, include_extras=True)
-    parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}
-    return tuple(
-        next((alias for part in found if (alias := getattr(part, "alias", None))), name)
-        for name, found in parts.items()
-    )
-
-
-def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
+def check(model: type[T], node: Node) -> T | None:
     """Validate a section, and return an instance of its dataclass.
 
     Return None if the section has a problem.
@@ -176,64 +119,61 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         model: The dataclass of the section.
         node: The section. A null section is treated as an empty mapping, and a known key with the
             value null is treated as absent.
-        path: Dotted key of the section.
-        at: Place of the section's key. Problems with missing keys get this place.
-        problems: Collects the problems.
     """
-    names = key_names(model)  # type: ignore[arg-type]
-    before = len(problems)
-    tuned = report_domains(node, path, problems)
+    kind: type = model
+    names = fragments(kind)
+    tuned = report_domains(node)
     if not node.is_map and node.value is not None:
-        problems.add(
-            node.mark, path, f"must be a mapping with keys {', '.join(names)}, got {node.show()}"
-        )
+        node.wrong(f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
         return None
-    if () in tuned:
+    if node in tuned:
         return None
+    valid = not tuned
     given: dict[str, Any] = {}
-    for key, child in (node.value or {}).items():
+    for key, child in node.items():
         if key not in names:
-            problems.add(
-                node.keys[key],
-                f"{path}.{key}",
-                f"unknown key; {suggest(path.split('.')[0], key, names)}",
-            )
+            child.wrong_key(f"unknown key; {suggest(_section(node), key, names)}")
+            valid = False
         elif child.value is not None:
             given[key] = child.plain()
     try:
-        validated: T = adapter(cast(Any, model)).validate_python(given)
+        validated: T = adapter(kind).validate_python(given)
     except ValidationError as e:
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])
             if error["type"] == "missing":
                 needed = (
                     REQUIRED.get((model, key))
-                    or f"set {key} to "
-                    f"{fragments(cast(Any, model))[key].get('description', 'a value')}"
+                    or f"set {key} to {fragments(kind)[key].get('description', 'a value')}"
                 )
-                problems.add(at, f"{path}.{key}", f"is required; {needed}")
-            elif not any(place[0] == key for place in tuned):  # a domain has its own problem
-                _add_error(model, error, node, path, problems)
+                node.get(key).wrong(f"is required; {needed}", node.at)
+            elif not domains_in(node.value[key]):  # a domain has its own problem
+                _add_error(model, error, node)
         return None
-    return validated if len(problems) == before else None
+    return validated if valid else None
 
 
-def _add_error(model: type, error: Any, node: Node, path: str, problems: Problems) -> None:
+def _section(node: Node) -> str:
+    """Return the name of the section that a node belongs to."""
+    return node.path.split(".")[0]
+
+
+def _add_error(model: type, error: Any, node: Node) -> None:
     """Add a problem for one of pydantic's errors about a value."""
     key, *steps = error["loc"]
-    where, child, fragment = f"{path}.{key}", node.value[key], fragments(model)[key]
+    child, fragment = node.value[key], fragments(model)[key]
     for step in steps:
         if child.is_list and isinstance(step, int):
-            where, child, fragment = f"{where}.{step}", child.value[step], fragment["items"]
+            child, fragment = child.value[step], fragment["items"]
     if error["type"] == "value_error":
         text = f"{error['ctx']['error']}, got {child.show()}"
     elif error["type"] == "string_too_short":
         text = "must not be empty"
     elif "enum" in fragment:
-        text = wrong_name(f"{path.split('.')[0]}.{key}", child, fragment["enum"])
+        text = wrong_name(f"{_section(node)}.{key}", child, fragment["enum"])
     else:
         text = mismatch(fragment, child, tunable=False)
-    problems.add(child.mark, where, text)
+    child.wrong(text)
 
 
 def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
@@ -251,38 +191,23 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
     return f"must be {rule_of({'enum': list(valid)})}, got {node.show()}{hint}"
 
 
-def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
+def domains_in(node: Node) -> list[Node]:
+    """Return every domain in a part of the space file."""
+    if domain_kind(node.value):
+        return [node]
+    return [domain for _, child in node.items() for domain in domains_in(child)]
+
+
+def report_domains(node: Node) -> list[Node]:
     """Add a problem for every domain in a part of the space file whose values must be constants.
 
-    An example is the section `limits`.
-
-    Args:
-        node: The section, or a value in it.
-        path: Dotted key of the node.
-        problems: Collects the problems.
-
-    Returns:
-        The paths of the domains, relative to the node. The path `()` means that the node itself is
-        a domain.
+    An example is the section `limits`. Return the domains.
     """
-    paths: set[tuple[Any, ...]] = set()
-
-    def walk(at: Node, parts: tuple[Any, ...]) -> None:
-        names = [key for key in at.value if key != "when"] if at.is_map else []
-        if len(names) == 1 and (kind := names[0]) in DOMAINS:
-            where = ".".join((path, *map(str, parts)))
-            section = path.split(".")[0]
-            rule = (
-                "only train, drop and rows of data can be tuned"
-                if section == "data"
-                else "only values under `space:` can be tuned"
-            )
-            problems.add(at.keys[kind], where, f"cannot be tuned (`{kind}`); {rule}")
-            paths.add(parts)
-            return
-        children = at.value.items() if at.is_map else enumerate(at.value) if at.is_list else ()
-        for key, child in children:
-            walk(child, (*parts, key))
-
-    walk(node, ())
-    return paths
+    domains = domains_in(node)
+    rule = "only values under `space:` can be tuned"
+    if _section(node) == "data":
+        rule = "only train, drop and rows of data can be tuned"
+    for domain in domains:
+        kind = domain_kind(domain.value)
+        domain.wrong(f"cannot be tuned (`{kind}`); {rule}", domain.value[kind].at)
+    return domains

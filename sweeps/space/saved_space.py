@@ -59,11 +59,11 @@ def save_space(
         "base": str(space.data.base),
         "cwd": str(Path.cwd()),
         "began": round(began, 3),
+        # a resume must not choose again for `auto`
+        "algorithm": space.search.algorithm,
+        # a resume must have the same space, even if the environment has changed
+        "variables": space.variables,
     }
-    origin["algorithm"] = space.search.algorithm  # a resume must not choose again for `auto`
-    origin["variables"] = dict(
-        space.variables
-    )  # a resume must have the same space, even if the environment has changed
     write_text(
         SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n"
     )
@@ -102,11 +102,11 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
         InputError: The folder is not a sweep's folder, or its space file is invalid.
     """
     origin = read_origin(folder)
-    overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
+    base, cwd = Path(origin["base"]), Path(origin["cwd"])
     for root in (cwd, base):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    return _loaded(folder, overrides, base), (base, cwd)
+    return _loaded(folder), (base, cwd)
 
 
 def runnable_space(folder: Path, trust: bool = False) -> tuple[Space, tuple[Path, ...]]:
@@ -142,15 +142,15 @@ def recorded_space(folder: Path) -> Space:
     Raises:
         InputError: The folder is not a sweep's folder, or its space file is invalid.
     """
-    origin = read_origin(folder)
     with references.absent_modules_allowed():
-        return _loaded(folder, tuple(origin["overrides"]), Path(origin["base"]))
+        return _loaded(folder)
 
 
-def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
-    """Load the space file that is saved in a sweep's folder, and apply `overrides`.
+def _loaded(folder: Path, more: tuple[str, ...] = ()) -> Space:
+    """Load the space file that is saved in a sweep's folder.
 
-    Relative paths in the file refer to the folder `base`.
+    The overrides of the sweep are applied, and then the overrides in `more`. Relative paths in the
+    file refer to the folder of the original file.
 
     The functions that a script passed stay in the sweep's folder. They are only looked at.
 
@@ -164,7 +164,9 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
         variables=origin["variables"],
         functions=saved.functions if saved.functions.is_dir() else None,
     )
-    space = load(saved.space, (*table_overrides(saved.tables), *overrides), base, recorded)
+    overrides = (*origin["overrides"], *more)
+    tables = table_overrides(saved.tables)
+    space = load(saved.space, (*tables, *overrides), origin["base"], recorded)
     return replace(space, name=origin["name"], overrides=overrides)
 
 
@@ -232,10 +234,10 @@ def _why_no_bundle(folder: Path) -> str:
     exported = sorted(
         manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}")
     )
-    origin, result = read_origin(folder), read_result(folder) or {}
+    result = read_result(folder) or {}
     trainer = None
     with contextlib.suppress(InputError):  # the user's modules may be missing
-        trainer = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer
+        trainer = _loaded(folder).trainer
     if is_driven(folder):
         why = (
             "the sweep is running, and writes its bundle when it ends; wait until then, or stop "
@@ -298,11 +300,11 @@ def resumed_space(
     if add_trials and space.scheduler.population is not None:
         raise InputError("--add-trials", f"{fixed}, got {add_trials} more")
     if add_trials:
-        limits = _loaded(folder, (*space.overrides, *overrides), space.data.base).limits
+        limits = _loaded(folder, overrides).limits
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
     if not overrides:
         return space
-    changed = _loaded(folder, (*space.overrides, *overrides), space.data.base)
+    changed = _loaded(folder, overrides)
     if changed.scheduler != space.scheduler:
         raise InputError("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}")
     return replace(changed, functions=space.functions)

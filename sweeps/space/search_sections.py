@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sweeps.core import registry
 from sweeps.core.best_step import COMPARISONS, Constraint
@@ -18,8 +18,8 @@ from sweeps.core.parameter_schema import rule_of
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO
-from sweeps.space.nodes import Node, scalar
-from sweeps.space.problems import SpaceFile, check, report_domains, wrong_name
+from sweeps.space.nodes import Node, Scalar
+from sweeps.space.problems import check, report_domains, wrong_name
 from sweeps.space.section_models import (
     BundleKeys,
     Checkpoints,
@@ -31,9 +31,8 @@ from sweeps.space.section_models import (
 )
 from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_section import portfolio_files
-from sweeps.space.when_parser import COMPARISON
+from sweeps.space.when_parser import comparison_of
 
-T = TypeVar("T")
 SEARCH_SECTIONS = (
     "objective",
     "constraints",
@@ -51,10 +50,11 @@ class SearchSections:
 
     The constructor parses all of these sections.
 
-    If a section has a problem, its attribute is None, or () in the case of `objectives`.
+    If a section has a problem, its attribute has the default of the section. Without valid limits,
+    `limits` is None, because the number of trials is not known.
 
     Args:
-        file: The space file.
+        root: The space file.
         roots: Folders in which references to the user's modules are looked up.
 
     Attributes:
@@ -68,26 +68,22 @@ class SearchSections:
         bundle: The model in the bundle of the winner.
     """
 
-    def __init__(self, file: SpaceFile, roots: Iterable[Path] = ()):
-        self.file, self.problems, self.roots = file, file.problems, tuple(roots)
+    def __init__(self, root: Node, roots: Iterable[Path] = ()):
+        self.root = root
+        self.roots = tuple(roots)
         self.objectives = self._read_objectives()
         self.constraints = self._read_constraints()
-        self.search = self._read_search()
-        self.scheduler = self._read_scheduler()
-        self.repeats = self._read_repeats()
-        self.limits = self._check(Limits, "limits")
-        self.checkpoints = self._check(Checkpoints, "checkpoints")
-        self.bundle = self._check(BundleKeys, "bundle")
+        self.search = self._read_search() or Search()
+        self.scheduler = self._read_scheduler() or SchedulerSpec()
+        self.repeats = self._read_repeats() or Repeats()
+        self.limits = check(Limits, root.get("limits"))
+        self.checkpoints = check(Checkpoints, root.get("checkpoints")) or Checkpoints()
+        self.bundle = check(BundleKeys, root.get("bundle")) or BundleKeys()
         self._check_checkpoints()
         self._check_objectives()
-        if self.scheduler and perturbs(self.scheduler):
+        if perturbs(self.scheduler):
             self._check_population(self.scheduler)
-        if (
-            self.scheduler
-            and self.scheduler.population
-            and self.limits
-            and not self.limits.max_trials
-        ):
+        if self.scheduler.population and self.limits and not self.limits.max_trials:
             self.limits = replace(self.limits, max_trials=self.scheduler.population)
 
     @property
@@ -99,81 +95,60 @@ class SearchSections:
         names = ("objectives", *SEARCH_SECTIONS[1:])
         return {name: getattr(self, name) for name in names}
 
-    def _check(self, model: type[T], section: str) -> T | None:
-        """Validate a section, and return it as an instance of its dataclass.
-
-        Return None if it has a problem.
-        """
-        return check(model, self.file.node(section), section, self.file.at(section), self.problems)
-
     def _read_objectives(self) -> tuple[Objective, ...]:
         """Parse `objective`. Return () after a problem."""
-        node = self.file.node("objective")
+        node = self.root.get("objective")
         if not node.is_list:
-            objective = self._check(Objective, "objective")
+            objective = check(Objective, node)
             return (objective,) if objective else ()
         if not node.value:
-            self.problems.add(
-                node.mark, "objective", "must be a mapping or a list of mappings, got an empty list"
-            )
-        objectives = [
-            check(Objective, child, f"objective.{i}", child.mark, self.problems)
-            for i, child in enumerate(node.value)
-        ]
-        first: dict[str, int] = {}
-        for i, objective in enumerate(objectives):
-            if objective is not None and first.setdefault(objective.metric, i) != i:
-                self.file.wrong(
-                    f"objective.{i}.metric",
-                    f"`{objective.metric}` is already the metric of another objective",
-                )
-        return (
-            tuple(objective for objective in objectives if objective is not None)
-            if None not in objectives
-            else ()
-        )
+            node.wrong("must be a mapping or a list of mappings, got an empty list")
+        objectives = []
+        metrics = set()
+        for child in node.value:
+            objective = check(Objective, child)
+            if objective is None:
+                continue
+            if objective.metric in metrics:
+                text = f"`{objective.metric}` is already the metric of another objective"
+                child.get("metric").wrong(text)
+            metrics.add(objective.metric)
+            objectives.append(objective)
+        return tuple(objectives) if len(objectives) == len(node.value) else ()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
         """Parse `constraints`, a mapping of metrics to comparisons such as `<= 5`."""
-        node = self.file.node("constraints")
-        if node.value is None or report_domains(node, "constraints", self.problems):
+        node = self.root.get("constraints")
+        if node.value is None or report_domains(node):
             return ()
         if not node.is_map:
-            text = (
+            node.wrong(
                 f'must be a mapping of metrics to comparisons, such as {{latency_ms: "<= 5"}}, '
                 f"got {node.show()}"
             )
-            self.problems.add(node.mark, "constraints", text)
             return ()
         constraints = []
-        for metric, child in node.value.items():
-            match = COMPARISON.match(child.value.strip()) if isinstance(child.value, str) else None
-            bound = scalar(match[2]) if match else None
+        for metric, child in node.items():
+            comparison = comparison_of(child.value)
             if not isinstance(metric, str) or not metric:
-                self.problems.add(
-                    node.keys[metric], f"constraints.{metric}", "a metric's name must be text"
-                )
-            elif (
-                match is None
-                or isinstance(bound, bool)
-                or not isinstance(bound, (int, float))
-                or bound != bound
-            ):
-                text = (
+                child.wrong_key("a metric's name must be text")
+            elif comparison is None:
+                child.wrong(
                     f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= '
                     f'5", got {child.show()}'
                 )
-                self.problems.add(child.mark, f"constraints.{metric}", text)
             else:
-                constraints.append(Constraint(metric, match[1], float(bound)))
+                sign, bound = comparison
+                constraints.append(Constraint(metric, sign, float(bound)))
         return tuple(constraints)
 
     def _read_repeats(self) -> Repeats | None:
         """Parse `repeats`, which is a number or a mapping."""
-        node = self.file.node("repeats")
+        node = self.root.get("repeats")
         if node.value is not None and not node.is_map:
-            node = Node({"count": node}, node.mark, {"count": node.mark})
-        return check(Repeats, node, "repeats", self.file.at("repeats"), self.problems)
+            count = replace(node, path="repeats.count", key_mark=None)
+            node = replace(node, value={"count": count})
+        return check(Repeats, node)
 
     # ---- the sampler
 
@@ -182,117 +157,88 @@ class SearchSections:
 
         `InitialPointsParser` parses `initial_points`, once the dimensions are known.
         """
-        search = self._check(Search, "search")
-        if search is None or not self._check_algorithm(search.algorithm):
+        node = self.root.get("search")
+        search = check(Search, node)
+        if search is None:
+            return None
+        algorithm = node.get("algorithm")
+        if (problem := self._algorithm_problem(search.algorithm, algorithm)) is not None:
+            algorithm.wrong(problem)
             return None
         if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
-            node = self.file.node("search").value["portfolio"]
-            self.file.wrong("search.portfolio", wrong_name("search.portfolio", node, names))
+            portfolio = node.value["portfolio"]
+            portfolio.wrong(wrong_name(portfolio.path, portfolio, names))
         if search.options and search.algorithm == AUTO:
             text = "need `search.algorithm`, the name of the algorithm that has these options"
-            self.file.wrong("search.options", text)
+            node.value["options"].wrong(text)
         elif search.options and registry.is_built_in("sampler", search.algorithm):
-            self._check_options(self.file.node("search").value["options"], search.algorithm)
+            self._check_options(node.value["options"], search.algorithm)
         return search
 
-    def _check_algorithm(self, algorithm: str) -> bool:
-        """Return True if an algorithm is built in or a reference `module:attr` to existing code.
-
-        Otherwise, add a problem.
+    def _algorithm_problem(self, algorithm: str, node: Node) -> str | None:
+        """Return what is wrong with the name of an algorithm, or with a reference `module:attr`.
 
         The code is not imported here, so `sweeps run` checks later that it is a sampler.
         """
         valid = (AUTO, *registry.names("sampler"))
         if algorithm in valid:
-            return True
-        problem = registry.problem("sampler", algorithm, self.roots)
-        if ":" not in algorithm:
-            problem = wrong_name(
-                "search.algorithm", self.file.node("search").value["algorithm"], valid
-            )
-        if problem is not None:
-            self.file.wrong("search.algorithm", problem)
-        return problem is None
+            return None
+        if ":" in algorithm:
+            return registry.problem("sampler", algorithm, self.roots)
+        return wrong_name(node.path, node, valid)
 
     def _check_options(self, options: Node, algorithm: str) -> None:
         """Check the names and values of the options of a built-in algorithm."""
         own = option_names("sampler", algorithm)
-        for name in options.value:
+        for name, child in options.items():
             if name not in own:
-                others = [
-                    other
-                    for other in registry.names("sampler")
-                    if name in option_names("sampler", other)
-                ]
-                hint = f"`{name}` is an option of {', '.join(others)}"
-                if not others:
+                hint = f"`{name}` is an option of {', '.join(_owners('sampler', name))}"
+                if not _owners("sampler", name):
                     hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
-                text = f"unknown option of {algorithm}; {hint}"
-                self.problems.add(options.keys[name], f"search.options.{name}", text)
-        given = {name: child for name, child in options.value.items() if name in own}
-        known = Node(given, options.mark, options.keys)
-        model = registry.built_in("sampler", algorithm)
-        check(model, known, "search.options", options.mark, self.problems)
+                child.wrong_key(f"unknown option of {algorithm}; {hint}")
+        given = {name: child for name, child in options.items() if name in own}
+        check(registry.built_in("sampler", algorithm), replace(options, value=given))
 
     # ---- the scheduler
 
     def _read_scheduler(self) -> SchedulerSpec | None:
         """Parse the scheduler: a built-in one with options, or a reference to a user's class."""
-        node, at, names = (
-            self.file.node("scheduler"),
-            self.file.at("scheduler"),
-            registry.names("scheduler"),
-        )
-        tuned = report_domains(node, "scheduler", self.problems)
-        if () in tuned or ("name",) in tuned:
+        node, names = self.root.get("scheduler"), registry.names("scheduler")
+        tuned = report_domains(node)
+        if node in tuned or node.get("name") in tuned:
             return None
         if node.value is not None and not node.is_map:
-            self.problems.add(
-                node.mark,
-                "scheduler",
-                f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}",
+            node.wrong(
+                f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}"
             )
             return None
-        given = {key: child for key, child in (node.value or {}).items() if child.value is not None}
-        if not given:
-            return SchedulerSpec(
-                "none", dataclasses.asdict(registry.built_in("scheduler", "none")())
-            )
-        name = given.pop("name", Node(None, at))
+        given = {key: child for key, child in node.items() if child.value is not None}
+        name = given.pop("name", replace(node, value=None).get("name"))
+        if name.value is None and not given:
+            name = replace(name, value="none")
         if isinstance(name.value, str) and ":" in name.value:
             return self._own_scheduler(name, given)
-        for key in given:
-            if key not in scheduler_keys():
-                hint = suggest("scheduler", key, scheduler_keys())
-                self.problems.add(node.keys[key], f"scheduler.{key}", f"unknown key; {hint}")
+        self._check_scheduler_keys(name.value, given)
         if name.value in names:
-            return self._built_in_scheduler(node, name, given)
-        rule = (
-            f"is required; give {rule_of({'enum': names})}"
-            if name.value is None
-            else wrong_name("scheduler.name", name, names)
-        )
-        self.problems.add(name.mark, "scheduler.name", rule)
+            return self._built_in_scheduler(node, name.value, given)
+        rule = wrong_name("scheduler.name", name, names)
+        if name.value is None:
+            rule = f"is required; give {rule_of({'enum': names})}"
+        name.wrong(rule)
         return None
 
     def _built_in_scheduler(
-        self, node: Node, name: Node, given: Mapping[str, Node]
+        self, node: Node, name: str, given: Mapping[str, Node]
     ) -> SchedulerSpec | None:
         """Return a built-in scheduler, after checking its options against its class's fields."""
-        before, at = len(self.problems), self.file.at("scheduler")
-        own = option_names("scheduler", name.value)
-        self._check_other_schedulers_keys(node, str(name.value), given, own)
-        options = Node(
-            {key: child for key, child in given.items() if key in own}, node.mark, node.keys
-        )
-        scheduler = check(
-            registry.built_in("scheduler", name.value), options, "scheduler", at, self.problems
-        )
-        if scheduler is None or len(self.problems) > before:
+        own = option_names("scheduler", name)
+        options = {key: child for key, child in given.items() if key in own}
+        scheduler = check(registry.built_in("scheduler", name), replace(node, value=options))
+        if scheduler is None or len(options) < len(given):
             return None
         for key, text in scheduler.option_problems():
-            self.file.wrong(f"scheduler.{key}", text)
-        return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
+            self.root.wrong_inside(f"scheduler.{key}", text)
+        return SchedulerSpec(name, {key: getattr(scheduler, key) for key in own})
 
     def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
         """Return a user's scheduler.
@@ -301,28 +247,26 @@ class SearchSections:
         them.
         """
         if (problem := registry.problem("scheduler", name.value, self.roots)) is not None:
-            self.problems.add(name.mark, "scheduler.name", problem)
+            name.wrong(problem)
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
-    def _check_other_schedulers_keys(
-        self, node: Node, name: str, given: Mapping[str, Node], own: tuple[str, ...]
-    ) -> None:
-        """Add a problem for each key that belongs to another built-in scheduler than the named one.
+    def _check_scheduler_keys(self, name: Scalar, given: Mapping[str, Node]) -> None:
+        """Add a problem for each key that a built-in scheduler does not have.
 
         Args:
-            node: The section.
-            name: The scheduler's name.
+            name: The scheduler's name, which may be wrong.
             given: Nodes of the section's other keys, by key.
-            own: Keys that the named scheduler has.
         """
-        for key in given:
-            if key in own or key not in scheduler_keys():
-                continue
-            names = registry.names("scheduler")
-            owners = [other for other in names if key in option_names("scheduler", other)]
-            text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
-            self.problems.add(node.keys[key], f"scheduler.{key}", f"{text}: {', '.join(own)}")
+        for key, child in given.items():
+            owners = _owners("scheduler", key)
+            if not owners:
+                hint = suggest("scheduler", key, scheduler_keys())
+                child.wrong_key(f"unknown key; {hint}")
+            elif name in registry.names("scheduler") and name not in owners:
+                text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
+                keys = ", ".join(option_names("scheduler", name))
+                child.wrong_key(f"{text}: {keys}")
 
     # ---- contradictions between sections
 
@@ -331,23 +275,16 @@ class SearchSections:
 
         Trials may do so under PBT, for example.
         """
-        if (
-            self.checkpoints
-            and not self.checkpoints.all_stay
-            and self.scheduler
-            and perturbs(self.scheduler)
-        ):
+        if not self.checkpoints.all_stay and perturbs(self.scheduler):
             text = (
                 f"cannot be limited under {self.scheduler.name}, because its trials continue from "
                 "the checkpoints of other trials"
             )
-            self.file.wrong("checkpoints", text)
+            self.root.wrong_inside("checkpoints", text)
 
     def _check_objectives(self) -> None:
         """Add a problem for each section that contradicts the objectives."""
-        scheduler = (
-            self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
-        )
+        scheduler = self.scheduler.name if compares_trials(self.scheduler) else None
         built_in = registry.is_built_in("scheduler", scheduler or "")
         got = f"got {scheduler}" + (
             ""
@@ -360,7 +297,7 @@ class SearchSections:
                 f"must be none, because a scheduler compares running trials, but `{metric}` is "
                 f"known only after a trial has ended; {got}"
             )
-            self.file.wrong("scheduler.name", text)
+            self.root.wrong_inside("scheduler.name", text)
         if len(self.objectives) < 2:
             return
         if scheduler:
@@ -368,20 +305,20 @@ class SearchSections:
                 "must be none, because running trials with several objectives cannot be ranked "
                 f"by one number; {got}"
             )
-            self.file.wrong("scheduler.name", text)
+            self.root.wrong_inside("scheduler.name", text)
         able = [
             name
             for name in registry.names("sampler")
             if registry.built_in("sampler", name).several_objectives
         ]
-        if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
-            self.file.wrong(
+        if self.search.algorithm in set(registry.names("sampler")) - set(able):
+            self.root.wrong_inside(
                 "search.algorithm",
                 f"must be {rule_of({'enum': able})} for several objectives, got "
                 f"{self.search.algorithm}",
             )
         if self.limits and self.limits.target is not None:
-            self.file.wrong(
+            self.root.wrong_inside(
                 "limits.target", "is allowed only for one objective, but the file has several"
             )
 
@@ -398,20 +335,20 @@ class SearchSections:
                 f"must be equal to limits.max_trials, {most}, because every trial of "
                 f"{scheduler.name} is in the population; got {size}"
             )
-            self.file.wrong("scheduler.population", text)
+            self.root.wrong_inside("scheduler.population", text)
         elif concurrent is not None and concurrent < size:
             rule = (
                 f"must be at least {size}, the population of {scheduler.name}, because all its "
                 "members start before any of them ends"
             )
             text = f"{rule}; got {concurrent}"
-            self.file.wrong("limits.max_concurrent_trials", text)
-        if self.repeats and self.repeats.count > 1:
+            self.root.wrong_inside("limits.max_concurrent_trials", text)
+        if self.repeats.count > 1:
             text = (
                 f"must be 1 under {scheduler.name}, whose members change their parameters as they "
                 f"train; got {self.repeats.count}"
             )
-            self.file.wrong("repeats.count", text)
+            self.root.wrong_inside("repeats.count", text)
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:
@@ -422,20 +359,17 @@ def option_names(kind: str, name: str) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
 
 
+def _owners(kind: str, option: str) -> list[str]:
+    """Return the built-in samplers or schedulers that have an option."""
+    return [name for name in registry.names(kind) if option in option_names(kind, name)]
+
+
 def scheduler_keys() -> tuple[str, ...]:
     """Return the keys that `scheduler` may have: the name, and all built-in options."""
-    return tuple(
-        dict.fromkeys(
-            [
-                "name",
-                *(
-                    key
-                    for name in registry.names("scheduler")
-                    for key in option_names("scheduler", name)
-                ),
-            ]
-        )
-    )
+    keys = ["name"]
+    for name in registry.names("scheduler"):
+        keys += option_names("scheduler", name)
+    return tuple(dict.fromkeys(keys))
 
 
 def perturbs(scheduler: SchedulerSpec) -> bool:

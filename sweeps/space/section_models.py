@@ -26,6 +26,8 @@ from sweeps.core import references
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.trial import LOST
 from sweeps.space import value_types
+from sweeps.space.domains import Keys
+from sweeps.space.nodes import Plain
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 Scalar = Annotated[Any, BeforeValidator(value_types.plain_scalar)]
@@ -36,16 +38,9 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, gt=0, lt=1)]
 Share = Annotated[float, Field(strict=True, gt=0, le=1)]
 # Types that a function validates, with the JSON Schema of the values in the space file.
-Seconds = Annotated[
-    float,
-    BeforeValidator(value_types.seconds),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]}),
-]
-HeartbeatTimeout = Annotated[
-    float,
-    BeforeValidator(value_types.heartbeat),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]}),
-]
+_DURATION = WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]})
+Seconds = Annotated[float, BeforeValidator(value_types.seconds), _DURATION]
+HeartbeatTimeout = Annotated[float, BeforeValidator(value_types.heartbeat), _DURATION]
 Size = Annotated[
     int,
     BeforeValidator(value_types.size),
@@ -200,7 +195,7 @@ class Split:
     fraction: float | None = None
     path: str | None = None
     column: str | None = None
-    value: Any = None
+    value: Plain = None
     args: dict[str, Any] = field(default_factory=dict)
     folds: int = 0
 
@@ -288,10 +283,10 @@ class DataSpec:
     ingest: str = "auto"
     parse: dict[str, str] = field(default_factory=dict)
     drop_duplicates: bool = False
-    positive: Any = None
+    positive: Plain = None
     group: str | None = None
     queries: bool = False
-    missing: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    missing: dict[str, tuple[str | int | float, ...]] = field(default_factory=dict)
     read: ReadKeys = READ_DEFAULTS
 
     @property
@@ -370,7 +365,7 @@ class InitialPoint:
             must then be run.
     """
 
-    keys: dict[str, Any]
+    keys: Keys
     values: tuple[float, ...] | None = None
 
 
@@ -674,11 +669,11 @@ class DataKeys:
     weight: Text | None = None
     class_weight: Literal["balanced"] | None = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
-    parse: ParseRules | None = None
+    parse: ParseRules = field(default_factory=dict)
     drop_duplicates: StrictBool = False
     positive: Scalar = None
     group: Text | None = None
-    missing: MissingMarkers | None = None
+    missing: MissingMarkers = field(default_factory=dict)
     read: Any = None
 
 

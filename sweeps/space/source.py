@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,6 @@ from sweeps.space.search_sections import SEARCH_SECTIONS
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
-
-
-@dataclass(frozen=True)
-class SpaceText:
-    """Text of a space file that sweeps wrote itself, for a table.
-
-    Attributes:
-        text: The text.
-        place: Name of the text in messages about problems.
-        notes: Messages for the user.
-    """
-
-    text: str
-    place: str
-    notes: tuple[str, ...] = ()
 
 
 def source_of(space: Any, problems: Problems) -> SpaceSource:
@@ -52,14 +37,8 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
             tables=space.tables,
             notes=space.notes,
         )
-    if isinstance(space, SpaceText):
-        return SpaceSource(
-            Path.cwd() / "space.yaml",
-            space.text,
-            parse(space.text, space.place),
-            Path.cwd(),
-            notes=space.notes,
-        )
+    if isinstance(space, SpaceSource):
+        return space
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(
             PLACE,
@@ -148,9 +127,6 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
             f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead"
         )
     inside = dict(node.value or {})
-    marks = dict(node.keys)
     key = next((k for k in inside if str(k) == part), part)
-    if key not in inside or depth + 1 == len(parts):
-        marks[key] = mark  # a problem with an unknown or missing key then names the override
     inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
-    return replace(node, value=inside, keys=marks)
+    return replace(node, value=inside)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sweeps.core.parameter_schema import Fragment, allows
 from sweeps.core.resources import ELASTIC
 from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import ChainParser
-from sweeps.space.dimension_parser import INVALID, MALFORMED, Read
-from sweeps.space.domains import BRANCHING, RULES
-from sweeps.space.nodes import Node
+from sweeps.space.dimension_parser import Read
+from sweeps.space.domains import RULES
+from sweeps.space.nodes import INVALID, Node, Scalar
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems
 from sweeps.space.synonyms import suggest
-from sweeps.space.templates import Template
+from sweeps.space.templates import Sections, Template
 from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
@@ -80,7 +79,7 @@ class SpaceParser(ChainParser):
         self.definition = definition
         self.trainer = trainer
 
-    def space(self, node: Node) -> dict[str, Template]:
+    def space(self, node: Node) -> Sections:
         """Parse all sections under `space`.
 
         Return their templates by name, in the order of the file.
@@ -88,11 +87,7 @@ class SpaceParser(ChainParser):
         if node.value is None:
             return {}
         if not node.is_map:
-            self.wrong(
-                node,
-                "space",
-                f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}",
-            )
+            node.wrong(f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}")
             return {}
         read: dict[str, Read] = {
             "preprocessor": self.chain,
@@ -100,7 +95,7 @@ class SpaceParser(ChainParser):
             "params": self.params,
         }
         sections = {}
-        for key, child in node.value.items():
+        for key, child in node.items():
             if key not in read:
                 hint = suggest("space", key, SECTIONS)
                 hint += (
@@ -108,62 +103,55 @@ class SpaceParser(ChainParser):
                     if hint.startswith("valid")
                     else ""
                 )
-                self.problems.add(node.keys[key], f"space.{key}", f"unknown section; {hint}")
+                self.problems.add(child.at, f"space.{key}", f"unknown section; {hint}")
             else:
-                sections[key] = read[key](child, key)
+                sections[key] = read[key](child)
         return sections
 
-    def params(self, node: Node, path: str) -> Template:
+    def params(self, node: Node) -> Template:
         """Parse a mapping of parameters, or a dimension whose options are such mappings."""
-        return self._mapping(node, path, "such as {eta: 0.1}", self._parameter)
+        return self._mapping(node, "such as {eta: 0.1}", self._parameter)
 
-    def scaling(self, node: Node, path: str) -> Template:
+    def scaling(self, node: Node) -> Template:
         """Parse a mapping with the keys of `SCALING`, or a dimension of such mappings."""
-        return self._mapping(node, path, f"with keys {', '.join(SCALING)}", self._scaling_key)
+        return self._mapping(node, f"with keys {', '.join(SCALING)}", self._scaling_key)
 
-    def _mapping(
-        self, node: Node, path: str, form: str, read: Callable[[Node, Any, str], Template]
-    ) -> Template:
+    def _mapping(self, node: Node, form: str, read: Callable[[Node, Scalar], Template]) -> Template:
         """Parse a mapping, or a dimension whose options are mappings.
 
         Args:
             node: The mapping.
-            path: Dotted key of the mapping.
             form: The expected form of the mapping, for messages.
-            read: Function that parses the value of one key, given the mapping, the key and the path
-                of the value.
+            read: Function that parses the value of one key, given the value and the key.
         """
-        if node.value is None:
-            return {}
-        if not node.is_map:
-            return self.wrong(node, path, f"must be a mapping {form}, got {node.show()}")
-        if kind := self.domain(node, path):
-            return self.branches(node, path, kind, partial(self._mapping, form=form, read=read))
-        return {key: read(node, key, f"{path}.{key}") for key in node.value if key != "when"}
 
-    def _parameter(self, node: Node, name: Any, path: str) -> Template:
+        def mapping(node: Node) -> Template:
+            if node.value is not None and not node.is_map:
+                return node.wrong(f"must be a mapping {form}, got {node.show()}")
+            return {key: read(child, key) for key, child in node.items() if key != "when"}
+
+        return self.value(node, mapping, values="")
+
+    def _parameter(self, node: Node, name: Scalar) -> Template:
         if not isinstance(name, str) or not name:
-            return self.wrong_key(
-                node, name, path, "the name of a parameter must be text; put quotes around it"
-            )
-        template = self.anything(node.value[name], path)
+            return node.wrong_key("the name of a parameter must be text; put quotes around it")
+        template = self.anything(node)
         if template is not INVALID:
-            self._check_parameter(node, name, path)
+            self._check_parameter(node, name, template)
         return template
 
-    def _check_parameter(self, node: Node, name: str, path: str) -> None:
+    def _check_parameter(self, node: Node, name: str, template: Template) -> None:
         """Check a parameter's name and values against the trainer's `TRAINER["parameters"]`."""
         known = self.definition.parameters
         if self.started or not known:
             return
-        value = node.value[name]
-        if ((self.trainer, name) in _QUANTILES and value.is_list) or "MultiQuantile" in str(
-            value.plain()
+        if ((self.trainer, name) in _QUANTILES and node.is_list) or "MultiQuantile" in str(
+            node.plain()
         ):
             text = "a model predicts one quantile; give one, and run a sweep for each of the others"
-            self.wrong(value, path, f"{text}, got {value.show()}")
+            node.wrong(f"{text}, got {node.show()}")
         elif name in known:
-            self.check_values(known[name], node.value[name], path)
+            self.check_values(known[name], node, template)
         elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
             hint = did_you_mean(name, known)
             if hint.startswith("valid") and len(known) > MOST_NAMES:
@@ -172,33 +160,30 @@ class SpaceParser(ChainParser):
                     "more, which `sweeps schema` lists"
                 )
             text = f"is not a parameter of {self.trainer}; {hint}"
-            self.problems.add(node.keys[name], path, text)
+            node.wrong_key(text)
 
-    def _scaling_key(self, node: Node, key: Any, path: str) -> Template:
+    def _scaling_key(self, node: Node, key: Scalar) -> Template:
         if key == "resources_per_worker":
-            return self._mapping(node.value[key], path, "such as {CPU: 1}", self._amount)
+            return self._mapping(node, "such as {CPU: 1}", self._amount)
         if key == "num_workers":
-            return self._num_workers(node.value[key], path)
+            return self._scaling_value(node, SCALING[key], self._num_workers)
         if key in SCALING:
-            return self._scaling_value(node.value[key], path, SCALING[key])
-        return self.wrong_key(node, key, path, f"unknown key; {suggest('scaling', key, SCALING)}")
+            return self._scaling_value(node, SCALING[key])
+        return node.wrong_key(f"unknown key; {suggest('scaling', key, SCALING)}")
 
-    def _num_workers(self, node: Node, path: str) -> Template:
-        """Parse a number of workers, a dimension of numbers, or an elastic number.
-
-        An elastic number is a mapping such as {elastic: [1, 4]}.
-        """
+    def _num_workers(self, node: Node) -> Template:
+        """Parse a number of workers, or an elastic number such as {elastic: [1, 4]}."""
         if node.is_map and ELASTIC in node.value:
-            return self._elastic(node, path)
+            return self._elastic(node)
         if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
             text = (
                 f"for a number that may change while a trial runs, write {{elastic: {node.show()}}}"
             )
             text = f"{mismatch(SCALING['num_workers'], node)}; {text}"
-            return self.wrong(node, path, text)
-        return self._scaling_value(node, path, SCALING["num_workers"], self._num_workers)
+            return node.wrong(text)
+        return self._scaling_constant(node, SCALING["num_workers"])
 
-    def _elastic(self, node: Node, path: str) -> Template:
+    def _elastic(self, node: Node) -> Template:
         """Parse an elastic number of workers.
 
         It is a constant, because every trial has the same two bounds.
@@ -207,23 +192,15 @@ class SpaceParser(ChainParser):
         bounds = node.value[ELASTIC]
         if len(node.value) > 1:
             others = ", ".join(str(key) for key in node.value if key != ELASTIC)
-            return self.wrong_key(
-                node,
-                ELASTIC,
-                path,
-                f"`elastic` must be the only key of its mapping; the mapping also has: {others}",
-            )
+            text = f"`elastic` must be the only key of its mapping; the mapping also has: {others}"
+            return node.wrong(text, bounds.at)
         if not bounds.is_list or len(bounds.value) != 2:
-            return self.wrong(
-                bounds, path, f"{form} with two numbers of workers, got {bounds.show()}"
-            )
+            text = f"{form} with two numbers of workers, got {bounds.show()}"
+            return node.wrong(text, bounds.mark)
         for bound in bounds.value:
             if not allows(SCALING["num_workers"], bound.plain()):
-                return self.wrong(
-                    bound,
-                    path,
-                    f"{form}: each bound {mismatch(SCALING['num_workers'], bound, tunable=False)}",
-                )
+                rule = mismatch(SCALING["num_workers"], bound, tunable=False)
+                return node.wrong(f"{form}: each bound {rule}", bound.mark)
         lower, upper = map(int, bounds.plain())  # 1.0 is an integer in JSON Schema.
         if lower >= upper:
             hint = (
@@ -231,56 +208,56 @@ class SpaceParser(ChainParser):
                 if lower == upper
                 else ""
             )
-            return self.wrong(
-                bounds,
-                path,
+            return node.wrong(
                 f"{form}: the upper bound must be greater than the lower bound, got "
                 f"{bounds.show()}{hint}",
+                bounds.mark,
             )
         return {ELASTIC: [lower, upper]}
 
-    def _amount(self, node: Node, resource: Any, path: str) -> Template:
+    def _amount(self, node: Node, resource: Scalar) -> Template:
         """Parse the amount of a resource of one worker."""
         if not isinstance(resource, str) or not resource:
-            return self.wrong_key(node, resource, path, "a resource's name must be text")
+            return node.wrong_key("a resource's name must be text")
         if (
             resource.upper() in ("CPU", "GPU") and resource != resource.upper()
         ):  # Ray would wait forever for a custom resource of this name
-            return self.wrong_key(
-                node, resource, path, f"unknown resource; did you mean `{resource.upper()}`?"
-            )
-        return self._scaling_value(node.value[resource], path, AMOUNT)
+            text = f"unknown resource; did you mean `{resource.upper()}`?"
+            return node.wrong_key(text)
+        return self._scaling_value(node, AMOUNT)
 
-    def _scaling_value(
-        self, node: Node, path: str, fragment: Fragment, option: Read | None = None
-    ) -> Template:
+    def _scaling_value(self, node: Node, fragment: Fragment, read: Read | None = None) -> Template:
         """Parse a scalar, or a dimension of scalars.
-
-        All resource requirements that a trial may have must be known before the sweep starts. A
-        range must therefore have integers only.
 
         Args:
             node: The value in the space file.
-            path: Dotted key of the value.
             fragment: JSON Schema of the scalars.
-            option: Function that parses each option of a grid or a choice. If None, this method
-                itself parses the options.
+            read: Function that parses a constant. If None, a constant must fit the fragment.
         """
-        kind = self.domain(node, path, "integers") if node.is_map else None
-        if kind in (*BRANCHING, MALFORMED):
-            return self.branches(
-                node, path, str(kind), option or partial(self._scaling_value, fragment=fragment)
+        return self.value(
+            node,
+            read or partial(self._scaling_constant, fragment=fragment),
+            values="integers",
+            numbers=partial(self._scaling_range, fragment=fragment),
+        )
+
+    def _scaling_constant(self, node: Node, fragment: Fragment) -> Template:
+        if node.value is None or not allows(fragment, node.plain()):
+            return node.wrong(mismatch(fragment, node))
+        constant: Scalar = node.value
+        return constant
+
+    def _scaling_range(self, node: Node, kind: str, fragment: Fragment) -> Template:
+        """Parse a range of integers.
+
+        All resource requirements that a trial may have must be known before the sweep starts. A
+        range of fractions is therefore not allowed.
+        """
+        if not RULES[kind].integer:
+            return node.wrong(
+                f"must be a constant, a grid, a choice or a range of integers, got {node.show()}"
             )
-        if kind and not RULES[kind].integer:
-            return self.wrong(
-                node,
-                path,
-                f"must be a constant, a grid, a choice or a range of integers, got {node.show()}",
-            )
-        if node.value is None:
-            return self.wrong(node, path, mismatch(fragment, node))
-        before = len(self.problems)
-        self.check_values(fragment, node, path)
-        if len(self.problems) > before:
-            return INVALID
-        return self.numbers(node, path, kind) if kind else node.value
+        template = self.numbers(node, kind)
+        if template is not INVALID:
+            self.check_values(fragment, node, template)
+        return template

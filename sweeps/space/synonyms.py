@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sweeps.core.suggestions import did_you_mean
+from sweeps.space.nodes import Scalar
 
 _LOOP = (
     "write a loop, as docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "
@@ -302,7 +303,7 @@ FOREIGN_FILES = {
 }
 
 
-def foreign_file(keys: Iterable[object]) -> str | None:
+def foreign_file(keys: Iterable[Scalar]) -> str | None:
     """Return a line about a file of another tool, given the keys at its top.
 
     Return None for any other file.
@@ -321,7 +322,7 @@ def normalized(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def our_name(place: str, name: object) -> str | None:
+def our_name(place: str, name: Scalar) -> str | None:
     """Return the space file's word for a name of another tool, or a hint.
 
     A hint is a text such as "write `limits: {max_trials: N}`". Return None if the table does not
@@ -337,7 +338,7 @@ def our_name(place: str, name: object) -> str | None:
     return next((word for theirs, word in words if normalized(theirs) == wanted), None)
 
 
-def suggest(place: str, name: object, valid: Iterable[str]) -> str:
+def suggest(place: str, name: Scalar, valid: Iterable[str]) -> str:
     """Return the end of a message about an unknown name, such as "did you mean `asha`?".
 
     It suggests the space file's word for another tool's name, else a similar valid name, else all

@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.space.conditions import ABSENT, holds
-from sweeps.space.domains import Dimension
+from sweeps.space.conditions import ABSENT, Absent, Key, Term, holds
+from sweeps.space.domains import Dimension, Keys
+from sweeps.space.nodes import Invalid, Scalar
 from sweeps.space.step_names import Step
-
-# A template is a value that may contain dimensions: a scalar, a list, a tuple, a dict, a Chain or a
-# Dimension.
-Template = Any
 
 
 @dataclass(frozen=True)
@@ -28,9 +25,14 @@ class Chain:
     items: tuple[Step | Dimension, ...] = ()
 
 
-def fill(
-    template: Template, choose: Callable[[Dimension], Any], known: dict[str, Any] | None = None
-) -> Any:
+# A value that may contain dimensions, at any depth.
+_Parts = list[Any] | tuple[Any, ...] | dict[Any, Any]
+Template = Dimension | Chain | Step | Scalar | _Parts | Invalid | Absent
+# The templates of the sections of a space, by name.
+Sections = dict[str, Template]
+
+
+def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | None = None) -> Any:
     """Replace every active dimension of a template by a value; see `Space.fill`.
 
     Args:
@@ -107,19 +109,29 @@ def dimensions(template: Template) -> Iterator[Dimension]:
     return (part for part in walk(template) if isinstance(part, Dimension))
 
 
-def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Find the option that contains each dimension.
+def tuned_data(sections: Sections) -> Sections:
+    """Return the templates of the tuned keys of `data`, by key."""
+    tuned = sections.get("data")
+    return tuned if isinstance(tuned, dict) else {}
 
-    If several nested options contain it, this is the innermost one.
 
-    Returns:
-        For each dimension, by name, a pair: the name of the outer dimension, and the key of the
-        outer dimension's option. None in place of the pair if no option contains the dimension.
+def variant_names(sections: Sections) -> list[str]:
+    """Return the names of the dimensions that decide which variant of the data a trial has."""
+    variant = {key: tuned for key, tuned in tuned_data(sections).items() if key != "rows"}
+    return [dim.name for dim in dimensions(variant)]
+
+
+def conditions_of(template: Template) -> dict[str, tuple[Term, ...]]:
+    """Return the terms that must be true for each dimension to be active, by its name.
+
+    These are the terms of its `when`, and for a dimension inside an option, that this option is
+    chosen. If several nested options contain it, the term names the innermost one.
     """
-    outer: dict[str, tuple[str, Any] | None] = {}
-
+    conditions: dict[str, tuple[Term, ...]] = {}
     for dim in dimensions(template):
-        outer.setdefault(dim.name, None)
+        conditions.setdefault(dim.name, dim.when)
         for option in dim.options:
-            outer |= {inner.name: (dim.name, option.key) for inner in dimensions(option.value)}
-    return outer
+            chosen = Term(dim.name, keys=(option.key,))
+            for inner in dimensions(option.value):
+                conditions[inner.name] = (*inner.when, chosen)
+    return conditions

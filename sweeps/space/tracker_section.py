@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweeps.core import registry
-from sweeps.space.nodes import Mark, Node
-from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.nodes import Node, Plain
+from sweeps.space.problems import check, report_domains
 
 KIND = "tracker"
 _FORM = (
@@ -29,80 +28,66 @@ class TrackerSpec:
     """
 
     name: str
-    options: dict[str, Any] = field(default_factory=dict, repr=False)  # options may hold a secret
+    options: dict[str, Plain] = field(default_factory=dict, repr=False)  # options may hold a secret
 
 
 MLFLOW = TrackerSpec("mlflow")
 DEFAULT = (MLFLOW,)
 
 
-def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tuple[TrackerSpec, ...]:
+def read_trackers(node: Node, roots: Iterable[Path]) -> tuple[TrackerSpec, ...]:
     """Parse the trackers of a space file. This function runs no user code.
 
     Args:
         node: The section. If the section is null, MLflow is the only tracker.
         roots: Folders to search for the user's modules before `sys.path`.
-        problems: Collects the problems.
     """
     if node.value is None:
         return DEFAULT
-    if report_domains(node, "trackers", problems):
+    if report_domains(node):
         return ()
     if not node.is_list:
-        problems.add(
-            node.mark, "trackers", f"must be a list, such as [mlflow, jsonl], got {node.show()}"
-        )
+        node.wrong(f"must be a list, such as [mlflow, jsonl], got {node.show()}")
         return ()
     specs: list[TrackerSpec] = []
-    for i, child in enumerate(node.value):
-        spec = _read_tracker(child, f"trackers.{i}", tuple(roots), problems)
+    for child in node.value:
+        spec = _read_tracker(child, tuple(roots))
         if spec is not None and spec in specs:
-            problems.add(
-                child.mark, f"trackers.{i}", f"`{spec.name}` is listed twice with the same options"
-            )
+            child.wrong(f"`{spec.name}` is listed twice with the same options")
         elif spec is not None:
             specs.append(spec)
     return tuple(specs)
 
 
-def _read_tracker(
-    node: Node, path: str, roots: tuple[Path, ...], problems: Problems
-) -> TrackerSpec | None:
+def _read_tracker(node: Node, roots: tuple[Path, ...]) -> TrackerSpec | None:
     """Parse one tracker. Return None after a problem."""
-    name, options, mark = node.value, Node(None, node.mark), node.mark
+    name = node.value
     if node.is_map and len(node.value) == 1:
         (name,) = node.value
-        options, mark = node.value[name], node.keys.get(name, node.mark)
     if not isinstance(name, str) or not name:
-        problems.add(node.mark, path, f"must be {_FORM}, got {node.show()}")
+        node.wrong(f"must be {_FORM}, got {node.show()}")
         return None
+    options = node.get(name)
     if (fault := registry.problem(KIND, name, roots)) is not None:
-        problems.add(mark, path, fault)
+        node.wrong(fault, options.at)
         return None
-    where = f"{path}.{name}"
     if registry.is_built_in(KIND, name):
-        return _with_options(name, options, where, mark, problems)
+        return _with_options(name, options)
     if options.value is not None and not (
         options.is_map and all(isinstance(key, str) for key in options.value)
     ):
-        problems.add(
-            options.mark,
-            where,
-            f"options must be a mapping with text as keys, got {options.show()}",
-        )
+        options.wrong(f"options must be a mapping with text as keys, got {options.show()}")
         return None
     return TrackerSpec(name, options.plain() or {})
 
 
-def _with_options(
-    name: str, options: Node, where: str, mark: Mark, problems: Problems
-) -> TrackerSpec | None:
+def _with_options(name: str, options: Node) -> TrackerSpec | None:
     """Return a built-in tracker, after checking its options. Return None after a problem."""
     model = registry.built_in(KIND, name).Options
     if not dataclasses.fields(model) and options.value not in (None, {}):
-        problems.add(mark, where, f"{name} has no options; write `{name}` alone")
+        options.wrong_key(f"{name} has no options; write `{name}` alone")
         return None
-    if check(model, options, where, mark, problems) is None:
+    if check(model, options) is None:
         return None
     return TrackerSpec(
         name, {key: value for key, value in (options.plain() or {}).items() if value is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,9 @@ from sweeps.core.parameter_schema import (
 )
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.command_checks import command_hint
-from sweeps.space.nodes import Mark, Node
+from sweeps.space.nodes import Node
 from sweeps.space.parameter_checks import mismatch
-from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.problems import Problems, check, fragments, report_domains
 from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
 from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_definition import (
@@ -42,33 +41,28 @@ ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 def trainer_names() -> list[str]:
     """Return the names of the built-in trainers, which are the modules of `sweeps.trainers`."""
-    package = references.source_of(PACKAGE)
-    return (
-        sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_"))
-        if package
-        else []
-    )
+    return [file.stem for file in _files("*.py") if not file.stem.startswith("_")]
+
+
+def trainer_definitions() -> dict[str, TrainerDefinition]:
+    """Return the definition of each built-in trainer by its name."""
+    return {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
 
 
 def portfolio_files() -> dict[str, Path]:
     """Return the file of each portfolio by its name. A portfolio has known good configurations."""
-    package = references.source_of(PACKAGE)
-    files = sorted(package.parent.glob("portfolios/*.yaml")) if package else []
-    return {file.stem: file for file in files}
+    return {file.stem: file for file in _files("portfolios/*.yaml")}
 
 
 def trainer_modules() -> list[str]:
     """Return the dotted names of all modules of `sweeps.trainers`, shared ones included."""
+    return [f"{PACKAGE}.{file.stem}" for file in _files("*.py") if file.stem != "__init__"]
+
+
+def _files(pattern: str) -> list[Path]:
+    """Return the files of `sweeps.trainers` that match a pattern, sorted by name."""
     package = references.source_of(PACKAGE)
-    return (
-        sorted(
-            f"{PACKAGE}.{file.stem}"
-            for file in package.parent.glob("*.py")
-            if file.stem != "__init__"
-        )
-        if package
-        else []
-    )
+    return sorted(package.parent.glob(pattern)) if package else []
 
 
 def selecting_options() -> dict[str, str]:
@@ -76,10 +70,9 @@ def selecting_options() -> dict[str, str]:
 
     Such an option selects the trainer in a section `trainer` without `name`.
     """
-    definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
     return {
         definition.selected_by: name
-        for name, definition in definitions.items()
+        for name, definition in trainer_definitions().items()
         if definition.selected_by
     }
 
@@ -103,48 +96,42 @@ class TrainerSection:
         self.roots, self.problems, self.started = roots, problems, started
         self.name, self.definition = "", UNKNOWN
 
-    def read(self, node: Node, at: Mark) -> TrainerSpec | None:
-        """Return the trainer, or None after adding a problem.
-
-        Args:
-            node: The section's value.
-            at: Place of the section's key.
-        """
-        trainer = self._trainer(node, at)
+    def read(self, node: Node) -> TrainerSpec | None:
+        """Return the trainer, or None after adding a problem."""
+        trainer = self._trainer(node)
         self.name = (trainer.name or trainer.loop) if trainer is not None else ""
         return trainer
 
-    def _trainer(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _trainer(self, node: Node) -> TrainerSpec | None:
         """Parse the section, which is a name or a mapping. Return None after a problem."""
         if node.value is None:
             text = (
                 f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: "
                 f"module:attr, backend: ...}}"
             )
-            self.problems.add(at, "trainer", text)
+            node.wrong_key(text)
         elif (
             isinstance(node.value, str)
             and node.value.startswith("sklearn.")
             and self._is_estimator(node.value)
         ):
-            return self._from_selecting_option(Node({"estimator": node}, node.mark), at)
+            option = replace(node, path=f"{node.path}.estimator")
+            return self._from_selecting_option(replace(node, value={"estimator": option}))
         elif isinstance(node.value, str):
-            return self._from_keys(node, Node({}, node.mark), at)
+            return self._from_keys(node, replace(node, value={}))
         elif not node.is_map:
-            self.problems.add(
-                node.mark,
-                "trainer",
-                f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}",
+            node.wrong(
+                f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}"
             )
         elif "loop" in node.value:
-            return self._from_loop(node, at)
+            return self._from_loop(node)
         elif "name" in node.value:
-            return self._from_keys(node.value["name"], node, at)
+            return self._from_keys(replace(node.value["name"], path=node.path), node)
         else:
-            return self._from_selecting_option(node, at)
+            return self._from_selecting_option(node)
         return None
 
-    def _from_selecting_option(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_selecting_option(self, node: Node) -> TrainerSpec | None:
         """Return the built-in trainer that one of the options in a mapping selects."""
         selected = {
             option: trainer
@@ -152,35 +139,33 @@ class TrainerSection:
             if option in node.value
         }
         if len(selected) > 1:
-            self.problems.add(
-                at,
-                "trainer",
+            node.wrong_key(
                 f"has the keys {' and '.join(selected)}, but each selects another trainer; keep "
-                "one of them",
+                "one of them"
             )
             return None
         if not selected:
-            return self._from_loop(node, at)  # which adds the problem
-        return self._from_keys(Node(next(iter(selected.values())), at), node, at)
+            return self._from_loop(node)  # which adds the problem
+        name = replace(node, value=next(iter(selected.values())), mark=node.at)
+        return self._from_keys(name, node)
 
-    def _from_keys(self, name: Node, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_keys(self, name: Node, node: Node) -> TrainerSpec | None:
         """Return the trainer with a name. Return None after a problem.
 
         Args:
             name: Name of the trainer.
             node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
-            at: Place of the section's key.
         """
-        names = [each.name for each in dataclasses.fields(TrainerKeys)]
-        own = {key: child for key, child in node.value.items() if key in names}
-        keys = check(TrainerKeys, replace(node, value=own), "trainer", at, self.problems)
+        names = fragments(TrainerKeys)
+        own = {key: child for key, child in node.items() if key in names}
+        keys = check(TrainerKeys, replace(node, value=own))
         if keys is None:
             return None
         trainer = self._from_name(name, str(name.value))
         if trainer is None:
             return None
         if keys.load and (fault := self._reference_problem(keys.load, "load")):
-            self.problems.add(node.value["load"].mark, "trainer.load", fault)
+            node.value["load"].wrong(fault)
         self._check_backend(keys.backend, node)
         if (
             trainer.name is not None
@@ -192,21 +177,17 @@ class TrainerSection:
                 f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; "
                 "leave the key out"
             )
-            self.problems.add(node.value["backend"].mark, "trainer.backend", text)
-        given = {key: child for key, child in node.value.items() if key not in names}
-        options = self._options(replace(node, value=given), str(name.value), at)
-        spec = replace(
+            node.value["backend"].wrong(text)
+        given = {key: child for key, child in node.items() if key not in names}
+        options = self._options(replace(node, value=given), str(name.value))
+        return replace(
             trainer,
             backend=keys.backend or trainer.backend,
             load=keys.load or trainer.load,
             reuse=keys.reuse,
-        )
-        packages = self._of_format(PACKAGE_FORMAT, options)
-        return replace(
-            spec,
             options=options,
             references=self._of_format(REFERENCE_FORMAT, options),
-            packages=packages,
+            packages=self._of_format(PACKAGE_FORMAT, options),
             environment=self._environment(options),
         )
 
@@ -220,14 +201,14 @@ class TrainerSection:
 
     def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
         """Return the values of the options whose fragment has a format."""
-        fragments = self.definition.options
+        known = self.definition.options
         return tuple(
             value
             for key, value in options.items()
-            if value is not None and fragments[key].get("format") == name
+            if value is not None and known[key].get("format") == name
         )
 
-    def _options(self, node: Node, trainer: str, at: Mark) -> dict[str, Any]:
+    def _options(self, node: Node, trainer: str) -> dict[str, Any]:
         """Return the value of each option of the trainer.
 
         Add a problem for each option that is unknown, missing or invalid.
@@ -235,33 +216,26 @@ class TrainerSection:
         Args:
             node: The options in the space file.
             trainer: The trainer's name, for messages.
-            at: Place of the key `trainer`.
         """
-        fragments = self.definition.options
+        known = self.definition.options
         options = {
-            key: fragment["default"] for key, fragment in fragments.items() if "default" in fragment
+            key: fragment["default"] for key, fragment in known.items() if "default" in fragment
         }
-        for key, child in node.value.items():
-            if key not in fragments:
-                valid = [*fragments, *(each.name for each in dataclasses.fields(TrainerKeys))]
-                self.problems.add(
-                    node.keys[key],
-                    f"trainer.{key}",
-                    f"unknown key; {did_you_mean(str(key), valid)}",
-                )
-            elif not report_domains(child, f"trainer.{key}", self.problems):
-                for text in self._option_problems(fragments[key], child):
-                    self.problems.add(child.mark, f"trainer.{key}", text)
+        for key, child in node.items():
+            if key not in known:
+                valid = [*known, *fragments(TrainerKeys)]
+                child.wrong_key(f"unknown key; {did_you_mean(str(key), valid)}")
+            elif not report_domains(child):
+                for text in self._option_problems(known[key], child):
+                    child.wrong(text)
                 if child.value is not None:
                     options[key] = child.plain()
-        for key in fragments:
+        for key in known:
             if key not in options and key not in node.value:
-                meaning = fragments[key].get("description", "a value")
-                self.problems.add(
-                    at,
-                    f"trainer.{key}",
+                meaning = known[key].get("description", "a value")
+                node.get(key).wrong(
                     f"is required by `{trainer}`; give "
-                    f"{meaning[0].lower()}{meaning[1:].rstrip('.')}",
+                    f"{meaning[0].lower()}{meaning[1:].rstrip('.')}"
                 )
         return options
 
@@ -285,16 +259,17 @@ class TrainerSection:
             command = install(node.value) if node.value in extras() else f"pip install {node.value}"
             yield f"`{node.value}` is not installed; run `{command}`"
 
-    def _from_loop(self, node: Node, at: Mark) -> TrainerSpec | None:
+    def _from_loop(self, node: Node) -> TrainerSpec | None:
         """Return the trainer that a mapping with `loop` describes."""
-        keys = check(LoopKeys, node, "trainer", at, self.problems)
+        keys = check(LoopKeys, node)
         for key in ("loop", "load"):
+            child = node.get(key)
             if (
-                isinstance(ref := node.value.get(key, node).value, str)
-                and ref
-                and (fault := self._reference_problem(ref, key))
+                isinstance(child.value, str)
+                and child.value
+                and (fault := self._reference_problem(child.value, key))
             ):
-                self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
+                child.wrong(fault)
         if keys is None:
             return None
         module = keys.loop.partition(":")[0]
@@ -319,9 +294,7 @@ class TrainerSection:
                 "and add `backend: torch` if its ranks need torch's process group"
             )
             fault = self._reference_problem(name, "loop")
-            self.problems.add(
-                node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping
-            )
+            node.wrong(fault if fault and self._is_estimator(name) else mapping)
         elif dotted and name in trainer_names():
             return self._from_module(node, name, f"{PACKAGE}.{name}")
         elif dotted and self._is_own_module(name):
@@ -332,7 +305,7 @@ class TrainerSection:
                 f"`{name}` is neither a built-in trainer nor a mapping {{loop: module:attr}}; "
                 f"{hint}"
             )
-            self.problems.add(node.mark, "trainer", text)
+            node.wrong(text)
         return None
 
     def _from_module(self, node: Node, name: str | None, module: str) -> TrainerSpec | None:
@@ -342,7 +315,7 @@ class TrainerSection:
                 f"module `{module}` has no `{NAME}` literal; add this literal, or write {{loop: "
                 f'"{module}:train_func"}}'
             )
-            self.problems.add(node.mark, "trainer", text)
+            node.wrong(text)
             return None
         if (definition := self._define(module)) is None:
             return None
@@ -359,12 +332,12 @@ class TrainerSection:
                 f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
                 f"`{command}`"
             )
-            self.problems.add(node.mark, "trainer", text)
+            node.wrong(text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
         for ref in (f"{module}:{definition.loop}", load, definition.backend):
             if ref is not None and ":" in ref and (fault := references.problem(ref, self.roots)):
-                self.problems.add(node.mark, "trainer", fault)
+                node.wrong(fault)
                 return None
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
 
@@ -374,7 +347,7 @@ class TrainerSection:
         `node` is the section as a mapping.
         """
         if backend and ":" in backend and (fault := references.problem(backend, self.roots)):
-            self.problems.add(node.value.get("backend", node).mark, "trainer.backend", fault)
+            node.get("backend").wrong(fault)
 
     def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
         """Read the definition of a trainer from its module, and add the problems of its literal.

@@ -8,10 +8,16 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pydantic import WrapValidator
+
+from sweeps.core.json_files import is_number
+from sweeps.core.label_columns import Label
+from sweeps.space.nodes import Plain
+
+T = TypeVar("T")
 
 _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z"
@@ -33,14 +39,14 @@ NUMBER_RULES = ("number", "decimal_comma", "duration", "currency")
 SHORTEST_HEARTBEAT_TIMEOUT = 5.0
 
 
-def seconds(value: Any) -> float:
+def seconds(value: Plain) -> float:
     """Return the number of seconds of a duration such as `90`, `90s`, `30m`, `1h30m` or `2d`.
 
     Raises:
         ValueError: The value is not a duration above 0.
     """
     total = math.nan
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value):
         total = float(value)
     elif isinstance(value, str) and value and (match := _DURATION.match(value)):
         total = sum(
@@ -53,7 +59,7 @@ def seconds(value: Any) -> float:
     return total
 
 
-def heartbeat(value: Any) -> float:
+def heartbeat(value: Plain) -> float:
     """Return the number of seconds of a duration of at least 5 seconds.
 
     A worker sends a heartbeat every two seconds.
@@ -70,7 +76,7 @@ def heartbeat(value: Any) -> float:
     return total
 
 
-def auto(value: Any) -> Any:
+def auto(value: Plain) -> int | None:
     """Return an integer unchanged if it is at least 1. Return None for the text `auto`.
 
     Raises:
@@ -83,7 +89,7 @@ def auto(value: Any) -> Any:
     return value
 
 
-def backend(value: Any) -> Any:
+def backend(value: Plain) -> str:
     """Return a value unchanged if it is the name of a backend, or a reference to one.
 
     A reference to a user's backend has the form `module:attr`. `TrainerSection` checks later that
@@ -103,7 +109,7 @@ def backend(value: Any) -> Any:
     raise ValueError(rule)
 
 
-def variables(value: Any) -> Any:
+def variables(value: Plain) -> dict[str, str]:
     """Return environment variables as text. A whole number may be written without quotes.
 
     Raises:
@@ -124,7 +130,7 @@ def variables(value: Any) -> Any:
     return {name: str(text) for name, text in value.items()}
 
 
-def parse_rules(value: Any) -> Any:
+def parse_rules(value: Plain) -> dict[str, str]:
     """Return the rules of `data.parse` as texts; see `sweeps.data.parse`.
 
     Raises:
@@ -161,7 +167,7 @@ def encoding(value: str) -> str:
     return value
 
 
-def _parse_rule(name: str, given: Any) -> str:
+def _parse_rule(name: str, given: Plain) -> str:
     """Return the text of a rule of `data.parse`."""
     if isinstance(given, dict) and set(given) == {"rule", "other"} and given["other"] == "missing":
         return f"{_parse_rule(name, given['rule'])} or missing"
@@ -197,7 +203,7 @@ def described(rule: str) -> WrapValidator:
     The validator reports `rule` if the value does not fit.
     """
 
-    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+    def check(value: Plain, validate: Callable[[Plain], T]) -> T:
         try:
             return validate(value)
         except ValueError:
@@ -206,7 +212,7 @@ def described(rule: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def plain_scalar(value: Any) -> Any:
+def plain_scalar(value: Plain) -> Plain:
     """Return a value unchanged if it is a scalar.
 
     Raises:
@@ -217,7 +223,7 @@ def plain_scalar(value: Any) -> Any:
     return value
 
 
-def size(value: Any) -> int:
+def size(value: Plain) -> int:
     """Return the number of bytes of a size such as `10GB`.
 
     Raises:
@@ -229,7 +235,7 @@ def size(value: Any) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
-def label(value: Any) -> Any:
+def label(value: Plain) -> Label:
     """Return the value of `data.label` unchanged if it is the name of a column.
 
     Return a list of names as a tuple.
@@ -253,7 +259,7 @@ def label(value: Any) -> Any:
     return tuple(names)
 
 
-def sweep_names(value: Any) -> Any:
+def sweep_names(value: Plain) -> Sequence[Plain]:
     """Check that earlier sweeps are given as a list. Pydantic checks the names in the list."""
     if not isinstance(value, (list, tuple)):
         raise ValueError("must be a list of sweeps, such as [latest]")

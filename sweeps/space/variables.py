@@ -15,7 +15,6 @@ from sweeps.core import references, variables
 from sweeps.core.secrets import is_secret_variable, remember
 from sweeps.core.variables import Reference, VariableError
 from sweeps.space.nodes import Node, scalar
-from sweeps.space.problems import Problems
 
 
 @dataclass
@@ -23,12 +22,12 @@ class Variables:
     """The environment variables that a space file uses.
 
     Attributes:
-        environment: the variables that are set.
+        environment: The variables that are set.
         optional: True if a secret may be unset, because the space is only looked at.
-        values: value of each variable that is no secret. It is recorded, so that a resumed sweep
+        values: Value of each variable that is no secret. It is recorded, so that a resumed sweep
             has the same space.
-        secrets: names of the secrets. Their values are not recorded.
-        missing: names of the secrets that are not set.
+        secrets: Names of the secrets. Their values are not recorded.
+        missing: Names of the secrets that are not set.
     """
 
     environment: Mapping[str, str]
@@ -41,12 +40,12 @@ class Variables:
         """Return the text for a variable.
 
         Args:
-            reference: the variable.
+            reference: The variable.
             place: "recorded", "hidden" (in `runtime_env.env_vars`) or "late" (an argument of a
                 loader).
 
         Raises:
-            VariableError: the variable is not set, or is a secret in a place that is recorded.
+            VariableError: The variable is not set, or is a secret in a place that is recorded.
         """
         secret = reference.is_secret(self.environment)
         if secret and place == "recorded":
@@ -70,8 +69,8 @@ class Variables:
         return value.replace("${", "$${") if place == "late" else value
 
 
-def replace_variables(root: Node, found: Variables, problems: Problems) -> Node:
-    """Return the tree with the values of environment variables.
+def replace_variables(node: Node, found: Variables, place: str = "recorded") -> Node:
+    """Return a tree with the values of environment variables.
 
     Add a problem for each variable that cannot be replaced.
 
@@ -79,59 +78,48 @@ def replace_variables(root: Node, found: Variables, problems: Problems) -> Node:
     become a number. Keys stay as they are.
 
     Args:
-        root: the tree of the space file, with the overrides.
-        found: the environment; the variables that the file uses are added.
-        problems: collects the problems.
+        node: The tree of the space file, with the overrides.
+        found: The environment; the variables that the file uses are added.
+        place: What happens to the values; see `Variables.text`.
     """
-
-    def walk(node: Node, path: tuple[Any, ...]) -> Node:
-        if node.is_map:
-            inside: Any = {key: walk(child, (*path, key)) for key, child in node.value.items()}
-        elif node.is_list:
-            inside = [walk(child, (*path, i)) for i, child in enumerate(node.value)]
-        elif isinstance(node.value, str) and "${" in node.value:
-            return _replaced(node, path, found, problems)
-        else:
-            return node
-        return replace(node, value=inside)
-
-    return walk(root, ())
+    if node.path == "runtime_env.env_vars":
+        place = "hidden"
+    if node.is_map:
+        inside: Any = {}
+        for key, child in node.items():
+            is_call = node.path.startswith("data.") and references.is_reference(str(key))
+            inside[key] = replace_variables(child, found, "late" if is_call else place)
+    elif node.is_list:
+        inside = [replace_variables(child, found, place) for _, child in node.items()]
+    elif isinstance(node.value, str) and "${" in node.value:
+        return _replaced(node, found, place)
+    else:
+        return node
+    return replace(node, value=inside)
 
 
 def remember_secrets(root: Node) -> None:
     """Hide the secrets of `runtime_env.env_vars` in the texts of this process.
 
     Args:
-        root: the tree of the space file, in which environment variables are replaced. Its values
+        root: The tree of the space file, in which environment variables are replaced. Its values
             may have wrong types.
     """
-    node: Node | None = root
-    for key in ("runtime_env", "env_vars"):
-        node = node.value.get(key) if node is not None and node.is_map else None
-    for name, child in node.value.items() if node is not None and node.is_map else ():
+    for name, child in root.find("runtime_env.env_vars").items():
         if is_secret_variable(str(name), str(child.value)):
             remember(str(child.value))
 
 
-def _replaced(node: Node, path: tuple[Any, ...], found: Variables, problems: Problems) -> Node:
-    place, name = _place(path), ".".join(str(key) for key in path)
+def _replaced(node: Node, found: Variables, place: str) -> Node:
     try:
         text = variables.replace(
             node.value, lambda reference: found.text(reference, place), keep_escapes=place == "late"
         )
         value = text if node.raw.startswith("'") else scalar(text)
     except ValueError as e:
-        problems.add(node.mark, name.removeprefix("space."), str(e))
+        node.wrong(str(e))
         return node
     quoted = "'" * node.raw.startswith("'")
     return replace(
         node, value=value, raw=f"{quoted}{text}{quoted}" if place == "recorded" else node.raw
     )
-
-
-def _place(path: tuple[Any, ...]) -> str:
-    """Return what happens to a value: see `Variables.text`."""
-    if path[:2] == ("runtime_env", "env_vars"):
-        return "hidden"
-    in_call = any(isinstance(key, str) and references.is_reference(key) for key in path[1:-1])
-    return "late" if path[:1] == ("data",) and in_call else "recorded"

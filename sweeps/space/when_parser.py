@@ -6,17 +6,18 @@ be true.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Any
+from collections.abc import Mapping
 
 from sweeps.core.best_step import COMPARISONS
+from sweeps.core.json_files import is_number
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.conditions import Term
+from sweeps.space.conditions import Key, Term
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import conflicting_dimension, possible
-from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.nodes import Node, Plain, Scalar, scalar
 from sweeps.space.option_labels import canonical, say
-from sweeps.space.problems import Problems
 from sweeps.space.step_names import NONE
 
 FORM = "`when` must map dimensions to required values, such as {params.booster: dart}"
@@ -58,7 +59,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
     children = node.value if node.is_list else [node]
     if not children:
         raise InvalidValue("an empty list never matches; give at least one value")
-    keys: list[Any] = []
+    keys: list[Key] = []
     tests: list[tuple[str, float]] = []
     for child in children:
         test = _comparison(dim, child)
@@ -69,17 +70,21 @@ def read_term(dim: Dimension, node: Node) -> Term:
     return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
 
 
+def comparison_of(value: Plain) -> tuple[str, float] | None:
+    """Return the sign and the number of a text such as `> 3`. Return None for another value."""
+    found = COMPARISON.match(value.strip()) if isinstance(value, str) else None
+    with contextlib.suppress(ValueError):  # the number is too large
+        if found and is_number(number := scalar(found[2])):
+            return found[1], number
+    return None
+
+
 def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
     """Return a comparison such as `> 3`. Return None if the node is not a comparison."""
     if not isinstance(node.value, str) or any(option.key == node.value for option in dim.options):
         return None
-    if found := COMPARISON.match(node.value.strip()):
-        try:
-            number = scalar(found[2])
-        except ValueError:
-            number = None
-        if isinstance(number, (int, float)) and not isinstance(number, bool) and number == number:
-            return found[1], number
+    if (comparison := comparison_of(node.value)) is not None:
+        return comparison
     if not dim.options or _NEARLY.match(node.value):
         signs = ", ".join(COMPARISONS)
         raise InvalidValue(
@@ -96,7 +101,7 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     Raise InvalidValue if the dimension can never equal the number.
     """
     value = node.value
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not is_number(value):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
         raise InvalidValue(
@@ -115,13 +120,13 @@ def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple
     return test
 
 
-def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
+def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Key]:
     """Return the keys of the options for which a comparison is true.
 
     Raise InvalidValue if there is none, or if an option is no number.
     """
     for option in dim.options:
-        if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
+        if not is_number(option.value):
             raise InvalidValue(
                 f"a comparison needs options that are numbers, but {dim.name} has the option "
                 f"{say(option.value)}",
@@ -133,7 +138,7 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
     return keys
 
 
-def option_of(dim: Dimension, node: Node) -> Any:
+def option_of(dim: Dimension, node: Node) -> Key:
     """Return the key of an option. The node gives either the option's value or its key.
 
     An option that is a list, a mapping or a chain can also be named by its index.
@@ -177,13 +182,9 @@ class WhenParser:
     """Parser of the conditions (`when`) of a file.
 
     The dimensions must be parsed in the order of the file.
-
-    Args:
-        problems: Collects the problems.
     """
 
-    def __init__(self, problems: Problems):
-        self.problems = problems
+    def __init__(self) -> None:
         self.parsed: dict[str, Dimension] = {}  # parsed dimensions
         self.started: set[str] = (
             set()
@@ -191,93 +192,90 @@ class WhenParser:
         self.enclosing: list[
             str
         ] = []  # paths of the dimensions that contain the dimension that is parsed now
-        # terms with an unknown dimension: place of the term, path of the dimension with the `when`,
-        # name of the unknown dimension
-        self._unresolved: list[tuple[Mark, str, str]] = []
-        self._marks: dict[str, Mark] = {}  # place of each `when`, by the name of its dimension
+        # terms with an unknown dimension: the dimension with the `when`, and the unknown name
+        self._unresolved: list[tuple[Node, Scalar]] = []
+        # the dimensions with a `when`, by name
+        self._conditional: dict[str, Node] = {}
 
-    def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
+    def read(self, node: Node, kind: str) -> tuple[Term, ...]:
         """Parse the `when` beside a domain into terms. Return () if there is no `when`.
 
         Terms with a problem are left out.
 
         Args:
             node: The mapping with the domain.
-            path: Name of the dimension.
             kind: The kind of domain.
         """
-        self.started.add(path)
+        self.started.add(node.path)
         if "when" not in node.value:
             return ()
-        at, inside = node.keys["when"], node.value["when"]
-        self._marks[path] = at
-        if not inside.is_map or not inside.value:
-            self.problems.add(at, path, f"{FORM}, got {inside.show()}")
+        when = node.value["when"]
+        self._conditional[node.path] = node
+        if not when.is_map or not when.value:
+            node.wrong(f"{FORM}, got {when.show()}", when.at)
             return ()
-        terms = []
-        for name, child in inside.value.items():
-            if (term := self._term(inside.keys[name], path, kind, name, child)) is not None:
-                terms.append(term)
-        return tuple(terms)
+        terms = [self._term(node, kind, name) for name in when.value]
+        return tuple(term for term in terms if term is not None)
 
-    def _term(self, mark: Mark, path: str, kind: str, name: Any, node: Node) -> Term | None:
+    def _term(self, dimension: Node, kind: str, name: Scalar) -> Term | None:
         """Parse one key of a `when`.
 
         Return None if the key has a problem, or if its dimension is unknown, invalid or later in
         the file.
+
+        Args:
+            dimension: The mapping with the domain and the `when`.
+            kind: The kind of domain.
+            name: The key, which is the name of another dimension.
         """
-
-        def wrong(text: str, at: Mark = mark) -> None:
-            self.problems.add(at, path, text)
-
-        if name == path:
-            wrong(f"`when` names the dimension itself, `{name}`")
+        when = dimension.value["when"]
+        node = when.value[name]
+        if name == dimension.path:
+            dimension.wrong(f"`when` names the dimension itself, `{name}`", node.at)
         elif name in self.enclosing:
-            wrong(
-                f"`when` names `{name}`, which contains this dimension; remove this key, because "
-                "it is always true"
-            )
+            text = "which contains this dimension; remove this key, because it is always true"
+            dimension.wrong(f"`when` names `{name}`, {text}", node.at)
         elif name in self.parsed:
             dim = self.parsed[name]
             if kind == "grid" and not dim.is_grid:
-                wrong(f"the `when` of a grid may name only grids; `{name}` is a {dim.kind}")
+                text = f"the `when` of a grid may name only grids; `{name}` is a {dim.kind}"
+                dimension.wrong(text, node.at)
                 return None
             try:
                 return read_term(dim, node)
             except InvalidValue as e:
                 at = e.node or node
-                self.problems.add(at.mark, f"{path}.when", f"`{name}`: {e.with_value(at)}")
+                when.wrong(f"`{name}`: {e.with_value(at)}", at.mark)
         elif name not in self.started:  # an invalid dimension has its own problem
-            self._unresolved.append((mark, path, str(name)))
+            self._unresolved.append((dimension, name))
         return None
 
-    def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
+    def conclude(self, conditions: Mapping[str, tuple[Term, ...]]) -> None:
         """Add the problems that can be found only after all dimensions are parsed.
 
         These are unknown names, and conditions that can never be true.
 
         Args:
-            outer: Maps each dimension's name to the option that contains the dimension, or to None;
-                see `enclosing_options`.
+            conditions: The terms of each dimension, by name; see `conditions_of`.
         """
-        for mark, path, name in self._unresolved:
+        for node, name in self._unresolved:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"
             if name not in self.parsed:
-                others = [other for other in self.parsed if other != path]
+                others = [other for other in self.parsed if other != node.path]
                 inside = [other for other in others if INSIDE.sub("", other) == name]
-                hint = did_you_mean(inside[0] if inside else name, inside or others or ["none"])
+                wanted = inside[0] if inside else str(name)
+                hint = did_you_mean(wanted, inside or others or ["none"])
                 text = f"`when` names an unknown dimension: `{name}`; {hint}"
-            self.problems.add(mark, path, text)
+            node.wrong(text, node.value["when"].value[name].at)
         if self._unresolved:
             return
-        for name, dim in self.parsed.items():
-            if (
-                dim.when
-                and name in outer
-                and (other := conflicting_dimension(dim, self.parsed, outer)) is not None
-            ):
+        for name, node in self._conditional.items():
+            if name not in self.parsed or name not in conditions:
+                continue
+            other = conflicting_dimension(name, self.parsed, conditions)
+            if other is not None:
                 text = (
                     "`when` can never be true, because this condition and earlier conditions "
                     f"need two different values of `{other}`"
                 )
-                self.problems.add(self._marks.get(name, Mark("")), name, text)
+                node.wrong(text, node.value["when"].at)

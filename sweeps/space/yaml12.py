@@ -9,11 +9,12 @@ the text exceeds one of the limits `MAX_DEPTH` and `MAX_NODES`.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML, events
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 
 from sweeps.core.errors import InputError
 from sweeps.space.nodes import Mark, Node, scalar
@@ -133,7 +134,7 @@ class _Builder:
             str, Node | None
         ] = {}  # node of each anchor; None until the node is complete
 
-    def mark(self, at: Any) -> Mark:
+    def mark(self, at: StreamMark) -> Mark:
         """Convert one of ruamel's marks into a `Mark`.
 
         For an override, the result has no line and column.
@@ -258,14 +259,13 @@ class _Builder:
                     at, "merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`"
                 )
             if key.value in mapping.value:
-                line = mapping.keys[key.value].line
+                line = mapping.value[key.value].at.line
                 raise _error(
                     at,
                     f"duplicate key `{key.value}`"
                     + (f"; the key is already on line {line}" if line else ""),
                 )
-            mapping.keys[key.value] = at
-            mapping.value[key.value] = self._node(next(self.events))
+            mapping.value[key.value] = replace(self._node(next(self.events)), key_mark=at)
         return mapping
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
-from sweeps.space.domains import DOMAINS
-from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.domains import domain_kind
+from sweeps.space.nodes import Mark, Node, Plain, Scalar, scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 # A value that contains no domain is written in one line if the line has at most this many
@@ -16,7 +15,7 @@ _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 WIDTH = 100
 
 
-def block(value: Any) -> str:
+def block(value: Plain) -> str:
     """Return a value as a YAML document. A mapping that contains domains has one line for each key.
 
     >>> space = {"params": {"eta": {"loguniform": [0.0001, 1]}}}
@@ -31,7 +30,7 @@ def block(value: Any) -> str:
     return "".join(f"{line}\n" for line in _lines(value, 0))
 
 
-def flow(value: Any) -> str:
+def flow(value: Plain) -> str:
     """Return a value as YAML in one line.
 
     A text gets quotes if YAML would read it as something else.
@@ -57,7 +56,7 @@ def flow(value: Any) -> str:
     return str(value)
 
 
-def node_of(value: Any, place: Callable[[str], Mark], path: str = "") -> Node:
+def node_of(value: Plain, place: Callable[[str], Mark], path: str = "") -> Node:
     """Return plain values as a tree of nodes.
 
     Args:
@@ -66,13 +65,12 @@ def node_of(value: Any, place: Callable[[str], Mark], path: str = "") -> Node:
         path: Dotted path of the value.
     """
 
-    def inside(key: Any, child: Any) -> Node:
+    def inside(key: Scalar, child: Plain) -> Node:
         return node_of(child, place, f"{path}.{key}" if path else str(key))
 
     mark = place(path)
     if isinstance(value, Mapping):
-        made = {key: inside(key, child) for key, child in value.items()}
-        return Node(made, mark, {key: node.mark for key, node in made.items()})
+        return Node({key: inside(key, child) for key, child in value.items()}, mark)
     if isinstance(value, (list, tuple)):
         return Node([inside(i, child) for i, child in enumerate(value)], mark)
     written = flow(value)
@@ -91,7 +89,7 @@ def number(value: float) -> str:
     return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(text, text)
 
 
-def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
+def _lines(mapping: Mapping[Scalar, Plain], indent: int) -> Iterator[str]:
     """Yield the lines of a mapping in YAML's block style."""
     for key, value in mapping.items():
         head = " " * indent + flow(key) + ":"
@@ -99,7 +97,7 @@ def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
         if (
             not isinstance(value, Mapping)
             or not value
-            or _is_domain(value)
+            or domain_kind(value)
             or (len(line) <= WIDTH and not _has_domain(value))
         ):
             yield line
@@ -108,14 +106,9 @@ def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
             yield from _lines(value, indent + 2)
 
 
-def _is_domain(value: Mapping[Any, Any]) -> bool:
-    names = [key for key in value if key != "when"]
-    return len(names) == 1 and names[0] in DOMAINS
-
-
-def _has_domain(value: Any) -> bool:
+def _has_domain(value: Plain) -> bool:
     if isinstance(value, Mapping):
-        return _is_domain(value) or any(map(_has_domain, value.values()))
+        return bool(domain_kind(value)) or any(map(_has_domain, value.values()))
     return (
         isinstance(value, Sequence) and not isinstance(value, str) and any(map(_has_domain, value))
     )

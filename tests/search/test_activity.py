@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweeps.search.samplers.activity import Activity, conditions_of, is_ordered
+from sweeps.search.samplers.activity import Activity, is_ordered
 from sweeps.search.samplers.encoding import Axes
 from sweeps.space import Dimension, Option
+from sweeps.space.templates import conditions_of
 from sweeps.study.distributions import distribution_of
 
 BODY = """
@@ -35,7 +36,7 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
     axes = Axes({name: d for name, d in sorted(distributions.items()) if not d.single()})
     activity = Activity(
         {d.name: d for d in space.dimensions},
-        conditions_of(space.dimensions, space.sections),
+        conditions_of(space.sections),
         axes.names,
     )
     places = axes.anywhere(np.random.RandomState(0), 400)

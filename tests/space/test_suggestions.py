@@ -13,7 +13,7 @@ from sweeps.core import references, registry
 from sweeps.space import section_models
 from sweeps.space.domains import DOMAINS
 from sweeps.space.load import TOP
-from sweeps.space.problems import key_names
+from sweeps.space.problems import fragments
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import BUILTIN_STEPS
@@ -30,7 +30,7 @@ MODELS = {
     "bundle": section_models.BundleKeys,
     "runtime_env": section_models.RuntimeEnv,
 }
-FIELDS = {place: key_names(model) for place, model in MODELS.items()} | {
+FIELDS = {place: tuple(fragments(model)) for place, model in MODELS.items()} | {
     "scheduler": scheduler_keys()
 }
 FIELDS["trainer"] += tuple(selecting_options())

@@ -18,7 +18,7 @@ from sweeps.space.enumeration import (
     cells_of,
     conflicting_dimension,
 )
-from sweeps.space.templates import enclosing_options, fill
+from sweeps.space.templates import conditions_of, fill
 
 BOOSTERS = """
 preprocessor:
@@ -445,11 +445,8 @@ def test_what_can_never_be_is_known(template: Any) -> None:
     assume(len(everything) < 3000)
     dims = {dim.name: dim for dim in _dims(template)}
     asked = {name for _, names in everything for name in names}
-    assert {
-        name
-        for name, dim in dims.items()
-        if conflicting_dimension(dim, dims, enclosing_options(template)) is None
-    } == asked
+    conditions = conditions_of(template)
+    assert {name for name in dims if conflicting_dimension(name, dims, conditions) is None} == asked
 
 
 def _dims(template: Any) -> list[Dimension]:

@@ -91,7 +91,7 @@ def test_positions_and_values() -> None:
     assert root.mark[1:3] == (2, 1)
     inner = root.value["b"].value[1]
     assert inner.mark[1:3] == (5, 5)
-    assert inner.keys["d"] == Mark("f", 5, 15) and inner.value["d"].mark == Mark("f", 5, 18)
+    assert inner.value["d"].at == Mark("f", 5, 15) and inner.value["d"].mark == Mark("f", 5, 18)
     assert str(inner.value["d"].mark) == "f:5:18"
     assert inner.show() == "{c: 'no', d: no}"
 

@@ -15,24 +15,6 @@ import numpy as np
 
 from sweeps.space import Dimension
 from sweeps.space.conditions import TESTS, Term
-from sweeps.space.templates import Template, enclosing_options
-
-
-def conditions_of(
-    dimensions: Sequence[Dimension], template: Template
-) -> dict[str, tuple[Term, ...]]:
-    """Return the terms of each conditional dimension, by name.
-
-    Args:
-        dimensions: All dimensions of the space.
-        template: The sections of the space, which contain the dimensions.
-    """
-    outer = enclosing_options(template)
-    terms = {
-        d.name: (*((Term(option[0], (option[1],)),) if (option := outer[d.name]) else ()), *d.when)
-        for d in dimensions
-    }
-    return {name: own for name, own in terms.items() if own}
 
 
 def is_ordered(dimension: Dimension) -> bool:

@@ -18,11 +18,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.plugins import build_sampler
-from sweeps.search.samplers.activity import conditions_of
 from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
 from sweeps.space import Space
+from sweeps.space.templates import conditions_of
 from sweeps.study.distributions import distribution_of
 from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
@@ -53,7 +53,7 @@ class CellSampler(BaseSampler):
         always = {d.name: distribution_of(d) for d in space.always}
         grids = frozenset(d.name for d in space.dimensions if d.is_grid)
         dimensions = {d.name: d for d in space.dimensions}
-        conditions = conditions_of(space.dimensions, space.sections)
+        conditions = conditions_of(space.sections)
         self.starting_points = starting_points_of(space, earlier)
         context = SamplerContext(
             seed=space.search.seed,
@@ -61,7 +61,7 @@ class CellSampler(BaseSampler):
             grids=grids,
             max_t=space.scheduler.max_t,
             dimensions=dimensions,
-            conditions=conditions,
+            conditions={name: terms for name, terms in conditions.items() if terms},
             repeats=space.repeats,
             minimize=tuple(objective.goal == "minimize" for objective in space.objectives),
             earlier=tuple(earlier),
