@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.data.label_checks import as_text
 
 # NumPy's codes for the element types of a tensor: booleans, integers and floats
 NUMERIC_KINDS = "biuf"
@@ -142,24 +143,9 @@ def to_text(values: pd.Series) -> pd.Series:
 
     For example, ZIP codes that were read as numbers become text again.
     """
-    return (
-        values
-        if values.dtype == "str"
-        else values.astype(object).map(format_value, na_action="ignore").astype("str")
-    )
-
-
-def format_value(value: Any) -> str:
-    """Return the text from which a value was read.
-
-    For example, return `12` for 12.0, because integers are read as floats if their column has
-    missing values.
-    """
-    return (
-        str(int(value))
-        if isinstance(value, (float, np.floating)) and float(value).is_integer()
-        else str(value)
-    )
+    if values.dtype == "str":
+        return values
+    return values.astype(object).map(as_text, na_action="ignore").astype("str")
 
 
 def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:

@@ -5,7 +5,7 @@ Only sizes of files are read, no rows.
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -88,29 +88,26 @@ def _bytes_of(spec: DataSpec) -> int | None:
 
     None if a source has no local files.
     """
-    sources = {"data.train": spec.train}
-    if spec.valid is not None and spec.valid.kind == "path":
-        sources["data.valid"] = str(spec.valid.path)
-    total = 0
-    for place, source in sources.items():
-        if source.startswith("sklearn:"):  # which are small
-            continue
-        if "://" in source or references.is_reference(source):
-            return None
-        from sweeps.data.files import find_files
+    from sweeps.data.files import find_files, sources_of
 
-        with contextlib.suppress(InputError, OSError, ValueError):
-            total += estimate_bytes(find_files(source, spec.base, place))
+    total = 0
+    for key, source in sources_of(spec).items():
+        if key == "test" or source.name.startswith("sklearn:"):  # which are small
             continue
-        return None
+        if "://" in source.name or references.is_reference(source.name):
+            return None
+        try:
+            total += estimate_bytes(find_files(source))
+        except (InputError, OSError, ValueError):
+            return None
     return total
 
 
-def estimate_bytes(files: SourceFiles) -> int:
+def estimate_bytes(files: SourceFiles, columns: Sequence[str] | None = None) -> int:
     """Return the size of files in bytes.
 
-    For Parquet files, this is the size of the uncompressed columns. For CSV files, it is the size
-    of the text.
+    For Parquet files, this is the size of the uncompressed columns: of these columns, or of all.
+    For CSV files, it is the size of the text.
 
     If there are many files, only some of them are read, and the other files are assumed to be
     compressed in the same way.
@@ -119,6 +116,6 @@ def estimate_bytes(files: SourceFiles) -> int:
 
     sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)
-    known = sum(uncompressed_bytes(files.system, path) for path in files.paths[::step])
+    known = sum(uncompressed_bytes(files.system, path, columns) for path in files.paths[::step])
     sampled = sum(sizes[::step])
     return round(known * sum(sizes) / max(1, sampled))

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem, differences_text, first_of
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Label
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from sweeps.data.tables import Parts
     from sweeps.space import DataSpec, Split
 
 # The setting that drops rows without a label. `infer_task` refuses such rows
@@ -46,11 +48,12 @@ def split_columns(spec: DataSpec) -> set[str]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text, to compare it with the value of a split.
+    """Return the text from which a value was read: "2" for 2.0.
 
-    A column of whole numbers may be read as floats, so 2.0 is "2".
+    A column of whole numbers is read as floats if it has missing values.
     """
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if whole else value)
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
@@ -129,7 +132,7 @@ def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
 
 
 def check_same_task(
-    labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]],
+    labels: Sequence[tuple[str, str | None, Classes | None]],
 ) -> list[Problem]:
     """Check that several sources have the same task and classes.
 
@@ -154,7 +157,7 @@ def check_same_task(
     return problems
 
 
-def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
+def _describe_task(task: str | None, classes: Classes | None) -> str:
     return (
         f"{task} without classes"
         if classes is None
@@ -162,11 +165,11 @@ def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
     )
 
 
-def _shown(classes: Sequence[Any]) -> str:
+def _shown(classes: Classes) -> str:
     return first_of([repr(value) for value in classes], 8)
 
 
-def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def unify_types(parts: Parts) -> Parts:
     """Convert tables so that a column has the same type in all tables.
 
     For example, integers become floats if another table has floats.
@@ -230,9 +233,7 @@ def _describe_type(kind: pa.DataType) -> str:
     return "text" if pa.types.is_large_string(kind) else str(kind)
 
 
-def drop_unlabeled(
-    labels: Sequence[str], parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], dict[str, int]]:
+def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
     """Drop the rows without a label.
 
     If the label has several columns, drop the rows in which one of them has no value.
@@ -265,7 +266,7 @@ def drop_unlabeled(
     return remaining, {key: part.num_rows - remaining[key].num_rows for key, part in parts.items()}
 
 
-def _with_integers(parts: Mapping[str, pa.Table], label: str) -> dict[str, pa.Table]:
+def _with_integers(parts: Parts, label: str) -> Parts:
     """Return tables with a label of integers, if its values are floats that are all integers."""
     columns = {key: part.column(label) for key, part in parts.items()}
     if not all(pa.types.is_floating(column.type) for column in columns.values()):
@@ -290,7 +291,7 @@ def missing_labels(label: str, count: int, split: str) -> Problem:
 
 def infer_task(
     label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]
-) -> tuple[str, tuple[Any, ...] | None]:
+) -> tuple[str, Classes | None]:
     """Infer the task and the classes of a label.
 
     Args:
@@ -359,9 +360,7 @@ def _usual_task(values: pa.Array) -> str:
     return "binary" if count == 2 else "multiclass"
 
 
-def positive_last(
-    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None
-) -> tuple[Any, ...] | None:
+def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> Classes | None:
     """Return the classes, the positive class last if `data.positive` names one.
 
     Raises:
@@ -381,8 +380,8 @@ def positive_last(
 
 
 def infer_tasks(
-    labels: Sequence[str], requested: str | None, parts: Mapping[str, pa.Table]
-) -> tuple[str | None, tuple[Any, ...] | None]:
+    labels: Sequence[str], requested: str | None, parts: Parts
+) -> tuple[str | None, Classes | None]:
     """Infer the task and the classes of a label of one or several columns.
 
     Args:
@@ -428,7 +427,7 @@ def infer_tasks(
 
 
 def missing_class_notes(
-    label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]
+    label: Label | None, classes: Classes | None, parts: Parts
 ) -> tuple[str, ...]:
     """Return a note to the user for each split that has no rows of some class.
 

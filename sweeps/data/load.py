@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
-from sweeps.core.label_columns import MULTILABEL, QUERY, Label
+from sweeps.core.label_columns import MULTILABEL, QUERY, Classes, Label
+from sweeps.data.files import Source, sources_of
 from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
@@ -32,13 +32,13 @@ from sweeps.data.parsed_columns import (
 )
 from sweeps.data.sources import read_source
 from sweeps.data.summary import DataSummary, summarize
-from sweeps.data.tables import fingerprint
+from sweeps.data.tables import Parts, fingerprint
 from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
 
 if TYPE_CHECKING:
     from sweeps.data.folds import Fold
+    from sweeps.data.missing import Markers
     from sweeps.space import DataSpec, Split
-    from sweeps.space.section_models import ReadKeys
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Splits:
     test: pa.Table | None
     label: Label | None
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     features: tuple[str, ...]
     fingerprint: str
     notes: tuple[str, ...] = ()
@@ -85,15 +85,27 @@ class Splits:
     class_weight: str | None = None
     parse: Mapping[str, str] = field(default_factory=dict)
     summary: DataSummary | None = None
-    missing: Mapping[str, list[Any]] = field(default_factory=dict)
+    missing: Markers = field(default_factory=dict)
+
+    @property
+    def parts(self) -> Parts:
+        """The rows by split."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows by split."""
+        return {name: part.num_rows for name, part in self.parts.items()}
 
     @property
     def lacking(self) -> tuple[str, ...]:
         """A note for each split that lacks a class; see `missing_class_notes`."""
-        parts = {"train": self.train, "valid": self.valid}
-        if self.test is not None:
-            parts["test"] = self.test
-        return missing_class_notes(self.label, self.classes, parts)
+        return missing_class_notes(self.label, self.classes, self.parts)
+
+    def first_valid(self, count: int) -> pa.Table:
+        """Return the features of the first rows of valid, at most `count`."""
+        return self.valid.slice(0, count).select(list(self.features))
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -115,9 +127,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     return split_rows(spec, _read_parts(spec, read_source), seed, summarized=True)
 
 
-def split_rows(
-    spec: DataSpec, parts: dict[str, pa.Table], seed: int = 0, summarized: bool = False
-) -> Splits:
+def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = False) -> Splits:
     """Check and encode the label, and assign the rows to splits.
 
     Args:
@@ -168,7 +178,7 @@ def split_rows(
 
 
 def _label_notes(
-    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None, missing: Mapping[str, int]
+    spec: DataSpec, task: str | None, classes: Classes | None, missing: Mapping[str, int]
 ) -> tuple[str, ...]:
     """Return notes about the rows without a label, and about the positive class."""
     notes: tuple[str, ...] = ()
@@ -183,10 +193,10 @@ def _label_notes(
 
 def _encode(
     spec: DataSpec,
-    parts: dict[str, pa.Table],
-    classes: tuple[Any, ...] | None,
+    parts: Parts,
+    classes: Classes | None,
     task: str | None,
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+) -> tuple[Parts, tuple[str, ...]]:
     """Encode the label and the queries, drop copies of rows, and return the rows and notes."""
     notes: tuple[str, ...] = ()
     for name in spec.labels:
@@ -201,7 +211,7 @@ def _encode(
 
 
 def _check_train(
-    spec: DataSpec, train: pa.Table, classes: tuple[Any, ...] | None, folds: tuple[Fold, ...]
+    spec: DataSpec, train: pa.Table, classes: Classes | None, folds: tuple[Fold, ...]
 ) -> None:
     """Raise an InputError if train rows have no weight, or only one class."""
     if problems := check_train_weights(spec, train, folds):
@@ -218,7 +228,7 @@ def _check_train(
 
 
 def _about(
-    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None, missing: Mapping[str, int]
+    spec: DataSpec, task: str | None, classes: Classes | None, missing: Mapping[str, int]
 ) -> list[str]:
     """Return what the fingerprint of the data covers besides the rows."""
     about = [str(spec.label), str(task), repr(classes)]
@@ -233,12 +243,11 @@ def _about(
     return about
 
 
-# Has the arguments of `read_source`
-Read = Callable[[str, Path, str, Mapping[str, Any], "ReadKeys"], pa.Table]
-
-
 def summarize_source(
-    spec: DataSpec, seed: int, read: Read, rows: Mapping[str, int] | None = None
+    spec: DataSpec,
+    seed: int,
+    read: Callable[[Source], pa.Table],
+    rows: Mapping[str, int] | None = None,
 ) -> DataSummary:
     """Read the sources of a `data` section with a function of the caller, and summarise their rows.
 
@@ -259,8 +268,8 @@ def summarize_source(
 
 
 def _labeled(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[ReadRows, str | None, tuple[Any, ...] | None, dict[str, int]]:
+    spec: DataSpec, parts: Parts
+) -> tuple[ReadRows, str | None, Classes | None, dict[str, int]]:
     """Apply `data.missing`, `data.parse` and `data.drop_missing_label` to each source's raw rows.
 
     Returns:
@@ -278,7 +287,7 @@ def _labeled(
     return found, task, positive_last(spec, task, classes), missing
 
 
-def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def _without_other_columns(spec: DataSpec, parts: Parts) -> Parts:
     """Return the splits with only the features, the label and the columns of weights."""
     other = (split_columns(spec) | set(spec.drop)) - {*spec.labels, *spec.weight_columns}
     return {key: part.drop_columns(sorted(other)) for key, part in parts.items()}
@@ -302,9 +311,7 @@ def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
     )
 
 
-def _folds(
-    spec: DataSpec, parts: Mapping[str, pa.Table], classes: tuple[Any, ...] | None, seed: int
-) -> tuple[Fold, ...]:
+def _folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> tuple[Fold, ...]:
     """Assign the rows that are not in test to the folds of a cross-validation."""
     from sweeps.data.folds import assign_folds
 
@@ -325,15 +332,9 @@ def _folds(
     return assign_folds(spec.valid, rows.num_rows, column, strata, seed)
 
 
-def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
-    """Read the source of train.
-
-    Also read the sources of valid and test if the `data` section gives separate sources for them.
-    """
-    parts = {"train": read(spec.train, spec.base, "data.train", spec.args, spec.read)}
-    for key, rule in split_rules(spec).items():
-        if rule.kind == "path":
-            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args, spec.read)
+def _read_parts(spec: DataSpec, read: Callable[[Source], pa.Table]) -> Parts:
+    """Read all sources of a `data` section."""
+    parts = {key: read(source) for key, source in sources_of(spec).items()}
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
     return parts
@@ -375,7 +376,7 @@ def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
 
 
 def subsample(
-    train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int
+    train: pa.Table, label: Label | None, classes: Classes | None, share: float, seed: int
 ) -> pa.Table:
     """Return a random part of the train split.
 
@@ -408,7 +409,7 @@ def subsample(
 
 
 def encode_label(
-    table: pa.Table, label: str, classes: tuple[Any, ...] | None, task: str | None = None
+    table: pa.Table, label: str, classes: Classes | None, task: str | None = None
 ) -> pa.Table:
     """Return a table whose label has int64 codes of `classes`.
 
@@ -424,9 +425,7 @@ def encode_label(
     return table.set_column(table.column_names.index(label), label, encoded)
 
 
-def _split_train(
-    spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int
-) -> dict[str, pa.Table]:
+def _split_train(spec: DataSpec, parts: Parts, classify: bool, seed: int) -> Parts:
     """Move the rows of valid and test out of train, unless these splits have their own sources."""
     from sweeps.data import split
 
@@ -456,7 +455,7 @@ def _split_train(
     )
 
 
-def _distribute(parts: dict[str, pa.Table], rows: Mapping[str, pa.Array]) -> dict[str, pa.Table]:
+def _distribute(parts: Parts, rows: Mapping[str, pa.Array]) -> Parts:
     """Remove `train` from the parts, and distribute its rows to new tables.
 
     Each column is freed as soon as its values are copied.

@@ -14,6 +14,7 @@ from sweeps.space.saved_space import roots_of
 
 if TYPE_CHECKING:
     from sweeps.space import Space
+    from sweeps.space.section_models import Objective
 
 SPLIT_PREFIXES = ("valid-", "train-")
 # If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
@@ -72,9 +73,8 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
         ]
     if definition.additional_metrics:
         return goals
-    named = _objective_metrics(space) | {
-        f"constraints.{c.metric}": c.metric for c in space.constraints
-    }
+    named = _objective_metrics(space)
+    named |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
     found = (
         _check_metric(key, metric, task, reports, computed)
@@ -131,11 +131,14 @@ def _objective_metrics(space: Space) -> dict[str, str]:
 
     An example is `objective.metric`.
     """
-    several = len(space.objectives) > 1
-    return {
-        f"objective.{i}.metric" if several else "objective.metric": o.metric
-        for i, o in enumerate(space.objectives)
-    }
+    return {f"{key}.metric": objective.metric for key, objective in _objectives(space).items()}
+
+
+def _objectives(space: Space) -> dict[str, Objective]:
+    """Return the objectives by their key in the space file: `objective`, or `objective.0`."""
+    if len(space.objectives) == 1:
+        return {"objective": space.objectives[0]}
+    return {f"objective.{i}": objective for i, objective in enumerate(space.objectives)}
 
 
 def _check_metric(
@@ -204,14 +207,13 @@ def _check_goals(space: Space) -> list[Problem]:
 
     The reason: higher values are always better.
     """
-    several = len(space.objectives) > 1
     return [
         Problem(
-            f"objective.{i}.goal" if several else "objective.goal",
+            f"{key}.goal",
             f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write "
             "`goal: maximize`",
         )
-        for i, o in enumerate(space.objectives)
+        for key, o in _objectives(space).items()
         if o.goal == "minimize"
         and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
     ]

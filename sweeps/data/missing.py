@@ -19,9 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import Problem
+from sweeps.core.label_columns import LabelValue
 from sweeps.data.label_checks import DROP_MISSING_LABEL, as_text
 from sweeps.data.tables import (
     ALWAYS_MISSING,
+    Parts,
     has_codes,
     infer_type,
     is_text,
@@ -31,6 +33,9 @@ from sweeps.data.tables import (
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
+
+# The markers of missing values, by column
+Markers = Mapping[str, Sequence[LabelValue]]
 
 # Words that mean a missing value. A word is a value of a column of texts if at least this share of
 # the train rows has the word.
@@ -73,7 +78,7 @@ class Profile:
         return pa.float64() if pa.types.is_null(self.kind) else self.kind
 
 
-def candidates(spec: DataSpec, name: str) -> list[Any]:
+def candidates(spec: DataSpec, name: str) -> list[LabelValue]:
     """Return the markers that a column may have.
 
     They are those of its own entry in `data.missing`, or else the words and those of `*`.
@@ -93,9 +98,7 @@ def profile_columns(spec: DataSpec, rows: pa.Table) -> dict[str, Profile]:
     return found
 
 
-def decide(
-    spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]
-) -> dict[str, list[Any]]:
+def decide(spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]) -> Markers:
     """Return the markers by column.
 
     Args:
@@ -104,20 +107,18 @@ def decide(
         found: facts about the train rows of the columns of texts. Other columns have an entry only
             if `data.missing` names their markers.
     """
-    decided = {}
+    decided: dict[str, Sequence[LabelValue]] = {}
     for name in names:
         markers = candidates(spec, name)
         if name in found and name not in {*spec.missing, *spec.labels, *spec.parse}:
             words = [word for word in WORDS if not found[name].frequent(word)]
-            decided[name] = words + markers[len(WORDS) :]
+            decided[name] = [*words, *markers[len(WORDS) :]]
         elif name in found or markers != WORDS:
             decided[name] = markers
     return decided
 
 
-def take_out(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], dict[str, list[Any]], list[Problem]]:
+def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem]]:
     """Take the markers out of all rows, as decided on the train rows.
 
     A column of texts whose other values are numbers becomes numbers.
@@ -133,7 +134,7 @@ def take_out(
     profiles = {key: profile_columns(spec, part) for key, part in parts.items()}
     train = profiles["train"]
     decided = decide(spec, parts["train"].column_names, train)
-    tables: dict[str, pa.Table] = {}
+    tables: Parts = {}
     for key, part in parts.items():
         columns = {}
         for name in part.column_names:
@@ -189,7 +190,7 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
     ]
 
 
-def without_markers(column: pa.ChunkedArray, markers: Sequence[Any]) -> pa.ChunkedArray:
+def without_markers(column: pa.ChunkedArray, markers: Sequence[LabelValue]) -> pa.ChunkedArray:
     """Return a column whose markers are null.
 
     Columns of other types than texts and numbers are returned unchanged.
@@ -221,7 +222,7 @@ def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
     return check
 
 
-def _texts(markers: Sequence[Any]) -> list[str]:
+def _texts(markers: Sequence[LabelValue]) -> list[str]:
     """Return every text that is missing.
 
     The text of a number may have been written from an integer or from a float.
@@ -229,7 +230,7 @@ def _texts(markers: Sequence[Any]) -> list[str]:
     return [*ALWAYS_MISSING, *map(as_text, markers), *map(str, _numbers(markers))]
 
 
-def _numbers(markers: Sequence[Any]) -> list[float]:
+def _numbers(markers: Sequence[LabelValue]) -> list[float]:
     """Return the markers that are numbers, or texts of numbers."""
     numbers = []
     for marker in markers:

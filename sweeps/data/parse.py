@@ -27,7 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
-from sweeps.data.column_values import InvalidValue, format_value
+from sweeps.data.column_values import InvalidValue
+from sweeps.data.label_checks import as_text
 
 NUMBER, DECIMAL_COMMA, DURATION = "number", "decimal_comma", "duration"
 UNIT, TIME, OR_MISSING = "unit ", "time ", " or missing"
@@ -203,9 +204,7 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.Series(_days(values), index=values.index)
     codes, distinct = pd.factorize(values.astype(object).where(values.notna(), None))
-    parsed = parse_texts(
-        pa.array([format_value(value) for value in distinct], pa.large_string()), rule
-    )
+    parsed = parse_texts(pa.array([as_text(value) for value in distinct], pa.large_string()), rule)
     numbers = np.append(parsed.to_numpy(zero_copy_only=False), np.nan).astype("float64")[codes]
     wrong = np.isnan(numbers) & (codes >= 0)
     if wrong.any() and not is_lenient(rule):

@@ -7,18 +7,19 @@ when the rows are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.label_checks import split_columns, unify_types
-from sweeps.data.missing import take_out
+from sweeps.data.missing import Markers, take_out
 
 if TYPE_CHECKING:
+    from sweeps.data.tables import Parts
     from sweeps.space import DataSpec
 
 
@@ -32,12 +33,12 @@ class ReadRows:
         notes: notes for the user.
     """
 
-    parts: dict[str, pa.Table]
-    missing: dict[str, list[Any]] = field(default_factory=dict)
+    parts: Parts
+    missing: Markers = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def read_rows(spec: DataSpec, parts: Mapping[str, pa.Table]) -> ReadRows:
+def read_rows(spec: DataSpec, parts: Parts) -> ReadRows:
     """Take missing values out of raw rows, and check the columns of `data.parse`.
 
     A column gets the same type in all splits.
@@ -120,9 +121,7 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     return np.asarray(parse_values(values.to_pandas(), spec.parse[name], name).to_numpy())
 
 
-def drop_copies(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+def drop_copies(spec: DataSpec, parts: Parts) -> tuple[Parts, tuple[str, ...]]:
     """Leave out train rows that are copies of earlier train rows, or of rows of valid or test.
 
     Also return a note about their number.
@@ -156,9 +155,7 @@ def drop_copies(
     return {**parts, "train": kept}, (note,)
 
 
-def drop_unnamed(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+def drop_unnamed(spec: DataSpec, parts: Parts) -> tuple[Parts, tuple[str, ...]]:
     """Leave out the columns that have neither a name nor a value, and also return notes.
 
     Separators at the ends of lines make such columns.

@@ -18,27 +18,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import trust as trusting
 from sweeps.core.atomic_files import staged
-from sweeps.core.errors import InputError, Problem, UnreadableFile
-from sweeps.core.label_columns import Label, label_columns
+from sweeps.core.errors import InputError, Problem, UnreadableFile, first_line
+from sweeps.core.label_columns import Classes, Label, label_columns
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.data.tables import EXTENSION_KEY
-from sweeps.data.variants import variant_name
+from sweeps.data.variants import TunedData, variant_name
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
 
+    from sweeps.data.missing import Markers
     from sweeps.data.summary import DataSummary
     from sweeps.space import Step
 
@@ -48,6 +49,17 @@ TENSOR_TYPES = (
     "ray.data.arrow_tensor",
     "ray.data.arrow_tensor_v2",
     "ray.data.arrow_variable_shaped_tensor",
+)
+# Errors that reading a damaged file raises
+DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RecursionError,
+    pickle.UnpicklingError,
 )
 
 
@@ -74,7 +86,7 @@ class DatasetInfo:
 
     label: Label | None
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     features: tuple[str, ...]
     fingerprint: str
     rows: dict[str, int]
@@ -82,7 +94,7 @@ class DatasetInfo:
     test: str = "test"
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] | None = None
-    missing: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    missing: Markers = dataclasses.field(default_factory=dict)
 
 
 class PreparedStore:
@@ -99,7 +111,7 @@ class PreparedStore:
         self.folder, self.trust = SweepFolder(folder).prepared, trust
 
     def save_info(
-        self, info: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None
+        self, info: DatasetInfo, check: pa.Table | None, data: TunedData | None = None
     ) -> None:
         """Store the information about a data variant.
 
@@ -147,7 +159,7 @@ class PreparedStore:
         with staged(self.folder / name) as part:
             write(part)
 
-    def load_info(self, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+    def load_info(self, data: TunedData | None = None) -> DatasetInfo:
         """Load the information about a data variant.
 
         Args:
@@ -166,12 +178,10 @@ class PreparedStore:
             for key in ("classes", "features", "notes", "label"):
                 fields[key] = tuple(fields[key]) if isinstance(fields[key], list) else fields[key]
             return DatasetInfo(**fields, check=rows)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        except DAMAGE as e:
             raise unreadable(file, e) from None
 
-    def load_chain(
-        self, steps: Sequence[Step], data: Mapping[str, Any] | None = None
-    ) -> FittedChain:
+    def load_chain(self, steps: Sequence[Step], data: TunedData | None = None) -> FittedChain:
         """Load the chain that was fitted for the trials with these steps and this data variant.
 
         Raises:
@@ -201,16 +211,7 @@ class PreparedStore:
             return step_files.load_chain(folder, lambda file: trusting.read(file, self.trust))
         except InputError:
             raise
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            EOFError,
-            RecursionError,
-            pickle.UnpicklingError,
-        ) as e:
+        except DAMAGE as e:
             raise unreadable(folder / step_files.FILE, e) from None
 
     def count_chains(self) -> int:
@@ -220,9 +221,7 @@ class PreparedStore:
         ]
         return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
 
-    def load_test(
-        self, data: Mapping[str, Any] | None = None
-    ) -> tuple[pd.DataFrame, np.ndarray] | None:
+    def load_test(self, data: TunedData | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Load the raw feature rows of the test split and their encoded labels.
 
         The labels have the shape (n,), or (n, k) for k label columns. Return None if there is no
@@ -244,7 +243,7 @@ class PreparedStore:
             return table.select(list(facts.features)).to_pandas(), labels[0] if len(
                 labels
             ) == 1 else np.column_stack(labels)
-        except (OSError, ValueError, KeyError, TypeError) as e:
+        except DAMAGE as e:
             raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
 
     def _load_table(self, name: str) -> pa.Table | None:
@@ -287,19 +286,17 @@ def load_summary(folder: Path) -> DataSummary | None:
             "summary"
         ]
         return None if stored is None else DataSummary.from_json(stored)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except DAMAGE:
         return None
 
 
 def unreadable(file: Path, error: Exception) -> UnreadableFile:
     """Return the error to raise for a file that cannot be read."""
-    message = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return UnreadableFile(
-        Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes the file again")
-    )
+    text = f"cannot be read: {first_line(error)}; `sweeps resume` writes the file again"
+    return UnreadableFile(Problem(str(file), text))
 
 
-def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:
+def _file_stem(name: str, data: TunedData | None) -> str:
     """Return the name of a variant's file without the suffix: NAME or NAME-VARIANT.
 
     An example is `facts-0f3a5c7b9d1e2f40`.

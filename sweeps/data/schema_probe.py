@@ -16,12 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import differences_text
+from sweeps.core.errors import differences_text, first_line
 from sweeps.data import text_shape
 from sweeps.data.files import (
     SourceFiles,
     file_format,
-    first_line,
     raise_problem,
     reading,
     unsupported,
@@ -259,14 +258,6 @@ def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
     for _ in range(skip):
         text.readline()
     return text
-
-
-def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """Estimate how many bytes must be read to get some columns of a source.
-
-    Text files must be read completely.
-    """
-    return sum(uncompressed_bytes(files.system, path, columns) for path in files.paths)
 
 
 def uncompressed_bytes(system: Any, path: str, columns: Sequence[str] | None = None) -> int:

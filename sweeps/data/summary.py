@@ -8,6 +8,7 @@ most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ import pyarrow.compute as pc
 from sweeps.data.label_checks import split_columns
 
 if TYPE_CHECKING:
+    from sweeps.core.label_columns import Classes
+    from sweeps.data.tables import Parts
     from sweeps.space import DataSpec
 
 # A table with more rows is summarised from a sample of this many rows. A sample has at most this
@@ -126,8 +129,8 @@ class DataSummary:
 
 def summarize(
     spec: DataSpec,
-    parts: Mapping[str, pa.Table],
-    classes: Sequence[Any] | None,
+    parts: Parts,
+    classes: Classes | None,
     seed: int = 0,
     rows: Mapping[str, int] | None = None,
     missing: Mapping[str, int] | None = None,
@@ -195,42 +198,32 @@ def kind_of(field: pa.Field) -> str:
 def _column(
     train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None
 ) -> ColumnSummary:
-    kind = kind_of(train.schema.field(name))
+    field = train.schema.field(name)
+    kind = kind_of(field)
     count = train.column(name).null_count if missing is None else missing.get(name, 0)
     if kind == "other":
-        return ColumnSummary(
-            name,
-            role,
-            kind,
-            count,
-            None,
-            shown(str(train.schema.field(name).type), 2 * VALUE_LENGTH),
-        )
+        values = shown(str(field.type), 2 * VALUE_LENGTH)
+        return ColumnSummary(name, role, kind, count, distinct=None, values=values)
     column = sample.column(name)
     if kind in ("number", "date"):
         ends = pc.min_max(column).as_py()
         distinct = pc.count_distinct(column, mode="only_valid").as_py()
         values = "" if ends["min"] is None else f"{_short(ends['min'])} to {_short(ends['max'])}"
-        return ColumnSummary(name, role, kind, count, distinct, values)
-    counted = (
-        pc.value_counts(column.drop_null()).to_pylist() if len(column) > column.null_count else []
-    )
-    first = sorted(counted, key=lambda item: -item["counts"])[:SHOWN_VALUES]
-    total = len(column) - column.null_count
-    texts = [f"{shown(_short(item['values']))} {percent(item['counts'] / total)}" for item in first]
-    common = (
-        texts
-        if first and first[0]["counts"] >= total / 100
-        else [shown(_short(item["values"])) for item in first]
-    )
-    return ColumnSummary(
-        name,
-        role,
-        kind,
-        count,
-        len(counted),
-        ", ".join(common) + (", …" if len(counted) > len(first) else ""),
-    )
+    else:
+        counted = Counter(column.drop_null().to_pylist())
+        distinct = len(counted)
+        values = _frequent_values(counted)
+    return ColumnSummary(name, role, kind, count, distinct, values)
+
+
+def _frequent_values(counted: Counter[Any]) -> str:
+    """Return the most frequent values of a column, with their shares if these are not tiny."""
+    first = counted.most_common(SHOWN_VALUES)
+    texts = [shown(_short(value)) for value, _ in first]
+    shares = [count / counted.total() for _, count in first]
+    if shares and shares[0] >= 0.01:
+        texts = [f"{text} {percent(share)}" for text, share in zip(texts, shares, strict=True)]
+    return ", ".join(texts) + ", …" * (len(counted) > len(first))
 
 
 def _short(value: Any) -> str:
@@ -262,7 +255,7 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.2g} %"
 
 
-def _balance(train: pa.Table, label: str, classes: Sequence[Any]) -> dict[str, int]:
+def _balance(train: pa.Table, label: str, classes: Classes) -> dict[str, int]:
     """Return the number of rows of each class of the label."""
     found = {
         item["values"]: item["counts"]

@@ -56,95 +56,75 @@ NAMED = 5
 TEXTS = {
     "leak": (
         "data.drop",
-        (
-            "{names} alone explains {share} of the label; if it is known only after the label, "
-            "add it "
-            "to data.drop"
-        ),
+        "{names} alone explains {share} of the label; if it is known only after the label, "
+        "add it to data.drop",
     ),
     "overlap": (
         "data.drop_duplicates",
-        (
-            "about {share} of the rows of data.{example} are also in data.train; write "
-            "data.drop_duplicates: true, which leaves them out of train"
-        ),
+        "about {share} of the rows of data.{example} are also in data.train; write "
+        "data.drop_duplicates: true, which leaves them out of train",
     ),
     "identifier": (
         "data.drop",
-        (
-            "{names} has {count:,} different values in {sampled:,} rows{copies}, such as "
-            "{example}; "
-            "it identifies rows and cannot generalize; add it to data.drop"
-        ),
+        "{names} has {count:,} different values in {sampled:,} rows{copies}, such as "
+        "{example}; it identifies rows and cannot generalize; add it to data.drop",
     ),
-    "row_number": ("data.drop", "{names} numbers the rows ({example}, …); add it to data.drop"),
+    "row_number": (
+        "data.drop",
+        "{names} numbers the rows ({example}, …); add it to data.drop",
+    ),
     "number_text": (
         "data.parse",
-        (
-            "{names} has numbers as text{others}, such as {example}{row}; write data.parse: "
-            "{{{column}: {entry}}}{effect}"
-        ),
+        "{names} has numbers as text{others}, such as {example}{row}; write data.parse: "
+        "{{{column}: {entry}}}{effect}",
     ),
     "date_text": (
         "data.parse",
-        (
-            "{names} has dates as text{others}, such as {example}{row}; write data.parse: "
-            "{{{column}: "
-            "{entry}}}{effect}"
-        ),
+        "{names} has dates as text{others}, such as {example}{row}; write data.parse: "
+        "{{{column}: {entry}}}{effect}",
     ),
     "prose": (
         "space.preprocessor",
-        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example}; "
-        "read it with the step "
-        "HashingVectorizer: {{columns: [{column}], num_features: 64}}, or add it to data.drop",
+        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example};"
+        " read it with the step HashingVectorizer: {{columns: [{column}], num_features: 64}},"
+        " or add it to data.drop",
     ),
     "rounded": (
         "data.drop",
-        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its "
-        "values as equal to others; "
-        "subtract the smallest value of the column, or add it to data.drop if it is an identifier",
+        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of "
+        "its values as equal to others; subtract the smallest value of the column, or add it "
+        "to data.drop if it is an identifier",
     ),
     "infinite": (
         "data.drop",
-        (
-            "{names} has {count:,} infinite values, which most trainers refuse; remove these "
-            "rows, or "
-            "add the column to data.drop"
-        ),
+        "{names} has {count:,} infinite values, which most trainers refuse; remove these "
+        "rows, or add the column to data.drop",
     ),
     "unseen": (
         "data.valid",
         "{count:,} values ({share}) of {names} in data.valid are not in data.train; encoders "
-        "treat them as missing; "
-        "choose a split with the same values",
+        "treat them as missing; choose a split with the same values",
     ),
     "duplicates": (
         "data.drop_duplicates",
-        (
-            "about {share} of the train rows are copies of other rows, so copies of train rows "
-            "are in "
-            "valid; write data.drop_duplicates: true"
-        ),
+        "about {share} of the train rows are copies of other rows, so copies of train rows "
+        "are in valid; write data.drop_duplicates: true",
     ),
     "marker": (
         "data.missing",
-        (
-            "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing "
-            "value, "
-            "write data.missing: {markers}"
-        ),
+        "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing "
+        "value, write data.missing: {markers}",
     ),
     "many": (
         "space.preprocessor",
-        (
-            "{names} {have} more than 30 different texts; if these are no categories, add {them} "
-            "to "
-            "data.drop"
-        ),
+        "{names} {have} more than 30 different texts; if these are no categories, add {them} "
+        "to data.drop",
     ),
     "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
-    "constant": ("data.drop", "{names} {have} the same value in all rows; add {them} to data.drop"),
+    "constant": (
+        "data.drop",
+        "{names} {have} the same value in all rows; add {them} to data.drop",
+    ),
 }
 # Kinds of findings with one warning for all columns.
 GROUPED = ("many", "empty", "constant")

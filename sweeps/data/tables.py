@@ -6,8 +6,9 @@ Equal rows then have the same types and the same fingerprint, whatever their sou
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from sweeps.core.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
     import ray
+
+# Rows by split or source
+Parts = dict[str, pa.Table]
 
 # Texts that are missing values in every format and column. `sweeps.data.missing` decides about
 # other texts.
@@ -204,7 +208,7 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return _plain_numbers(column).cast(kind)
 
 
-def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str:
+def fingerprint(parts: Parts, extra: Iterable[str] = ()) -> str:
     """Hash the names, types and values of tables.
 
     The hash depends on the order of the rows, but not on the sizes of blocks.
@@ -226,6 +230,11 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
         digest.update(f"{part}\0{table.num_rows}\0{fields}\0".encode())
         digest.update(row_hashes(table, table.column_names).tobytes())
     return digest.hexdigest()
+
+
+def hash_of(parts: Sequence[object]) -> str:
+    """Return the SHA-256 of values that JSON can store, in hex. Other values count by `repr`."""
+    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()
 
 
 def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:

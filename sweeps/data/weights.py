@@ -5,7 +5,7 @@ Pure functions, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from sweeps.space.data_section import CLASS_WEIGHT_TASK
 if TYPE_CHECKING:
     from sweeps.data.folds import Fold
     from sweeps.data.load import Splits
+    from sweeps.data.tables import Parts
     from sweeps.space import DataSpec
 
 # Name of the column that the shard of train has if its rows have weights.
@@ -24,7 +25,7 @@ COLUMN = "sample_weight"
 RULE = "a weight must be a finite number of at least 0"
 
 
-def check_weights(spec: DataSpec, parts: Mapping[str, pa.Table]) -> list[Problem]:
+def check_weights(spec: DataSpec, parts: Parts) -> list[Problem]:
     """Check that the columns of weights have only finite numbers of at least 0.
 
     Args:
@@ -115,25 +116,14 @@ def row_weights(splits: Splits) -> np.ndarray | None:
     """
     if splits.weight is None and splits.class_weight is None:
         return None
+    from sklearn.utils.class_weight import compute_sample_weight
+
     weights = np.ones(splits.train.num_rows)
     if splits.weight is not None:
         weights = splits.train.column(splits.weight).to_numpy().astype(np.float64)
         if not weights.any():
             raise InputError(_no_weight(splits.weight, "of this trial"))
     if splits.class_weight is not None:
-        weights = weights * balanced(splits.train.column(splits.label).to_numpy())
+        codes = splits.train.column(splits.label).to_numpy()
+        weights = weights * compute_sample_weight("balanced", codes)
     return weights
-
-
-def balanced(codes: np.ndarray) -> np.ndarray:
-    """Return the weight of each row with which all classes have the same total weight.
-
-    The weight is n / (number of classes * number of rows of the row's class), as
-    `compute_class_weight("balanced")` of scikit-learn computes it. Classes without a row do not
-    count.
-
-    Args:
-        codes: class codes, integers of shape (n,).
-    """
-    counts = np.bincount(codes)
-    return np.asarray(len(codes) / (np.count_nonzero(counts) * counts[codes]))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data import files, preflight, schema_probe, sklearn_datasets
+from sweeps.data import files, ingest, preflight, sklearn_datasets
 from sweeps.data.column_checks import check_step_columns
 from sweeps.data.label_checks import infer_task
 from sweeps.space import Space, load
@@ -399,8 +399,8 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
-    weigh = lambda name: schema_probe.bytes_to_read(  # noqa: E731
-        files.find_files(name, tmp_path, "data.train"), columns
+    weigh = lambda name: ingest.estimate_bytes(  # noqa: E731
+        files.find_files(files.Source(name, tmp_path, "data.train")), columns
     )
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size

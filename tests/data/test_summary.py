@@ -513,7 +513,7 @@ def test_a_stream_is_summarised_from_a_sample(tmp_path):
         ["data.train=part-*.parquet", "data.ingest=stream", "trainer={loop: json:load}"],
     )
     (summary,) = summarize_early(asked)
-    assert summary.exact and summary.summary.rows == {"train": 60_000}
+    assert summary.rows_exact and summary.summary.rows == {"train": 60_000}
     assert summary.summary.sampled < 60_000
 
 

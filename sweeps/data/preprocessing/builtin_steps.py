@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from sweeps.data.columns import is_number, unique_names
+from sweeps.data.label_checks import as_text
 from sweeps.data.preprocessing.portable_steps import (
     Bin,
     Categorize,
@@ -206,16 +207,11 @@ def _encoder(
         keys = [key for key in keys if key in kept]
         new = [column]
         if hot:
-            new = unique_names((f"{column}_{_category_name(key)}" for key in keys), taken)
+            texts = ["missing" if key is None else as_text(key) for key in keys]
+            new = unique_names((f"{column}_{text}" for text in texts), taken)
             taken += new
         columns[column] = {"keys": keys, "names": new}
     return Encode(columns, hot)
-
-
-def _category_name(value: Any) -> str:
-    if value is None:
-        return "missing"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _imputer(

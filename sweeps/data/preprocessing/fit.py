@@ -5,12 +5,12 @@ The fitted chain needs no Ray cluster to transform rows.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,12 @@ from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.columns import (
     PREPROCESSOR_KEY,
-    InputColumn,
     input_column,
     is_categorical,
     is_number,
     select_columns,
 )
-from sweeps.data.preprocessing import fitted_steps, portable_steps
+from sweeps.data.preprocessing import fitted_steps
 from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fitted_chain import (
     FittedChain,
@@ -37,9 +36,8 @@ from sweeps.data.preprocessing.fitted_chain import (
     restore_dtypes,
 )
 
-T = TypeVar("T")
-
 if TYPE_CHECKING:
+    from sweeps.data.streaming.fit import RowStream
     from sweeps.space import Step
 
 
@@ -76,7 +74,7 @@ def fit_transform(
     train: pa.Table,
     label: Label | None,
     copy: bool = True,
-    stream: Stream | None = None,
+    stream: RowStream | None = None,
     parse: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[FittedChain, pd.DataFrame]:
     """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
@@ -103,10 +101,11 @@ def fit_transform(
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
         rows = stream and stream.after(inputs, fitted)
-        fitted_step = _fit_step(step, frame, label, target, rows)
-        if fitted_step is not None:
-            frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
-            fitted.append(fitted_step)
+        with _step_errors(step):
+            fitted_step = _fit_step(step, frame, label, target=target, stream=rows)
+            if fitted_step is not None:
+                frame = _apply_checked(fitted_step, frame)
+                fitted.append(fitted_step)
     if not fitted:
         empty = convert_inputs(inputs, raw.iloc[:0], keep_integers=True)
         unchanged = FittedChain(chain, label, inputs, (), empty)
@@ -115,9 +114,8 @@ def fit_transform(
         raise InputError(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
-    arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
     present = {n: train.column(n).to_pandas() for n in labels if n in train.column_names}
-    prepared = restore_dtypes(arrays, empty, len(frame))
+    prepared = restore_dtypes(dict(frame.items()), empty, len(frame))
     return result, result.with_label(prepared, pd.DataFrame(present, index=frame.index))
 
 
@@ -133,13 +131,11 @@ def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
     return values[:, 0] if isinstance(label, str) else values
 
 
-def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
-    """Call a function and return its result.
-
-    Convert any error to an `InputError` that names the step.
-    """
+@contextlib.contextmanager
+def _step_errors(step: StepConfig) -> Iterator[None]:
+    """Convert any error in the `with` block to an `InputError` that names the step."""
     try:
-        return call()
+        yield
     except InputError:
         raise
     except Exception as e:
@@ -159,27 +155,12 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
     return whole
 
 
-class Stream(Protocol):
-    """The rows of the train split, if they are streamed."""
-
-    def after(
-        self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]
-    ) -> Stream:
-        """Return the stream of the rows after these steps.
-
-        The raw rows have the columns `inputs`.
-        """
-
-    def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
-        """Pass over the rows, and yield what a function returns for each block."""
-
-
 def _fit_step(
     step: StepConfig,
     frame: pd.DataFrame,
     label: Label | None,
     target: np.ndarray | None,
-    stream: Stream | None,
+    stream: RowStream | None,
 ) -> fitted_steps.FittedStep | None:
     """Fit a step on the rows that the previous steps returned.
 
@@ -192,32 +173,38 @@ def _fit_step(
         target: the label of each row of `frame`.
         stream: all rows that the previous steps returned. None if `frame` has all rows.
     """
-    kind = None
-    if ":" in step.name:
-        try:
-            kind = references.resolve(step.name)
-        except references.RefError as e:
-            raise InputError(PREPROCESSOR_KEY, str(e)) from e
     inputs = select_columns(frame, step.columns, _default_columns(step), step.name, label)
-    if kind is None:
-        inputs = _suitable_columns(step, frame, inputs)
+    if ":" in step.name:
+        return _fit_reference(step, frame, inputs, target=target, stream=stream)
+    inputs = _suitable_columns(step, frame, inputs)
     if not inputs:
         return None
-    if kind is None:
-        if stream is not None and step.name == "RobustScaler":
-            raise InputError(PREPROCESSOR_KEY, "RobustScaler needs all rows in memory")
+    if stream is not None and step.name == "RobustScaler":
+        raise InputError(PREPROCESSOR_KEY, "RobustScaler needs all rows in memory")
 
-        def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
-            return [function(frame)] if stream is None else stream.results(function)
+    def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
+        return [function(frame)] if stream is None else stream.results(function)
 
-        return _with_step_errors(
-            step, lambda: fit_builtin(step.name, frame, inputs, step.params, collect)
-        )
+    return fit_builtin(step.name, frame, inputs, step.params, collect)
+
+
+def _fit_reference(
+    step: StepConfig,
+    frame: pd.DataFrame,
+    inputs: tuple[str, ...],
+    *,
+    target: np.ndarray | None,
+    stream: RowStream | None,
+) -> fitted_steps.FittedStep | None:
+    """Fit a step `module:attr` on some columns; see `_fit_step`."""
+    try:
+        kind = references.resolve(step.name)
+    except references.RefError as e:
+        raise InputError(PREPROCESSOR_KEY, str(e)) from e
+    if not inputs:
+        return None
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return _with_step_errors(
-            step,
-            lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream),
-        )
+        return fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream)
     if callable(kind) and not isinstance(kind, type):
         return fitted_steps.FunctionStep(kind, inputs, step.params)
     raise InputError(
@@ -233,13 +220,10 @@ def _default_columns(step: StepConfig) -> str:
     if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
     short = step.name.rpartition(":")[2]
-    if short == "SimpleImputer":
-        return "numeric" if step.params.get("strategy", "mean") == "mean" else "all"
-    return (
-        "categorical"
-        if short.endswith(("Encoder", "Categorizer", "Vectorizer", "LabelBinarizer"))
-        else "numeric"
-    )
+    if short == "SimpleImputer" and step.params.get("strategy", "mean") != "mean":
+        return "all"
+    reads_texts = short.endswith(("Encoder", "Categorizer", "Vectorizer", "LabelBinarizer"))
+    return "categorical" if reads_texts else "numeric"
 
 
 def _suitable_columns(
@@ -278,16 +262,6 @@ def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
 
     The digits depend only on the fingerprint of the data and on the steps.
     """
-    plain = [
-        {"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)}
-        for s in steps
-    ]
+    plain = [{"name": s.name, "columns": s.columns, "params": dict(s.params)} for s in steps]
     text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _json_value(value: Any) -> Any:
-    """Convert tuples to lists and keys to text, at any depth."""
-    if isinstance(value, Mapping):
-        return {str(k): _json_value(v) for k, v in value.items()}
-    return [_json_value(v) for v in value] if isinstance(value, (list, tuple)) else value

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from sweeps.core.errors import InputError
+from sweeps.core.errors import InputError, first_line
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, convert_column
 from sweeps.data.preprocessing import fitted_steps, portable_steps
@@ -201,10 +201,7 @@ def restore_dtypes(
 
 
 def one_line(e: Exception) -> str:
-    """Return a description of an error in one line."""
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    if (
-        hasattr(e, "as_instanceof_cause") and lines
-    ):  # Ray's errors contain a traceback whose last line is the error
-        return lines[-1]
-    return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"
+    """Return a description of an error in one line, with its type."""
+    line = first_line(e)
+    # The last line of the traceback of a task of Ray has the type
+    return line if hasattr(e, "as_instanceof_cause") else f"{type(e).__name__}: {line}"

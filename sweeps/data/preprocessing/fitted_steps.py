@@ -35,10 +35,10 @@ class FittedStep(Protocol):
 def replace_columns(
     frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame
 ) -> pd.DataFrame:
-    """Drop columns of a frame and add new ones; see `replace_arrays`."""
-    return pd.DataFrame(
-        replace_arrays(dict(frame.items()), dropped, dict(new.items())), index=frame.index
-    )
+    """Drop columns of a frame and add new ones for the same rows; see `replace_arrays`."""
+    new = new.set_axis(frame.index, axis=0)
+    columns = replace_arrays(dict(frame.items()), dropped, dict(new.items()))
+    return pd.DataFrame(columns, index=frame.index)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class FittedEstimator:
             result.append(
                 to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows]
             )
-        new = pd.concat(result, ignore_index=True)
-        return replace_columns(frame, self.inputs, new.set_axis(frame.index, axis=0))
+        return replace_columns(frame, self.inputs, pd.concat(result))
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
@@ -80,13 +79,8 @@ def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
 
     All estimators of scikit-learn accept these values.
     """
-    return (
-        part.apply(
-            lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()
-        )
-        if len(part.columns)
-        else part
-    )
+    texts = part.select_dtypes("str")
+    return part.assign(**texts.astype(object).where(texts.notna(), np.nan))
 
 
 def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
@@ -156,20 +150,15 @@ def fit_estimator(
         else:
             estimator.fit(part)
     head = part.iloc[: max(1, min(len(part), 8))]
-    result = to_frame(estimator.transform(head), len(head))
-    if result.shape[1] == len(inputs) and isinstance(result.columns, pd.RangeIndex):
-        wanted = list(inputs)
-    elif isinstance(result.columns, pd.RangeIndex):
-        wanted = _output_names(estimator, inputs) or [
-            f"{kind.__name__.lower()}{i}" for i in range(result.shape[1])
-        ]
-    else:
-        wanted = [str(n) for n in result.columns]
-    names = (
-        unique_names(wanted, [n for n in frame.columns if n not in inputs])
-        if wanted != list(inputs)
-        else wanted
-    )
+    columns = to_frame(estimator.transform(head), len(head)).columns
+    names = [str(name) for name in columns]
+    if isinstance(columns, pd.RangeIndex):
+        names = list(inputs)
+        if len(columns) != len(inputs):
+            numbered = [f"{kind.__name__.lower()}{i}" for i in columns]
+            names = _output_names(estimator, inputs) or numbered
+    if names != list(inputs):
+        names = unique_names(names, [n for n in frame.columns if n not in inputs])
     return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
 
 
@@ -232,12 +221,7 @@ class FunctionStep:
             raise ValueError(
                 f"the step returned a {type(result).__name__}, but must return a DataFrame"
             )
-        if len(result) != len(frame):
-            raise ValueError(f"the step returned {len(result)} rows for {len(frame)} input rows")
-        new = result.set_axis([str(n) for n in result.columns], axis=1).set_axis(
-            frame.index, axis=0
-        )
-        return replace_columns(frame, self.inputs, new)
+        return replace_columns(frame, self.inputs, to_frame(result, len(frame)).rename(columns=str))
 
 
 def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:

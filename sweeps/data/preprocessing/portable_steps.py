@@ -9,6 +9,7 @@ scikit-learn nor a pickle.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -223,18 +224,19 @@ class Encode(PortableStep):
     columns: dict[str, dict[str, Any]]
     hot: bool
 
-    def __post_init__(self) -> None:
-        tables = {
-            name: {key: i for i, key in enumerate(how["keys"])}
+    @functools.cached_property
+    def codes(self) -> dict[str, dict[Any, int]]:
+        """The code of each category, by column."""
+        return {
+            name: {key: code for code, key in enumerate(how["keys"])}
             for name, how in self.columns.items()
         }
-        object.__setattr__(self, "_tables", tables)
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns with codes in place of categories."""
         new: Columns = {}
         for name, how in self.columns.items():
-            table = self._tables[name]  # type: ignore[attr-defined]
+            table = self.codes[name]
             cells = to_cells(columns[name])
             codes = np.array([table.get(None if is_missing(v) else v, -1) for v in cells], np.int64)
             if self.hot:
@@ -299,14 +301,15 @@ class Categorize(PortableStep):
     kind = "categorize"
     columns: dict[str, list[Any]]
 
-    def __post_init__(self) -> None:
-        dtypes = {name: pd.CategoricalDtype(keys) for name, keys in self.columns.items()}
-        object.__setattr__(self, "_dtypes", dtypes)
+    @functools.cached_property
+    def dtypes(self) -> dict[str, pd.CategoricalDtype]:
+        """The dtype of each column."""
+        return {name: pd.CategoricalDtype(keys) for name, keys in self.columns.items()}
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns with categories in place of values."""
-        dtypes: dict[str, Any] = self._dtypes  # type: ignore[attr-defined]
-        return columns | {name: _categories(columns[name], kind) for name, kind in dtypes.items()}
+        new = {name: _categories(columns[name], dtype) for name, dtype in self.dtypes.items()}
+        return columns | new
 
 
 def _categories(values: Any, dtype: pd.CategoricalDtype) -> Any:

@@ -53,11 +53,15 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
         stages.append(stored)
     outputs = [_column_json(name, fitted.empty[name].dtype) for name in fitted.empty.columns]
     chain = [{"name": s.name, "columns": s.columns, "params": s.params} for s in fitted.steps]
-    text = {"steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
-    text |= {"inputs": [asdict(c) for c in fitted.inputs], "outputs": outputs, "stages": stages}
-    (folder / FILE).write_text(
-        json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    description = {
+        "steps": json.loads(json.dumps(chain, default=str)),
+        "label": fitted.label,
+        "inputs": [asdict(c) for c in fitted.inputs],
+        "outputs": outputs,
+        "stages": stages,
+    }
+    text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
     return pickled
 
 

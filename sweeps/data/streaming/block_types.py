@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from sweeps.data.label_checks import unified_type
-from sweeps.data.missing import WORDS, Profile, without_markers
+from sweeps.data.missing import WORDS, Markers, Profile, without_markers
 from sweeps.data.tables import canonical_table, drop_index_names, is_text, parse_text
 
 
@@ -80,7 +79,7 @@ class Convert:
 
     schema: pa.Schema
     text: bool = False
-    missing: Mapping[str, list[Any]] = field(default_factory=dict)
+    missing: Markers = field(default_factory=dict)
 
     def __call__(self, block: pa.Table) -> pa.Table:
         """Convert a block.

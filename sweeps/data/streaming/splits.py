@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem
-from sweeps.data.files import raise_problem
+from sweeps.core.errors import InputError, first_line
+from sweeps.data.files import raise_problem, sources_of
 from sweeps.data.ingest import STREAM_MARK
 from sweeps.data.label_checks import (
     check_columns,
-    check_dropped,
-    check_same_task,
     infer_task,
     missing_class_notes,
     missing_labels,
     positive_last,
 )
 from sweeps.data.load import encode_label
-from sweeps.data.missing import decide, label_problems
+from sweeps.data.missing import Markers, decide, label_problems
 from sweeps.data.parse import count_misfits, misfits_note, parse_values
 from sweeps.data.parsed_columns import features_parse
-from sweeps.data.sources import task_error
 from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
-from sweeps.data.streaming.source import LazySource, hash_of, open_source
+from sweeps.data.streaming.source import LazySource, open_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
+from sweeps.data.tables import hash_of
+from sweeps.data.variants import TunedData, Variants
 from sweeps.space.section_models import variant_of
 
 if TYPE_CHECKING:
+    from ray.data import Dataset
+
+    from sweeps.core.label_columns import Classes
     from sweeps.space import DataSpec, Split
 
 # A label with more distinct values than this number is an error, unless it is for a regression.
@@ -91,37 +94,28 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
     return below(table, names, float(rule.fraction or 0), VALID, seed)
 
 
-@dataclass(frozen=True)
-class CountRows:
-    """Function that returns one row for each block.
+def count_rows(block: pa.Table, select: SelectRows, parse: Mapping[str, str]) -> pa.Table:
+    """Return one row with the pickled `SplitCount` of a block.
 
-    The row has the number of rows in the split, and the distinct values of the label.
-
-    Attributes:
-        select: function that returns the rows of the split.
-        parse: the rules of `data.parse`, by column. Each value is checked.
+    Args:
+        block: Rows of the source.
+        select: Function that returns the rows of the split.
+        parse: The rules of `data.parse`, by column. Each value is checked.
     """
-
-    select: SelectRows
-    parse: Mapping[str, str] = field(default_factory=dict)
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """Count the rows of a block."""
-        table = self.select(block)
-        raw = table.select(list(self.parse)).to_pandas()
-        parsed = {name: parse_values(raw[name], rule, name) for name, rule in self.parse.items()}
-        label = self.select.label
-        labels = table.column(label) if label else pa.chunked_array([[]])
-        counted = SplitCount(
-            rows=table.num_rows,
-            missing=labels.null_count,
-            # A regression may have millions of values. More than MOST_CLASSES are not needed.
-            values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
-            nulls={name: table.column(name).null_count for name in table.column_names},
-            sample=_sampled(table, self.select.seed),
-            misfits=count_misfits(raw, parsed),
-        )
-        return pa.table({"count": [pickle.dumps(counted)]})
+    table = select(block)
+    raw = table.select(list(parse)).to_pandas()
+    parsed = {name: parse_values(raw[name], rule, name) for name, rule in parse.items()}
+    labels = table.column(select.label) if select.label else pa.chunked_array([[]])
+    counted = SplitCount(
+        rows=table.num_rows,
+        missing=labels.null_count,
+        # A regression may have millions of values. More than MOST_CLASSES are not needed.
+        values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
+        nulls={name: table.column(name).null_count for name in table.column_names},
+        sample=_sampled(table, select.seed),
+        misfits=count_misfits(raw, parsed),
+    )
+    return pa.table({"count": [pickle.dumps(counted)]})
 
 
 @dataclass(frozen=True)
@@ -174,32 +168,29 @@ def _sampled(table: pa.Table, seed: int) -> pa.Table:
     return pa.table(simple)
 
 
-@dataclass(frozen=True)
-class EncodeRows:
-    """Function that returns the columns of a trial from each block of a split.
+def encode_rows(
+    block: pa.Table,
+    select: SelectRows,
+    classes: Classes | None,
+    columns: tuple[str, ...],
+    share: float,
+) -> pa.Table:
+    """Return the columns of a trial, with an encoded label.
 
-    Attributes:
-        select: function that returns the rows of the split.
-        classes: see `Splits.classes`.
-        columns: columns to return: the features, and the label if there is one.
-        share: fraction of the rows to return, in (0, 1].
+    Args:
+        block: Rows of the source.
+        select: Function that returns the rows of the split.
+        classes: See `Splits.classes`.
+        columns: Columns to return: the features, and the label if there is one.
+        share: Fraction of the rows to return, in (0, 1].
     """
-
-    select: SelectRows
-    classes: tuple[Any, ...] | None
-    columns: tuple[str, ...]
-    share: float = 1.0
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """Return rows with an encoded label."""
-        table = self.select(block)
-        if self.share < 1:
-            table = table.filter(
-                pa.array(below(table, table.column_names, self.share, SHARE, self.select.seed))
-            )
-        if self.select.label is not None:
-            table = encode_label(table, self.select.label, self.classes)
-        return table.select(list(self.columns))
+    table = select(block)
+    if share < 1:
+        kept = below(table, table.column_names, share, SHARE, select.seed)
+        table = table.filter(pa.array(kept))
+    if select.label is not None:
+        table = encode_label(table, select.label, classes)
+    return table.select(list(columns))
 
 
 @dataclass(frozen=True)
@@ -216,18 +207,33 @@ class StreamSplits:
         rows: number of rows by split.
     """
 
-    train: Any
-    valid: Any
+    train: Dataset
+    valid: Dataset
     schema: pa.Schema
     label: str | None
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     features: tuple[str, ...]
     rows: dict[str, int]
     fingerprint: str
     notes: tuple[str, ...]
+    lacking: tuple[str, ...]
     parse: Mapping[str, str]
-    missing: Mapping[str, list[Any]]
+    missing: Markers
+    summary: DataSummary | None = None
+
+    def first_valid(self, count: int) -> pa.Table:
+        """Return the features of the first rows of valid, at most `count`."""
+        return first_rows(self.valid, count, self.schema).select(list(self.features))
+
+
+def first_rows(dataset: Dataset, count: int, schema: pa.Schema) -> pa.Table:
+    """Return the first rows of a lazy dataset, at most `count`."""
+    blocks: list[pa.Table] = list(
+        dataset.limit(count).iter_batches(batch_size=None, batch_format="pyarrow")
+    )
+    tables = [block.select(schema.names) for block in blocks] or [schema.empty_table()]
+    return pa.concat_tables(tables).replace_schema_metadata(None)
 
 
 @dataclass(frozen=True)
@@ -252,9 +258,9 @@ class SplitSource:
     schema: pa.Schema
     counts: Mapping[str, SplitCount]
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     removed: tuple[str | None, ...]
-    missing: Mapping[str, list[Any]]
+    missing: Markers
 
     @property
     def digest(self) -> str:
@@ -271,9 +277,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     """
     rule = spec.valid
     assert rule is not None
-    sources = {"train": open_source(spec, spec.train, "data.train", spec.args)}
-    if rule.kind == "path":
-        sources["valid"] = open_source(spec, str(rule.path), "data.valid", rule.args)
+    sources = {key: open_source(spec, source) for key, source in sources_of(spec).items()}
     problems = check_columns(spec, {key: source.schema.names for key, source in sources.items()})
     problems += label_problems(spec, {key: source.profiles for key, source in sources.items()})
     if problems:
@@ -291,20 +295,21 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         selects[key] = SelectRows(
             convert, key, inside, seed, spec.only_label, spec.drop_missing_label
         )
-        counts[key] = _count(source, CountRows(selects[key], spec.parse), f"data.{key}")
+        count = functools.partial(count_rows, select=selects[key], parse=spec.parse)
+        counts[key] = _count(source, count, f"data.{key}")
     task, classes = None, None
     if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
-    for key, count in counts.items():
-        if not count.rows:
+    for key, counted in counts.items():
+        if not counted.rows:
             text = f"the {key} split has no rows; give another split or another seed"
             raise InputError("data.valid", text)
     removed = (spec.only_label, rule.column if rule.kind == "column" else None)
     return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
 
 
-def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
-    """Read a source once, and return the facts about a split."""
+def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str) -> SplitCount:
+    """Read a source once, and return the facts about a split, which `count` finds by block."""
     total: SplitCount | None = None
     try:
         counted = source.dataset.map_batches(count, batch_format="pyarrow", batch_size=None)
@@ -314,7 +319,8 @@ def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
     except InputError:
         raise
     except Exception as e:
-        raise_problem(place, f"the data cannot be read: {task_error(e)}", e)
+        reason = first_line(e).removeprefix("ValueError: ")
+        raise_problem(place, f"the data cannot be read: {reason}", e)
     if total is None:
         raise_problem(place, "the data has no rows")
     return total
@@ -322,7 +328,7 @@ def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
 
 def _task(
     spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]
-) -> tuple[str, tuple[Any, ...] | None]:
+) -> tuple[str, Classes | None]:
     """Return the task and the classes of the label; see `infer_task`."""
     label = str(spec.label)
     kind = schema.field(label).type
@@ -344,64 +350,33 @@ def _task(
     return task, positive_last(spec, task, classes)
 
 
-class StreamVariants:
-    """All data variants of a sweep, as streams.
+class StreamVariants(Variants[SplitSource]):
+    """All data variants of a sweep, as streams."""
 
-    The counterpart for data in memory is `sweeps.data.variants.DataVariants`.
+    def _read(self, variant: DataSpec) -> SplitSource:
+        return split_source(variant, self.seed)
 
-    Args:
-        spec: see `sweeps.space.Space.data`.
-        variants: see `sweeps.space.Space.variants`.
-        seed: seed of the sweep, also for splits by fraction and by group.
+    def _columns(self, spec: DataSpec) -> list[str]:
+        return list(self.sources[spec.source].schema.names)
 
-    Attributes:
-        sources: each distinct source, by `DataSpec.source`.
-        fingerprint: hash of all variants.
-
-    Raises:
-        InputError: see `split_source`. Also raised if a column in a tuned `drop` does not exist, or
-            the sources differ in task or classes.
-    """
-
-    def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int):
-        self.spec = spec
-        self.seed = seed
-        self.sources: dict[Any, SplitSource] = {}
-        problems: list[Problem] = []
-        tasks = []
-        for variant in variants:
-            if variant.source not in self.sources:
-                source = split_source(variant, seed)
-                self.sources[variant.source] = source
-                tasks.append((variant.train, source.task, source.classes))
-            problems += check_dropped(variant, self.sources[variant.source].schema.names)
-        problems += check_same_task(tasks)
-        if problems:
-            raise InputError(dict.fromkeys(problems))
-        fingerprints = [self._fingerprint(variant) for variant in variants]
-        self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else _digest(fingerprints)
+    @staticmethod
+    def _digest(parts: Sequence[object]) -> str:
+        # As many characters as the fingerprint of data in memory
+        return (STREAM_MARK + hash_of(parts))[:64]
 
     @property
-    def summary(self) -> DataSummary:
-        """Summary of the first source, from a sample of its rows."""
+    def first(self) -> StreamSplits:
+        """The splits of the first source, with a summary of a sample of its rows."""
         source = next(iter(self.sources.values()))
         train = source.counts["train"]
-        return summarize(
-            self.spec,
-            {"train": train.sample},
-            source.classes,
-            self.seed,
-            {"train": train.rows},
-            train.nulls,
-        )
-
-    def fingerprint_of(self, data: Mapping[str, Any]) -> str:
-        """Return the fingerprint of a variant."""
-        return self._fingerprint(variant_of(self.spec, data))
+        parts = {"train": train.sample}
+        rows = {"train": train.rows}
+        summary = summarize(self.spec, parts, source.classes, self.seed, rows, missing=train.nulls)
+        return replace(self.splits({}), fingerprint=self.fingerprint, summary=summary)
 
     def _fingerprint(self, spec: DataSpec) -> str:
         source = self.sources[spec.source]
-        return _digest(
+        return self._digest(
             [
                 "stream",
                 source.digest,
@@ -418,7 +393,7 @@ class StreamVariants:
             ]
         )
 
-    def splits(self, data: Mapping[str, Any], added: Sequence[str] = ()) -> StreamSplits:
+    def splits(self, data: TunedData, added: Sequence[str] = ()) -> StreamSplits:
         """Return the splits of a trial.
 
         Args:
@@ -435,8 +410,13 @@ class StreamVariants:
         columns = features if label is None else (*features, label)
         lazy = {}
         for key, select in source.selects.items():
-            share = spec.rows if key == "train" else 1.0
-            encode = EncodeRows(select, source.classes, columns, share)
+            encode = functools.partial(
+                encode_rows,
+                select=select,
+                classes=source.classes,
+                columns=columns,
+                share=spec.rows if key == "train" else 1.0,
+            )
             lazy[key] = source.sources[key].dataset.map_batches(
                 encode, batch_format="pyarrow", batch_size=None
             )
@@ -460,33 +440,25 @@ class StreamVariants:
             features=features,
             rows=rows,
             fingerprint=self._fingerprint(spec),
-            notes=_notes(source, label),
+            notes=tuple(
+                note
+                for key, count in source.counts.items()
+                for note in misfits_note(count.misfits, key)
+            ),
+            lacking=_lacking(source, label),
             parse=features_parse(spec, features),
             missing=source.missing,
         )
 
 
-def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
-    """Return notes about splits without rows of a class, and about texts that do not fit.
-
-    The texts do not fit their rule of `data.parse`.
-    """
+def _lacking(source: SplitSource, label: str | None) -> tuple[str, ...]:
+    """Return a note for each split that lacks a class; see `missing_class_notes`."""
+    if not label or not source.classes:
+        return ()
+    kind = source.schema.field(label).type
+    classes = pa.array(source.classes, kind)
     present = {}
-    if label and source.classes:
-        kind = source.schema.field(label).type
-        classes = pa.array(source.classes, kind)
-        for key, count in source.counts.items():
-            codes = pc.index_in(count.values.cast(kind), value_set=classes)
-            present[key] = pa.table({label: codes})
-    notes = missing_class_notes(label, source.classes, present)
     for key, count in source.counts.items():
-        notes += misfits_note(count.misfits, key)
-    return notes
-
-
-def _digest(parts: Sequence[Any]) -> str:
-    """Return a fingerprint of a stream.
-
-    It has as many characters as the fingerprint of data in memory.
-    """
-    return (STREAM_MARK + hash_of(parts))[:64]
+        codes = pc.index_in(count.values.cast(kind), value_set=classes)
+        present[key] = pa.table({label: codes})
+    return missing_class_notes(label, source.classes, present)
