@@ -36,7 +36,7 @@ from sweeps.core.secrets import remember_variables
 from sweeps.data.columns import check_readable
 from sweeps.data.load import Splits
 from sweeps.data.preflight import locate_problems
-from sweeps.data.prepared_data import ObjectRef, PreparedData, Shards
+from sweeps.data.prepared_data import PreparedData, Shards
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform
 from sweeps.data.row_parts import check_parts, nested_order, rows_at
@@ -83,11 +83,11 @@ class PreparedRows:
     """The prepared rows of a chain.
 
     Attributes:
-        key: name of the prepared data.
-        train: rows of train, with the label, and with the column of weights if there is one.
-        valid: rows of valid, with the label.
-        check: the first rows of valid, without the label.
-        weight: name of the column of weights; None if there is none.
+        key: Name of the prepared data.
+        train: Rows of train, with the label, and with the column of weights if there is one.
+        valid: Rows of valid, with the label.
+        check: The first rows of valid, without the label.
+        weight: Name of the column of weights; None if there is none.
         copied: True if the columns of a shard may be copied into one array.
     """
 
@@ -103,21 +103,21 @@ class _DataActor:
     """Implementation of the data actor; see the module's docstring.
 
     Args:
-        roots: folders of the user's modules.
-        folder: folder of the sweep.
-        workers: every number of workers that a trial can have, such as (1, 2, 4).
-        cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray
+        roots: Folders of the user's modules.
+        folder: Folder of the sweep.
+        workers: Every number of workers that a trial can have, such as (1, 2, 4).
+        cpus: Limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray
             counts more CPUs than the machine has.
-        trainer: definition of the trainer. A chain is an error if the trainer cannot read a column
+        trainer: Definition of the trainer. A chain is an error if the trainer cannot read a column
             of its output.
-        modules: modules to import in the background while the data is read. For example, importing
+        modules: Modules to import in the background while the data is read. For example, importing
             scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are
             then dropped after the chain is fitted.
-        stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
-        secrets: environment variables with which the actor reaches S3-compatible storage.
-        secret_names: names of the environment variables whose values are secrets.
-        row_steps: if the scheduler counts rows, the steps at which trials train, in ascending
+        stream: Settings of Ray Data if the data is streamed. None if the rows are held in memory.
+        secrets: Environment variables with which the actor reaches S3-compatible storage.
+        secret_names: Names of the environment variables whose values are secrets.
+        row_steps: If the scheduler counts rows, the steps at which trials train, in ascending
             order. Otherwise (). The last step has all train rows, and each earlier step a part of
             these rows; see `row_parts`.
     """
@@ -174,11 +174,11 @@ class _DataActor:
         """Read and split the data.
 
         Args:
-            spec: see `sweeps.space.Space.data`.
-            seed: seed of the sweep.
-            variants: see `sweeps.space.Space.variants`.
-            tuned: names of the keys of the `data` section that are tuned.
-            before: fingerprint of the data when the sweep began. None if the sweep is new.
+            spec: See `sweeps.space.Space.data`.
+            seed: Seed of the sweep.
+            variants: See `sweeps.space.Space.variants`.
+            tuned: Names of the keys of the `data` section that are tuned.
+            before: Fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
             The information about the data. The fingerprint covers all variants. The other fields
@@ -186,7 +186,7 @@ class _DataActor:
             tuned, they describe the first option.
 
         Raises:
-            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not
+            InputError: See `DataVariants`. Also raised if the fingerprint of the data is not
                 `before`; in this case, nothing is written.
         """
         variants = variants or (spec,)
@@ -198,7 +198,13 @@ class _DataActor:
         check_unchanged(now, before)
         if isinstance(self.variants, DataVariants):
             for i, splits in enumerate(self.variants.sources.values()):
-                self._check_row_steps(splits)
+                if self.row_steps:
+                    check_parts(
+                        self.row_steps,
+                        splits.train.num_rows,
+                        len(splits.classes or ()),
+                        workers=max(self.workers),
+                    )
                 if splits.test is not None:
                     self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
         self.is_new = False
@@ -207,22 +213,12 @@ class _DataActor:
             return_freed_memory()
         return info
 
-    def _check_row_steps(self, splits: Splits) -> None:
-        """Raise an InputError if the rows of a step are too few; see `check_parts`."""
-        if self.row_steps:
-            check_parts(
-                self.row_steps,
-                splits.train.num_rows,
-                len(splits.classes or ()),
-                workers=max(self.workers),
-            )
-
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
         """Store and return the information for a space that names no data.
 
         Args:
-            fingerprint: fingerprint of the code of the user's loop.
-            notes: notes for the user.
+            fingerprint: Fingerprint of the code of the user's loop.
+            notes: Notes for the user.
 
         Returns:
             The stored information.
@@ -253,7 +249,7 @@ class _DataActor:
             check=check.to_pandas(),
             test=test,
             notes=splits.notes + splits.lacking,
-            summary=None if splits.summary is None else splits.summary.to_json(),
+            summary=None if splits.summary is None else dataclasses.asdict(splits.summary),
             missing=splits.missing,
         )
         self.store.save_info(info, check, data)
@@ -284,11 +280,16 @@ class _DataActor:
                 of the search.
 
         Raises:
-            InputError: the chain cannot be fitted.
-            ReloadError: the data has changed since the sweep began, or cannot be read again.
+            InputError: The chain cannot be fitted.
+            ReloadError: The data has changed since the sweep began, or cannot be read again.
         """
         data = data or {}
-        self._load_again(reload)
+        if self.is_new and reload is not None:
+            try:
+                self.load(*reload)
+            except InputError as e:
+                raise ReloadError(e.problems) from e
+        self.is_new = False
         if self.variants is None:
             return PreparedData("none", {number: {} for number in self.workers}, None)
         if refit is not None:
@@ -324,15 +325,6 @@ class _DataActor:
         # Workers cache rows by their key.
         prepared = again._prepare(key, steps, data)
         return dataclasses.replace(prepared, key=f"{key}-{'-'.join(refit.splits)}")
-
-    def _load_again(self, reload: LoadArguments | None) -> None:
-        """Read the data if this process does not have the raw rows; see `prepare`."""
-        if self.is_new and reload is not None:
-            try:
-                self.load(*reload)
-            except InputError as e:
-                raise ReloadError(e.problems) from e
-        self.is_new = False
 
     @property
     def _holds_large_tables(self) -> bool:
@@ -417,7 +409,12 @@ class _DataActor:
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
         prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
         if weights is not None:
-            _require_free_name(prepared)
+            if COLUMN in prepared.columns:
+                raise InputError(
+                    "data.drop",
+                    f"the prepared rows have a column `{COLUMN}`, which is the name of the column "
+                    "of weights; rename the column, or drop it",
+                )
             prepared[COLUMN] = weights
         if QUERY in splits.train.column_names:
             prepared[QUERY] = splits.train.column(QUERY).to_numpy()
@@ -443,13 +440,13 @@ class _DataActor:
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow
         # block as objects. `from_pandas` would run a task for each frame, to find out the frame's
         # schema.
-        valid_shard = (ray.put(ray.data.from_blocks([rows.valid])),)
+        valid = (ray.put(ray.data.from_blocks([rows.valid])),)
         check = ray.put(rows.check)
 
         def put_train(train: pa.Table) -> PreparedData:
             return PreparedData(
                 rows.key,
-                self._shards(train, valid_shard, rows.copied),
+                self._shards(train, valid, rows.copied),
                 check,
                 size=train.nbytes,
                 rows=train.num_rows,
@@ -467,7 +464,10 @@ class _DataActor:
         return dataclasses.replace(whole, size=size, parts=parts)
 
     def _shards(
-        self, train: pa.Table, valid_shard: tuple[ObjectRef, ...], copied: bool
+        self,
+        train: pa.Table,
+        valid: tuple[ray.ObjectRef[ray.data.Dataset], ...],
+        copied: bool,
     ) -> dict[int, Shards]:
         """Cut prepared rows into shards for every number of workers; see `prepare`."""
         shards: dict[int, Shards] = {}
@@ -477,7 +477,7 @@ class _DataActor:
             )
             shards[workers] = {
                 "train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts),
-                "valid": valid_shard,
+                "valid": valid,
             }
         return shards
 
@@ -492,21 +492,11 @@ class _DataActor:
 def check_unchanged(now: str, before: str | None) -> None:
     """Raise an InputError if the fingerprint of the data is not the one of the sweep's start."""
     if before is not None and now != before:
-        text = (
+        raise InputError(
+            "data.train",
             f"the data has changed since the sweep began: its fingerprint was {before[:12]} "
-            f"and is now {now[:12]}"
+            f"and is now {now[:12]}",
         )
-        raise InputError("data.train", text)
-
-
-def _require_free_name(prepared: pd.DataFrame) -> None:
-    """Raise an InputError if a prepared column has the name of the column of weights."""
-    if COLUMN in prepared.columns:
-        text = (
-            f"the prepared rows have a column `{COLUMN}`, which is the name of the column of "
-            "weights; rename the column, or drop it"
-        )
-        raise InputError("data.drop", text)
 
 
 DataActor = ray.remote(num_cpus=0, max_restarts=-1)(_DataActor)
@@ -517,7 +507,7 @@ def start(where: Any, **arguments: Any) -> Any:
 
     Args:
         where: Ray's scheduling strategy.
-        **arguments: arguments of `_DataActor`.
+        **arguments: Arguments of `_DataActor`.
 
     Returns:
         The actor's handle.
@@ -529,17 +519,17 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
     """Let the data actor read the data of a space.
 
     Args:
-        actor: see `start`.
-        space: the search space.
-        before: see `_DataActor.load`.
+        actor: See `start`.
+        space: The search space.
+        before: See `_DataActor.load`.
 
     Returns:
         See `_DataActor.load`.
 
     Raises:
-        InputError: see `_DataActor.load`. The place of each problem is a position in the space
+        InputError: See `_DataActor.load`. The place of each problem is a position in the space
             file.
-        SweepsError: the actor's process was lost.
+        SweepsError: The actor's process was lost.
     """
     pid, kills = None, exit_causes.kills_for_memory()
     try:
@@ -574,9 +564,9 @@ def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: i
     """Return the reason why the data actor's process died.
 
     Args:
-        error: the error of the call during which the process died.
-        pid: id of the process. None if it is not known.
-        kills: number of processes that the kernel had killed for lack of memory before the call;
+        error: The error of the call during which the process died.
+        pid: Id of the process. None if it is not known.
+        kills: Number of processes that the kernel had killed for lack of memory before the call;
             see `exit_causes.kills_for_memory`.
 
     Returns:

@@ -5,8 +5,7 @@ No code of the user runs, and no Ray starts, unless the user asks for calls of l
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -16,9 +15,7 @@ from sweeps.data.load import summarize_source
 from sweeps.data.sources import is_loader, read_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary
 from sweeps.data.summary_warnings import DataWarning, warnings
-
-if TYPE_CHECKING:
-    from sweeps.space import DataSpec, Space
+from sweeps.space import DataSpec, Space
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class SourceSummary:
     """Summary of one source of a space.
 
     Attributes:
-        source: the source of the train rows, as written in the space file.
+        source: The source of the train rows, as written in the space file.
         reason: Why there is no summary, in one line; "" if there is one.
         summary: The summary. None if only a sweep can read the source.
         rows_exact: False if the number of rows is an estimate.
@@ -39,20 +36,16 @@ class SourceSummary:
     rows_exact: bool = True
     warnings: tuple[DataWarning, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON data."""
-        return asdict(self)
-
 
 def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSummary]:
     """Return a summary for each distinct source of the train rows.
 
     Args:
-        space: the space.
+        space: The space.
         call_loaders: True to call loaders `module:function`, which runs code of the user.
 
     Raises:
-        InputError: a source cannot be read, or the label cannot be used.
+        InputError: A source cannot be read, or the label cannot be used.
     """
     stream = space.data.given and ingest.choose(space).mode == "stream"
     distinct = {spec.source: spec for spec in reversed(space.variants)} if space.data.given else {}
@@ -66,11 +59,11 @@ def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -
             spec.train, "only `sweeps run` reads this source, and shows its summary"
         )
     if has_loader and not call_loaders:
-        text = (
+        return SourceSummary(
+            spec.train,
             "`sweeps plan` runs no code of yours; add --call-loaders to call this function, or "
-            "see the summary that `sweeps run` shows"
+            "see the summary that `sweeps run` shows",
         )
-        return SourceSummary(spec.train, text)
     reader = TableReader(stream)
     summary = summarize_source(spec, space.search.seed, reader, reader.rows if stream else None)
     return SourceSummary(
@@ -87,7 +80,7 @@ class TableReader:
         stream: True to read only some rows of files.
 
     Attributes:
-        rows: number of rows of each split of a stream.
+        rows: Number of rows of each split of a stream.
         exact: False if a number of rows is an estimate.
     """
 
@@ -115,20 +108,18 @@ def render(summaries: list[SourceSummary]) -> str:
     """Return the summaries as text: per source one line, a table of columns, and the warnings."""
     if not summaries:
         return "data: none; the loop reads its own data"
-    return "\n\n".join("\n".join(_lines(found, len(summaries) > 1)) for found in summaries)
+    return "\n\n".join(_text(found, len(summaries) > 1) for found in summaries)
 
 
-def _lines(found: SourceSummary, named: bool) -> list[str]:
+def _text(found: SourceSummary, named: bool) -> str:
     head = f"data ({found.source})" if named else "data"
     if found.summary is None:
-        return [f"{head}: {found.reason}"]
+        return f"{head}: {found.reason}"
     about = "" if found.rows_exact else "about "
-    remarks = summary_text.remarks(found.summary)
-    table = summary_text.text_table(summary_text.HEAD, summary_text.table_rows(found.summary))
-    lines = [f"{head}: {about}{summary_text.one_line(found.summary)}", "", *table]
-    lines += ["", *remarks] if remarks else []
-    return (
-        [*lines, "", *(f"warning: {warning.text}" for warning in found.warnings)]
-        if found.warnings
-        else lines
-    )
+    blocks = [
+        [f"{head}: {about}{summary_text.one_line(found.summary)}"],
+        summary_text.text_table(summary_text.HEAD, summary_text.table_rows(found.summary)),
+        summary_text.remarks(found.summary),
+        [f"warning: {warning.text}" for warning in found.warnings],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)

@@ -91,14 +91,14 @@ class SourceFiles:
     """The files of a data source.
 
     Attributes:
-        source: the source as written in the space file, for messages.
-        place: key of the space file that names the source, such as `data.train`, for messages.
+        source: The source as written in the space file, for messages.
+        place: Key of the space file that names the source, such as `data.train`, for messages.
         system: Arrow's file system.
-        paths: paths of the files in `system`, sorted. There is at least one.
-        folder: the source's path if the source is a folder; otherwise None.
-        base: folder that messages leave out at the beginning of a path. Empty if messages show
+        paths: Paths of the files in `system`, sorted. There is at least one.
+        folder: The source's path if the source is a folder; otherwise None.
+        base: Folder that messages leave out at the beginning of a path. Empty if messages show
             whole paths.
-        read: how the files are read, if they are text files.
+        read: How the files are read, if they are text files.
     """
 
     source: str
@@ -151,7 +151,7 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
     The message is cut to one short line, because it may quote a damaged file.
 
     Raises:
-        InputError: always.
+        InputError: Always.
     """
     words = " ".join(masked(text).split())  # secrets are masked before the text is cut
     line = "".join(c if c.isprintable() else "?" for c in words)
@@ -163,11 +163,11 @@ def reading(place: str, name: str) -> Iterator[None]:
     """Turn an error that reading raises in the `with` block into an error about a data source.
 
     Args:
-        place: key of the space file that names the source.
-        name: name of the file or source for the message.
+        place: Key of the space file that names the source.
+        name: Name of the file or source for the message.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The file cannot be read.
     """
     try:
         yield
@@ -208,32 +208,22 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
     Also return the folder, or None if the source is not a folder.
     """
     candidates = [base / source, Path(source)]
+    pattern = glob.has_magic(source)
     with reading(place, source):
         for path in candidates:
             if path.is_file():
                 return [str(path.absolute())], None
             if path.is_dir():
-                all_files = [
-                    p
-                    for p in path.rglob("*")
-                    if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)
-                ]
-                files = sorted(str(p.absolute()) for p in all_files if file_format(p.name))
-                if not files:
-                    text = f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}"
-                    raise_problem(place, text)
-                return files, str(path.absolute())
+                return _data_files(path, source, place), str(path.absolute())
             if path.exists():  # reading a pipe or a device may never end
                 raise_problem(place, f"`{source}` is not a regular file")
-        if glob.has_magic(source):
-            for path in candidates:
-                found = map(Path, glob.glob(str(path), recursive=True))
-                if files := sorted(str(p.absolute()) for p in found if p.is_file()):
-                    return files, None
-            raise_problem(place, f"no file matches `{source}`")
-        for path in candidates:
-            if os.path.lexists(path):  # a broken link
+            if os.path.lexists(path):
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
+            found = map(Path, glob.glob(str(path), recursive=True) if pattern else ())
+            if files := sorted(str(p.absolute()) for p in found if p.is_file()):
+                return files, None
+        if pattern:
+            raise_problem(place, f"no file matches `{source}`")
         siblings = sorted(p.name for p in candidates[0].parent.glob("*"))
     text = f"`{source}` does not exist"
     hint = did_you_mean(Path(source).name, siblings)
@@ -242,6 +232,20 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
     elif hint.startswith("did"):
         text += f"; {hint}"
     raise_problem(place, text)
+
+
+def _data_files(folder: Path, source: str, place: str) -> list[str]:
+    """Return the sorted data files in a folder, without hidden files and folders."""
+    files = [
+        str(path.absolute())
+        for path in folder.rglob("*")
+        if path.is_file()
+        and file_format(path.name)
+        and not any(part[0] in "._" for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise_problem(place, f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}")
+    return sorted(files)
 
 
 def check_scheme(source: str, place: str) -> str:

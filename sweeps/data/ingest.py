@@ -31,7 +31,7 @@ class Ingest:
 
     Attributes:
         mode: "memory" or "stream".
-        reason: why, for `sweeps plan`.
+        reason: Why, for `sweeps plan`.
     """
 
     mode: str
@@ -70,8 +70,8 @@ def resolved(space: Space, fingerprint: str | None = None) -> Space:
     """Return a space whose `data.ingest` is "memory" or "stream".
 
     Args:
-        space: the search space.
-        fingerprint: fingerprint of the data when the sweep started, which keeps its way. None if
+        space: The search space.
+        fingerprint: Fingerprint of the data when the sweep started, which keeps its way. None if
             the sweep is new.
     """
     if not space.data.given:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError, Problem, differences_text, first_of
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
 from sweeps.core.suggestions import did_you_mean
+from sweeps.data.tables import is_numeric, is_text
 
 if TYPE_CHECKING:
     from sweeps.data.tables import Parts
@@ -65,19 +66,17 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
     hint = did_you_mean(name, names)
-    return (
-        hint
-        if hint.startswith("did") or len(names) <= 12
-        else f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
-    )
+    if hint.startswith("did") or len(names) <= 12:
+        return hint
+    return f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
     """Check that the columns of a `data` section exist, and that all sources have the same columns.
 
     Args:
-        spec: the `data` section.
-        columns: column names by split: "train", and "valid" and "test" if these splits have
+        spec: The `data` section.
+        columns: Column names by split: "train", and "valid" and "test" if these splits have
             separate sources.
 
     Returns:
@@ -96,8 +95,11 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     for key, names in columns.items():
         differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
         if found := differences_text(differences, "; "):
-            text = f"the columns differ from the columns of data.train: {found}"
-            problems.append(Problem(f"data.{key}", text))
+            problems.append(
+                Problem(
+                    f"data.{key}", f"the columns differ from the columns of data.train: {found}"
+                )
+            )
     return problems
 
 
@@ -118,17 +120,8 @@ def _missing(
 
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
-    """Check that the columns in `data.drop` exist, and that the label is not among them.
-
-    `present` has all column names.
-    """
-    problems = [
-        Problem("data.drop", f"must not contain the label, `{name}`")
-        for name in spec.drop
-        if name in spec.labels
-    ]
-    named = [("drop", name) for name in spec.drop if name not in spec.labels]
-    return problems + _missing(named, spec, present)
+    """Check that the columns in `data.drop` exist; `present` has all column names."""
+    return _missing([("drop", name) for name in spec.drop], spec, present)
 
 
 def check_same_task(
@@ -139,7 +132,7 @@ def check_same_task(
     Otherwise the trials of one sweep could not be compared.
 
     Args:
-        labels: name, task and classes of each source; see `infer_task`.
+        labels: Name, task and classes of each source; see `infer_task`.
 
     Returns:
         A problem for each source that differs from the first.
@@ -149,11 +142,13 @@ def check_same_task(
         first, wanted, known = labels[0]
         if (task, classes) != (wanted, known):
             own, other = _describe_task(task, classes), _describe_task(wanted, known)
-            text = (
-                f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
-                "variants need the same task and classes"
+            problems.append(
+                Problem(
+                    "data.train",
+                    f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
+                    "variants need the same task and classes",
+                )
             )
-            problems.append(Problem("data.train", text))
     return problems
 
 
@@ -175,14 +170,14 @@ def unify_types(parts: Parts) -> Parts:
     For example, integers become floats if another table has floats.
 
     Args:
-        parts: tables by split: "train", and the splits that have separate sources. All tables have
+        parts: Tables by split: "train", and the splits that have separate sources. All tables have
             the same columns, in any order.
 
     Returns:
         The tables with the columns in the order of "train".
 
     Raises:
-        InputError: the types of a column cannot be unified, such as text and integers. The error
+        InputError: The types of a column cannot be unified, such as text and integers. The error
             names each such column.
     """
     if len(parts) == 1:
@@ -209,12 +204,12 @@ def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -
     """Return the type that holds the values of a column of several splits or files.
 
     Args:
-        name: name of the column.
-        kinds: the types by split or file; at least one.
-        place: key of the space file for the message. By default, the keys of `kinds` are splits.
+        name: Name of the column.
+        kinds: The types by split or file; at least one.
+        place: Key of the space file for the message. By default, the keys of `kinds` are splits.
 
     Raises:
-        InputError: the types cannot be unified, such as text and integers.
+        InputError: The types cannot be unified, such as text and integers.
     """
     first, result = next(iter(kinds.items()))
     for key, kind in kinds.items():
@@ -223,14 +218,15 @@ def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -
             result = pa.unify_schemas(both, promote_options="permissive").field(name).type
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             start = "" if place else "data."
-            text = f"column `{name}` holds {_describe_type(kind)} in {start}{key}, but "
-            text += f"{_describe_type(result)} in {start}{first}"
+            text = f"column `{name}` holds {describe_type(kind)} in {start}{key}, but "
+            text += f"{describe_type(result)} in {start}{first}"
             raise InputError(place or f"data.{key}", text) from None
     return result
 
 
-def _describe_type(kind: pa.DataType) -> str:
-    return "text" if pa.types.is_large_string(kind) else str(kind)
+def describe_type(kind: pa.DataType) -> str:
+    """Return the name of a type for messages."""
+    return "text" if is_text(kind) else str(kind)
 
 
 def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
@@ -242,14 +238,14 @@ def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str
     dropped, it is converted back to integers, so that its values can be classes.
 
     Args:
-        labels: the label columns.
-        parts: tables by split: "train", and the splits that have separate sources.
+        labels: The label columns.
+        parts: Tables by split: "train", and the splits that have separate sources.
 
     Returns:
         The remaining rows by split, and the number of dropped rows by split.
 
     Raises:
-        InputError: a table has no row with a label.
+        InputError: A table has no row with a label.
     """
     remaining = dict(parts)
     problems = []
@@ -295,9 +291,9 @@ def infer_task(
     """Infer the task and the classes of a label.
 
     Args:
-        label: the label column.
-        requested: the task that the space file sets. None if it sets no task.
-        columns: the values of the label by split: "train", and the splits that have separate
+        label: The label column.
+        requested: The task that the space file sets. None if it sets no task.
+        columns: The values of the label by split: "train", and the splits that have separate
             sources.
 
     Returns:
@@ -305,13 +301,12 @@ def infer_task(
         `columns`, or None for a regression.
 
     Raises:
-        InputError: values of the label are missing, there are fewer than two different values, or
+        InputError: Values of the label are missing, there are fewer than two different values, or
             the values do not fit the task.
     """
     _check_present(label, columns)
     kind = columns["train"].type
-    discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or discrete):
+    if not (is_numeric(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
         raise InputError("data.label", text)
     values = pc.unique(
@@ -324,7 +319,7 @@ def infer_task(
         raise InputError("data.label", text)
     task = _usual_task(values) if requested is None else requested
     if task == "regression":
-        if pa.types.is_large_string(kind):
+        if is_text(kind):
             text = (
                 f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"
             )
@@ -342,8 +337,10 @@ def _check_present(label: str, columns: Mapping[str, pa.ChunkedArray]) -> None:
             raise InputError(missing_labels(label, column.null_count, key))
         if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
             row = pc.index(pc.is_inf(column), True).as_py() + 1
-            text = f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows"
-            raise InputError("data.label", text)
+            raise InputError(
+                "data.label",
+                f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows",
+            )
 
 
 def _usual_task(values: pa.Array) -> str:
@@ -364,18 +361,18 @@ def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> 
     """Return the classes, the positive class last if `data.positive` names one.
 
     Raises:
-        InputError: the label does not have two classes, or does not have this class.
+        InputError: The label does not have two classes, or does not have this class.
     """
     if spec.positive is None:
         return classes
     named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
     found = [value for value in classes or () if as_text(value).lower() == named]
     if task != "binary" or not found:
-        text = (
+        raise InputError(
+            "data.positive",
             f"must be one of two classes, got {spec.positive!r}; the label is "
-            f"{_describe_task(task, classes)}"
+            f"{_describe_task(task, classes)}",
         )
-        raise InputError("data.positive", text)
     return tuple(sorted(classes or (), key=found.__contains__))
 
 
@@ -385,16 +382,16 @@ def infer_tasks(
     """Infer the task and the classes of a label of one or several columns.
 
     Args:
-        labels: the label columns.
-        requested: the task that the space file sets for each column. None if it sets no task.
-        parts: tables by split: "train", and the splits that have separate sources.
+        labels: The label columns.
+        requested: The task that the space file sets for each column. None if it sets no task.
+        parts: Tables by split: "train", and the splits that have separate sources.
 
     Returns:
         For one column, see `infer_task`. For several columns, the task is "multilabel" or
         "multioutput", and there are no classes. Without a column, both are None.
 
     Raises:
-        InputError: see `infer_task`. Also raised if one of several columns has more than two
+        InputError: See `infer_task`. Also raised if one of several columns has more than two
             classes, or classes other than 0 and 1, or if only some columns have numbers.
     """
     found = {
@@ -434,9 +431,9 @@ def missing_class_notes(
     Metrics on such a split ignore the missing class.
 
     Args:
-        label: the label column, which holds class codes. None if the data has no label.
-        classes: the classes, indexed by code. None for a regression.
-        parts: the splits by name.
+        label: The label column, which holds class codes. None if the data has no label.
+        classes: The classes, indexed by code. None for a regression.
+        parts: The splits by name.
     """
     notes = []
     for name, table in parts.items() if classes else ():

@@ -7,18 +7,15 @@ worthless: each trial has a perfect score.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.core.label_columns import Classes
 from sweeps.data.summary import ColumnSummary, sample_rows
-
-if TYPE_CHECKING:
-    from sweeps.core.label_columns import Classes
-    from sweeps.space import DataSpec
+from sweeps.space import DataSpec
 
 # Number of rows on which the label is predicted, and the smallest number of rows for a finding.
 ROWS, MIN_ROWS = 10_000, 100
@@ -43,11 +40,11 @@ def find_leaks(
     The share of the label is between 0 and 1.
 
     Args:
-        spec: the `data` section.
-        sample: rows with the label, which is not encoded.
-        features: summaries of the features.
-        classes: classes of the label; None for numbers.
-        seed: seed of the rows that are looked at.
+        spec: The `data` section.
+        sample: Rows with the label, which is not encoded.
+        features: Summaries of the features.
+        classes: Classes of the label; None for numbers.
+        seed: Seed of the rows that are looked at.
     """
     if len(spec.labels) != 1 or len(features) < 2 or spec.labels[0] in spec.parse:
         return
@@ -63,12 +60,16 @@ def find_leaks(
     for feature in features:
         if feature.kind == "other" or feature.name in spec.parse:
             continue
-        score = _score(rows.column(feature.name), target, None if classes is None else len(classes))
+        column = rows.column(feature.name)
+        numeric = feature.kind in ("number", "date")
+        score = _score(column, numeric, target, None if classes is None else len(classes))
         if score >= EXPLAINED:
             yield feature.name, float(score)
 
 
-def _score(column: pa.ChunkedArray, target: np.ndarray, classes: int | None) -> float:
+def _score(
+    column: pa.ChunkedArray, numeric: bool, target: np.ndarray, classes: int | None
+) -> float:
     """Return the share of the errors of the best constant prediction that a column removes.
 
     The share is measured on rows that were not used to learn. 1.0 means that the column determines
@@ -76,31 +77,21 @@ def _score(column: pa.ChunkedArray, target: np.ndarray, classes: int | None) -> 
 
     Args:
         column: The column.
+        numeric: True if the column has numbers or dates.
         target: The label: codes of classes, or numbers.
         classes: Number of classes; None for numbers.
     """
     codes, distinct = pd.factorize(column.to_pandas(), use_na_sentinel=False)
-    numbers = _numbers(column)
-    if numbers is not None and len(distinct) > MOST_VALUES:
+    if numeric and len(distinct) > MOST_VALUES:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        numbers = np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
         if classes is None:
             return _correlation(numbers, target)
         if classes != 2:
             return 0.0
         codes = _threshold_codes(numbers, target)
     return _held_out_score(codes, target, classes)
-
-
-def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
-    """Return a column as floats, NaN for missing values.
-
-    Return None if the column has neither numbers nor dates.
-    """
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return None
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
 
 
 def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:

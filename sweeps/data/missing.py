@@ -26,6 +26,7 @@ from sweeps.data.tables import (
     Parts,
     has_codes,
     infer_type,
+    is_numeric,
     is_text,
     null_texts,
     string_array,
@@ -50,9 +51,9 @@ class Profile:
     """Facts about a column of texts, or about a block of such a column.
 
     Attributes:
-        rows: number of rows.
-        markers: number of rows with each text that may be a marker.
-        kind: type of the other values. It is null if there are no other values.
+        rows: Number of rows.
+        markers: Number of rows with each text that may be a marker.
+        kind: Type of the other values. It is null if there are no other values.
     """
 
     rows: int
@@ -102,9 +103,9 @@ def decide(spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]) -
     """Return the markers by column.
 
     Args:
-        spec: the `data` section.
-        names: all columns.
-        found: facts about the train rows of the columns of texts. Other columns have an entry only
+        spec: The `data` section.
+        names: All columns.
+        found: Facts about the train rows of the columns of texts. Other columns have an entry only
             if `data.missing` names their markers.
     """
     decided: dict[str, Sequence[LabelValue]] = {}
@@ -124,8 +125,8 @@ def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem
     A column of texts whose other values are numbers becomes numbers.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split. All splits have the same columns.
+        spec: The `data` section.
+        parts: Raw rows by split. All splits have the same columns.
 
     Returns:
         The rows by split, the markers by column (see `decide`), and the problems with words in the
@@ -154,8 +155,8 @@ def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -
     There is no problem if the `data` section says which of the two they are.
 
     Args:
-        spec: the `data` section.
-        found: facts about the columns of texts of each split.
+        spec: The `data` section.
+        found: Facts about the columns of texts of each split.
     """
     known = {*spec.missing.get(EVERY_COLUMN, ())}
     problems = []
@@ -164,13 +165,15 @@ def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -
         words = [word for word in WORDS if profile.markers[word] and word not in known]
         if words and name not in spec.missing and not spec.drop_missing_label:
             count = sum(profile.markers[word] for word in words)
-            text = (
-                f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of {profile.rows:,} "
-                f"rows of data.{split}; "
-                f"if this is a class, write `data.missing: {{{name}: []}}`; if it is a missing "
-                f"label, write {DROP_MISSING_LABEL}"
+            problems.append(
+                Problem(
+                    "data.label",
+                    f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of "
+                    f"{profile.rows:,} rows of data.{split}; if this is a class, write "
+                    f"`data.missing: {{{name}: []}}`; if it is a missing label, write "
+                    f"{DROP_MISSING_LABEL}",
+                )
             )
-            problems.append(Problem("data.label", text))
     return problems
 
 
@@ -180,8 +183,8 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
     One text that is neither a number nor a marker is enough.
 
     Args:
-        spec: the `data` section.
-        rows: some rows of train.
+        spec: The `data` section.
+        rows: Some rows of train.
     """
     return [
         name
@@ -200,7 +203,7 @@ def without_markers(column: pa.ChunkedArray, markers: Sequence[LabelValue]) -> p
         return null_texts(column, string_array(*_texts(markers)).cast(kind))
     whole = pa.types.is_integer(kind)
     numbers = [n for n in _numbers(markers) if n.is_integer() or not whole]
-    if not numbers or not (whole or pa.types.is_floating(kind)):
+    if not numbers or not is_numeric(kind):
         return column
     values = pa.array(numbers).cast(kind, safe=False)
     return pc.if_else(pc.is_in(column, value_set=values), pa.scalar(None, kind), column)

@@ -111,8 +111,8 @@ def count_misfits(raw: pd.DataFrame, parsed: Mapping[str, pd.Series]) -> Counter
     Such texts are read as missing values.
 
     Args:
-        raw: the columns with their texts.
-        parsed: the columns after `parse_values`.
+        raw: The columns with their texts.
+        parsed: The columns after `parse_values`.
     """
     return +Counter({n: int((v.isna() & raw[n].notna()).sum()) for n, v in parsed.items()})
 
@@ -134,7 +134,7 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
 
     Args:
         texts: n texts, which may be null.
-        rule: see the module's docstring.
+        rule: See the module's docstring.
     """
     rule = base_rule(rule)
     pattern = _number_pattern(rule)
@@ -190,14 +190,14 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     """Convert a column to float64. Missing values become NaN.
 
     Args:
-        values: texts. Numbers are also allowed, because a table may have been read with other
+        values: Texts. Numbers are also allowed, because a table may have been read with other
             types: under a rule for numbers they stay as they are, and under a date format a number
             such as 20260131 is the text of a date. Dates stay dates.
-        rule: see the module's docstring.
-        name: name of the column, for messages.
+        rule: See the module's docstring.
+        name: Name of the column, for messages.
 
     Raises:
-        InputError: a value does not fit the rule. The error names the first such value and its row.
+        InputError: A value does not fit the rule. The error names the first such value and its row.
     """
     if _number_pattern(base_rule(rule)) and pd.api.types.is_numeric_dtype(values.dtype):
         return pd.Series(values.to_numpy("float64", na_value=np.nan), index=values.index)

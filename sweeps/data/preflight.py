@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,9 +43,9 @@ class SourceInfo:
     """Known facts about a data source.
 
     Attributes:
-        names: column names. A CSV column without a name has the name that pandas gives it, such as
+        names: Column names. A CSV column without a name has the name that pandas gives it, such as
             `Unnamed: 0`.
-        files: the files. None if the source is a data set of scikit-learn.
+        files: The files. None if the source is a data set of scikit-learn.
     """
 
     names: tuple[str, ...]
@@ -60,10 +60,10 @@ def check_data(space: Space, most: float = MAX_BYTES) -> None:
     Args:
         space: The search space. The function checks every data variant, and the columns that are
             named in preprocessing steps.
-        most: largest number of bytes that are read for this.
+        most: Largest number of bytes that are read for this.
 
     Raises:
-        InputError: the data has problems. The error lists all of them, with their positions in the
+        InputError: The data has problems. The error lists all of them, with their positions in the
             space file.
     """
     if space.data.given:
@@ -137,11 +137,13 @@ class _DataCheck:
         removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
         if not features and not problems and self.space.trainer_definition.needs_label:
-            text = (
-                f"`{spec.train}` has no other columns than the label and those of data.drop, "
-                "weights and splits; a model needs a column to read"
+            problems.append(
+                Problem(
+                    "data.label",
+                    f"`{spec.train}` has no other columns than the label and those of data.drop, "
+                    "weights and splits; a model needs a column to read",
+                )
             )
-            problems.append(Problem("data.label", text))
         return problems + check_step_columns(
             self.space.sections.get("preprocessor", ()),
             features,
@@ -178,8 +180,7 @@ class _DataCheck:
         wanted = sorted(name for name in columns if name is not None)
         if spec.folds and not wanted:
             wanted = [*probed["train"].names[:1]]
-        readable = len(files) == len(probed) and all(_can_read(f, wanted) for f in files.values())
-        if not wanted or not readable:
+        if not wanted or len(files) < len(probed):
             return
         size = sum(estimate_bytes(found, wanted) for found in files.values())
         if size > self.most:
@@ -210,8 +211,7 @@ class _DataCheck:
     def _check_types(self) -> list[Problem]:
         """Check the types of the features; see `column_checks.check_types`."""
         from sweeps.data.column_checks import check_types
-        from sweeps.data.missing import certain_texts
-        from sweeps.data.schema_probe import column_types, first_rows
+        from sweeps.data.schema_probe import certain_types
 
         types = []
         for spec in self.space.variants:
@@ -220,11 +220,8 @@ class _DataCheck:
                 return []
             # An index of pandas without a name is no feature
             features = {*info.names} - _removed(spec, info.names) - {*spec.parse}
-            texts = certain_texts(spec, first_rows(info.files))
-            found = column_types(info.files).items()
-            types.append(
-                {n: kind for n, kind in found if n in features and (kind != "text" or n in texts)}
-            )
+            found = certain_types(spec, info.files).items()
+            types.append({name: kind for name, kind in found if name in features})
         return check_types(self.space, types)
 
     def _locate_option(self, spec: DataSpec, problem: Problem) -> Problem:
@@ -267,8 +264,8 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
     """Return an error with the problems in the order of the space file.
 
     Args:
-        space: the search space.
-        problems: the problems. If the place of a problem is a key, such as `data.label`, the key's
+        space: The search space.
+        problems: The problems. If the place of a problem is a key, such as `data.label`, the key's
             position in the space file becomes the place. Other places are kept.
     """
     located = {_located(space, p) if _KEY.match(p.place) else p: None for p in problems}
@@ -287,19 +284,19 @@ def check_root(root: Path) -> None:
     """Check that the folder of a new sweep can be created in the root folder.
 
     Args:
-        root: the root folder of all sweeps. If it does not exist, the first sweep creates it.
+        root: The root folder of all sweeps. If it does not exist, the first sweep creates it.
 
     Raises:
-        InputError: the root is not a folder, or the root or the folder that must contain it is not
+        InputError: The root is not a folder, or the root or the folder that must contain it is not
             writable.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
     if scheme and len(scheme[1]) > 1 and not root.exists():
-        text = (
+        raise InputError(
+            "--dir",
             f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to "
-            "storage that all nodes have mounted"
+            "storage that all nodes have mounted",
         )
-        raise InputError("--dir", text)
     existing = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if not existing.is_dir():
         file = "is a file" if existing == root else f"`{existing}` is a file"
@@ -308,7 +305,7 @@ def check_root(root: Path) -> None:
         raise InputError("--dir", f"{root}: `{existing}` is not writable")
 
 
-def _position_in_file(problem: Problem) -> tuple[Any, ...]:
+def _position_in_file(problem: Problem) -> tuple[int, int, int, Problem]:
     """Return a key that sorts problems by their position in the file.
 
     Problems without a position, such as those of `--set`, come last.
@@ -323,7 +320,7 @@ def _probe_source(source: Source) -> SourceInfo | None:
     Return None for a remote URI or a function, which are not checked early.
 
     Raises:
-        InputError: the source does not exist, or the contents of a file do not match its suffix.
+        InputError: The source does not exist, or the contents of a file do not match its suffix.
     """
     if source.name.startswith("sklearn:"):
         from sweeps.data.sklearn_datasets import feature_names
@@ -340,10 +337,3 @@ def _probe_source(source: Source) -> SourceInfo | None:
 
     files = find_files(source)
     return SourceInfo((*probe_schemas(files, MAX_FILES)[0].names, *files.partition_columns), files)
-
-
-def _can_read(files: SourceFiles, columns: Sequence[str]) -> bool:
-    """Return whether the files themselves have the columns, with their names."""
-    if set(columns) & set(files.partition_columns):
-        return False
-    return not any(name.startswith("Unnamed: ") for name in columns)

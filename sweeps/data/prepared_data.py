@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import ray
 
-ObjectRef = ray.ObjectRef[Any]
+if TYPE_CHECKING:
+    import pandas as pd
+    from ray.data import Dataset
+
 # Maps "train" to one reference for each rank, and "valid" to one reference that all ranks share.
-Shards = Mapping[str, tuple[ObjectRef, ...]]
+Shards = Mapping[str, tuple[ray.ObjectRef["Dataset"], ...]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class PreparedData:
 
     key: str
     shards: Mapping[int, Shards]
-    check: ObjectRef | None
+    check: ray.ObjectRef[pd.DataFrame] | None
     size: int = 0
     rows: int = 0
     weight: str | None = None

@@ -71,16 +71,11 @@ def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> N
     rows, needed = rows_at(first, max_t, n), max(2, classes, workers)
     if rows >= needed:
         return
-    why = (
-        f"one for each of {classes} classes"
-        if needed == classes
-        else f"one for each of {workers} workers"
-        if needed == workers
-        else ""
-    )
-    text = (
+    reasons = {workers: f", one for each of {workers} workers"}
+    reasons[classes] = f", one for each of {classes} classes"
+    raise InputError(
+        "scheduler.grace_period",
         f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least "
-        f"{needed}{f', {why}' if why else ''}; "
-        "raise scheduler.grace_period, or lower scheduler.max_t"
+        f"{needed}{reasons.get(needed, '')}; raise scheduler.grace_period, or lower "
+        "scheduler.max_t",
     )
-    raise InputError("scheduler.grace_period", text)

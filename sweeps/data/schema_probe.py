@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,7 @@ from sweeps.data.files import (
     reading,
     unsupported,
 )
+from sweeps.data.missing import certain_texts
 from sweeps.data.tables import (
     ALWAYS_MISSING,
     canonical_table,
@@ -33,6 +34,12 @@ from sweeps.data.tables import (
     is_text,
     type_name,
 )
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+    from pydantic import JsonValue
+
+    from sweeps.space import DataSpec
 
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may
 # contain a whole document.
@@ -51,10 +58,10 @@ class FileSchema:
     """Columns of a data file.
 
     Attributes:
-        schema: names and types of the columns. All columns of a text file are texts, and a column
+        schema: Names and types of the columns. All columns of a text file are texts, and a column
             without a name has the name that pandas gives it, such as `Unnamed: 0`.
-        rows: whether the file has any rows.
-        start: for a text file, the number of lines before the first row.
+        rows: Whether the file has any rows.
+        start: For a text file, the number of lines before the first row.
     """
 
     schema: pa.Schema
@@ -73,14 +80,14 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     All files must have the same format (CSV, TSV, JSON lines or Parquet) and the same columns.
 
     Args:
-        files: the files of the source.
-        most: largest number of files to read. None to read all files.
+        files: The files of the source.
+        most: Largest number of files to read. None to read all files.
 
     Returns:
         The schema of each file that was read.
 
     Raises:
-        InputError: the formats differ, the contents of a file do not match its suffix, a file has
+        InputError: The formats differ, the contents of a file do not match its suffix, a file has
             other columns than the first file, or no file has rows.
     """
     kinds = {file_format(path) for path in files.paths} - {""}
@@ -110,11 +117,11 @@ def probe_schema(files: SourceFiles, path: str) -> FileSchema:
     """Read the schema of a file.
 
     Args:
-        files: the files of a source.
-        path: path of one of the files.
+        files: The files of a source.
+        path: Path of one of the files.
 
     Raises:
-        ValueError: the suffix is unknown, the contents of the file do not match it, or the first
+        ValueError: The suffix is unknown, the contents of the file do not match it, or the first
             lines are not those of a table.
         OSError, pyarrow.ArrowException: Arrow cannot read the file.
     """
@@ -200,11 +207,11 @@ def _check_contents(start: bytes, wanted: str) -> None:
     """Check that a file begins with the signature that its name promises.
 
     Args:
-        start: the first bytes of the file.
-        wanted: the signature; "" for text.
+        start: The first bytes of the file.
+        wanted: The signature; "" for text.
 
     Raises:
-        ValueError: the file is empty, or has another format.
+        ValueError: The file is empty, or has another format.
     """
     if not start:
         raise ValueError("it is empty")
@@ -217,27 +224,23 @@ def _check_contents(start: bytes, wanted: str) -> None:
         raise ValueError(f"it is not {wanted or 'text'}{other}{shown}")
 
 
-def first_rows(files: SourceFiles) -> pa.Table:
-    """Return some rows of the columns of texts of the first file, with the types of these rows.
+def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
+    """Return the columns that hold no numbers whatever the other rows are, with their types.
+
+    See `tables.type_name`. A column of texts counts only if the first rows have a text that is
+    neither a number nor a marker of `data.missing`.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The first file cannot be read.
     """
     path = files.paths[0]
     with reading(files.place, files.display_name(path)):
-        names = [field.name for field in probe_schema(files, path).schema if is_text(field.type)]
-        return read_some(replace(files, paths=(path,)), names, _PROBE_ROWS).table
-
-
-def column_types(files: SourceFiles) -> dict[str, str]:
-    """Return the columns of the first file that hold no numbers, with the names of their types.
-
-    See `tables.type_name`.
-
-    All columns of a text file are texts.
-    """
-    schema = probe_schema(files, files.paths[0]).schema
-    return {field.name: name for field in schema if (name := type_name(field))}
+        schema = probe_schema(files, path).schema
+        texts = [field.name for field in schema if is_text(field.type)]
+        rows = read_some(replace(files, paths=(path,)), texts, _PROBE_ROWS).table
+    certain = certain_texts(spec, rows)
+    types = {field.name: type_name(field) for field in schema}
+    return {n: kind for n, kind in types.items() if kind and (kind != "text" or n in certain)}
 
 
 def separator_of(files: SourceFiles) -> str:
@@ -260,15 +263,15 @@ def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
     return text
 
 
-def uncompressed_bytes(system: Any, path: str, columns: Sequence[str] | None = None) -> int:
+def uncompressed_bytes(system: FileSystem, path: str, columns: Sequence[str] | None = None) -> int:
     """Return the size of some columns of a Parquet file, or of the text of another file, in bytes.
 
     For a gzip file, this is an estimate.
 
     Args:
         system: Arrow's file system.
-        path: path of the file.
-        columns: names of columns of a Parquet file; None for all columns.
+        path: Path of the file.
+        columns: Names of columns of a Parquet file; None for all columns.
     """
     if file_format(path) != ".parquet":
         ratio = _GZIP_RATIO if path.lower().endswith(".gz") else 1
@@ -299,7 +302,7 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     All columns of text files are checked; see `text_shape.rows_problem`.
 
     Raises:
-        InputError: a file cannot be read.
+        InputError: A file cannot be read.
     """
     tables: list[pa.Table] = []
     for path in files.paths:
@@ -329,8 +332,8 @@ class SomeRows:
     """Some rows of a source that is too large to read it early.
 
     Attributes:
-        table: the rows, with the types that these rows have.
-        rows: number of rows of the whole source.
+        table: The rows, with the types that these rows have.
+        rows: Number of rows of the whole source.
         exact: False if `rows` is an estimate.
     """
 
@@ -343,7 +346,7 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
     """Read at most `most` rows of a source, from files and row groups at equal distances.
 
     Raises:
-        OSError, pyarrow.ArrowException: a file cannot be read.
+        OSError, pyarrow.ArrowException: A file cannot be read.
     """
     import pyarrow.parquet as pq
 
@@ -391,13 +394,13 @@ def read_blocks(files: SourceFiles, path: str, columns: Sequence[str]) -> Iterat
     Text files are read as text, one block at a time.
 
     Args:
-        files: the files of a source.
-        path: path of one of the files.
-        columns: names of columns of the file, and of columns that the folders of the source define.
+        files: The files of a source.
+        path: Path of one of the files.
+        columns: Names of columns of the file, and of columns that the folders of the source define.
 
     Raises:
-        ValueError: the file is not a table; the message names the line.
-        OSError, pyarrow.ArrowException: the file cannot be read.
+        ValueError: The file is not a table; the message names the line.
+        OSError, pyarrow.ArrowException: The file cannot be read.
     """
     folders = files.partition_values(path)
     if files.is_text:
@@ -499,9 +502,9 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
     """Read a file of JSON lines. A key that a line lacks is a missing value.
 
     Raises:
-        ValueError: a line is no object, or the values of a key have different types.
+        ValueError: A line is no object, or the values of a key have different types.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, JsonValue]] = []
     with files.system.open_input_stream(path) as stream:
         for number, line in enumerate(io.TextIOWrapper(stream, "utf-8-sig"), 1):
             try:

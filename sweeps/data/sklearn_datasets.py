@@ -6,17 +6,15 @@ A test compares them with scikit-learn.
 from __future__ import annotations
 
 _CELL_MEASURES = (
-    *(
-        "radius",
-        "texture",
-        "perimeter",
-        "area",
-        "smoothness",
-        "compactness",
-        "concavity",
-        "concave points",
-        "symmetry",
-    ),
+    "radius",
+    "texture",
+    "perimeter",
+    "area",
+    "smoothness",
+    "compactness",
+    "concavity",
+    "concave points",
+    "symmetry",
     "fractal dimension",
 )
 _COLUMNS = {
@@ -29,17 +27,19 @@ _COLUMNS = {
     "digits": tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8)),
     "iris": ("sepal length (cm)", "sepal width (cm)", "petal length (cm)", "petal width (cm)"),
     "wine": (
-        *(
-            "alcohol",
-            "malic_acid",
-            "ash",
-            "alcalinity_of_ash",
-            "magnesium",
-            "total_phenols",
-            "flavanoids",
-            "nonflavanoid_phenols",
-        ),
-        *("proanthocyanins", "color_intensity", "hue", "od280/od315_of_diluted_wines", "proline"),
+        "alcohol",
+        "malic_acid",
+        "ash",
+        "alcalinity_of_ash",
+        "magnesium",
+        "total_phenols",
+        "flavanoids",
+        "nonflavanoid_phenols",
+        "proanthocyanins",
+        "color_intensity",
+        "hue",
+        "od280/od315_of_diluted_wines",
+        "proline",
     ),
 }
 NAMES = tuple(_COLUMNS)
@@ -61,8 +61,8 @@ def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] |
     Return None if `requested` does not fit.
 
     Args:
-        name: name of the data set.
-        requested: the task that the space file sets. None if it sets no task.
+        name: Name of the data set.
+        requested: The task that the space file sets. None if it sets no task.
     """
     count = _CLASSES.get(name)
     task = requested or {None: "regression", 2: "binary"}.get(count, "multiclass")

@@ -12,7 +12,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +31,9 @@ from sweeps.data.tables import (
     drop_index_names,
 )
 from sweeps.loaders.lookup import relative_to
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
 
 T = TypeVar("T")
 
@@ -52,7 +56,12 @@ def read_source(source: Source) -> pa.Table:
     elif is_loader(source.name):
         table = call_loader(source, dataset_to_arrow)
     else:
-        table = _read_files(find_files(source))
+        files = find_files(source)
+        schemas = probe_schemas(files)
+        fields = [field for schema in schemas for field in schema.schema]
+        if any(EXTENSION_KEY in (field.metadata or {}) for field in fields):
+            import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
+        table = read_columns(files, (*schemas[0].names, *files.partition_columns))
     names = table.column_names
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
@@ -104,9 +113,8 @@ def pickled_by_value(folder: Path) -> Iterator[None]:
     Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of
     these tasks cannot import the modules.
     """
-    from ray import cloudpickle
-
-    added, pickler = pickle_by_value(folder), cast("Any", cloudpickle)
+    pickler = importlib.import_module("ray.cloudpickle")
+    added = pickle_by_value(folder)
     try:
         yield
     finally:
@@ -114,14 +122,12 @@ def pickled_by_value(folder: Path) -> Iterator[None]:
             pickler.unregister_pickle_by_value(module)
 
 
-def pickle_by_value(folder: Path) -> list[Any]:
+def pickle_by_value(folder: Path) -> list[ModuleType]:
     """Pickle functions and classes of the modules in a folder with their code from now on.
 
     Return the modules for which this is new.
     """
-    from ray import cloudpickle
-
-    pickler = cast("Any", cloudpickle)
+    pickler = importlib.import_module("ray.cloudpickle")
     known = {"__main__", *pickler.list_registry_pickle_by_value()}
     added = []
     for name, module in list(sys.modules.items()):
@@ -142,13 +148,13 @@ def is_loader(source: str) -> bool:
     )
 
 
-def call_loader(source: Source, of_dataset: Callable[[Any], T]) -> T | pa.Table:
+def call_loader(source: Source, of_dataset: Callable[[Dataset], T]) -> T | pa.Table:
     """Call a loader.
 
     Return the result of `of_dataset` if the loader returns a Ray Dataset; otherwise an Arrow table.
 
     Raises:
-        InputError: see `read_source`.
+        InputError: See `read_source`.
     """
     ref, place, base = source.name, source.place, source.base.absolute()
     with importable(base, Path.cwd()), relative_to(base):
@@ -194,16 +200,17 @@ def to_arrow(result: Any) -> pa.Table | None:
     """
     import pandas as pd
 
-    if type(result).__module__.startswith("dask."):
+    library = type(result).__module__.partition(".")[0]
+    if library == "dask":
         result = result.compute()
-    if type(result).__module__.startswith("polars.") and hasattr(result, "collect"):  # a lazy frame
-        result = result.collect()
-    if type(result).__module__.startswith("polars.") and hasattr(result, "to_arrow"):
+    if library == "polars":
         import polars
 
-        return result.to_arrow(
-            compat_level=polars.CompatLevel.oldest()
-        )  # Arrow cannot cast categories of the newer type of text
+        if isinstance(result, polars.LazyFrame):
+            result = result.collect()
+        if isinstance(result, polars.DataFrame):
+            # Arrow cannot cast categories of the newer type of text
+            return result.to_arrow(compat_level=polars.CompatLevel.oldest())
     if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
         arrow = result.with_format("arrow")
         if hasattr(arrow, "__len__"):
@@ -220,7 +227,7 @@ def to_arrow(result: Any) -> pa.Table | None:
     return None
 
 
-def dataset_to_arrow(dataset: Any) -> pa.Table:
+def dataset_to_arrow(dataset: Dataset) -> pa.Table:
     """Compute the rows of a Ray Dataset.
 
     The columns are in the order of the first block that has rows.
@@ -237,28 +244,16 @@ def dataset_to_arrow(dataset: Any) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _read_files(files: SourceFiles) -> pa.Table:
-    """Return the rows of all files as one table.
-
-    All files must have the same format and the same columns.
-    """
-    schemas = probe_schemas(files)
-    fields = [field for schema in schemas for field in schema.schema]
-    if any(EXTENSION_KEY in (field.metadata or {}) for field in fields):
-        import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
-    return read_columns(files, (*schemas[0].names, *files.partition_columns))
-
-
-def ray_dataset(files: SourceFiles) -> Any:
+def ray_dataset(files: SourceFiles) -> Dataset:
     """Return a lazy Ray Dataset of text files, whose columns are texts, or of Parquet files."""
     import ray.data
     from ray.data.datasource import FileBasedDatasource, Partitioning, PartitionStyle
 
     class TextFiles(FileBasedDatasource):
-        def _read_stream(self, f: Any, path: str) -> Iterator[pa.Table]:
+        def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
             yield from text_blocks(files, path)
 
-    hive: Any = (
+    hive = (
         Partitioning(PartitionStyle.HIVE, base_dir=files.folder)
         if files.partition_columns
         else None
@@ -268,6 +263,9 @@ def ray_dataset(files: SourceFiles) -> Any:
         "partitioning": hive,
         "file_extensions": None,
     }
+    paths = list(files.paths)
     if files.is_text:
-        return ray.data.read_datasource(TextFiles(list(files.paths), **given))
-    return ray.data.read_parquet(list(files.paths), **given)
+        dataset: Dataset = ray.data.read_datasource(TextFiles(paths, **given))
+    else:
+        dataset = ray.data.read_parquet(paths, **given)
+    return dataset

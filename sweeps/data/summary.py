@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.core.label_columns import Classes, LabelValue
 from sweeps.data.label_checks import split_columns
-
-if TYPE_CHECKING:
-    from sweeps.core.label_columns import Classes
-    from sweeps.data.tables import Parts
-    from sweeps.space import DataSpec
+from sweeps.data.tables import Parts, is_numeric, is_text
+from sweeps.space import DataSpec
 
 # A table with more rows is summarised from a sample of this many rows. A sample has at most this
 # many values, but at least 1,000 rows.
@@ -38,13 +36,13 @@ class ColumnSummary:
     """One column of the train rows.
 
     Attributes:
-        name: name of the column.
+        name: Name of the column.
         role: "feature", "label", "weight", "split" or "dropped".
         kind: "number", "boolean", "text", "date" or "other".
-        missing: number of missing values, in all rows.
-        distinct: number of distinct values in the sample, without missing ones. None for the kind
+        missing: Number of missing values, in all rows.
+        distinct: Number of distinct values in the sample, without missing ones. None for the kind
             "other".
-        values: the smallest and the largest number or date; or the most frequent texts, with their
+        values: The smallest and the largest number or date; or the most frequent texts, with their
             shares.
         parsed: True if `data.parse` turns the texts into numbers.
     """
@@ -65,17 +63,17 @@ class Finding:
     Attributes:
         kind: "identifier", "prose", "many", "row_number", "number_text", "date_text", "marker",
             "rounded", "infinite", "unseen", "empty", "constant", "leak", "duplicates" or "overlap".
-        column: name of the column; "" if the finding is about rows.
-        example: an example of a value, or the split with rows of train. For texts of numbers or
+        column: Name of the column; "" if the finding is about rows.
+        example: An example of a value, or the split with rows of train. For texts of numbers or
             dates, the first text that does not fit.
-        rule: for texts of numbers or dates: the rule of `data.parse`.
-        other_rule: for texts of dates: another format that also fits. For a marker: "number" if all
+        rule: For texts of numbers or dates: the rule of `data.parse`.
+        other_rule: For texts of dates: another format that also fits. For a marker: "number" if all
             other texts are numbers. Else "".
-        count: number of values or rows. For texts of numbers or dates, the number of texts that do
+        count: Number of values or rows. For texts of numbers or dates, the number of texts that do
             not fit.
-        share: estimated share of the rows, or how much of the label a column explains, from 0 to 1.
+        share: Estimated share of the rows, or how much of the label a column explains, from 0 to 1.
         loose: True if some values do not fit the finding.
-        row: row of the example, counted from 1; 0 if it is not known.
+        row: Row of the example, counted from 1; 0 if it is not known.
     """
 
     kind: str
@@ -94,13 +92,13 @@ class DataSummary:
     """Summary of the rows of a source.
 
     Attributes:
-        rows: number of rows of each source: "train", and "valid" and "test" if these splits have
+        rows: Number of rows of each source: "train", and "valid" and "test" if these splits have
             separate sources.
-        sampled: number of train rows that were looked at.
-        columns: all columns, in the order of the data.
-        label: number of rows of each class, for a label with classes, by the class as text. Empty
+        sampled: Number of train rows that were looked at.
+        columns: All columns, in the order of the data.
+        label: Number of rows of each class, for a label with classes, by the class as text. Empty
             for numbers.
-        findings: what may spoil a search.
+        findings: What may spoil a search.
     """
 
     rows: dict[str, int]
@@ -109,16 +107,12 @@ class DataSummary:
     label: dict[str, int]
     findings: tuple[Finding, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON data."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> DataSummary:
-        """Make a summary from JSON data that `to_json` returned.
+        """Make a summary from JSON data that `dataclasses.asdict` returned.
 
         Raises:
-            KeyError, TypeError: the data is not a summary.
+            KeyError, TypeError: The data is not a summary.
         """
         columns = tuple(ColumnSummary(**column) for column in stored["columns"])
         findings = tuple(Finding(**finding) for finding in stored["findings"])
@@ -138,14 +132,14 @@ def summarize(
     """Summarise the raw rows of a source.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split: "train", and "valid" and "test" if these splits have separate
+        spec: The `data` section.
+        parts: Raw rows by split: "train", and "valid" and "test" if these splits have separate
             sources. The label is not encoded.
-        classes: classes of the label; None if the label has numbers or several columns, or there is
+        classes: Classes of the label; None if the label has numbers or several columns, or there is
             no label.
-        seed: seed of the sample.
-        rows: number of rows of each split, if `parts` is already a sample of a stream.
-        missing: number of missing values of each column, if `parts` is already a sample of a
+        seed: Seed of the sample.
+        rows: Number of rows of each split, if `parts` is already a sample of a stream.
+        missing: Number of missing values of each column, if `parts` is already a sample of a
             stream.
     """
     from sweeps.data.summary_findings import find_all
@@ -162,7 +156,11 @@ def summarize(
         replace(column, parsed=column.name in spec.parse and column.role != "dropped")
         for column in described
     )
-    balance = _balance(train, spec.labels[0], classes) if classes is not None else {}
+    balance: dict[str, int] = {}
+    if classes is not None:
+        counts = pc.value_counts(train.column(spec.labels[0]).drop_null()).to_pylist()
+        found = {item["values"]: item["counts"] for item in counts}
+        balance = {_short(value): found.get(value, 0) for value in classes}
     total = dict(rows or {key: part.num_rows for key, part in parts.items()})
     findings = find_all(spec, parts, sample, columns, classes, seed, whole=rows is None)
     return DataSummary(total, min(train.num_rows, most), columns, balance, findings)
@@ -188,11 +186,11 @@ def kind_of(field: pa.Field) -> str:
     kind = field.type
     if pa.types.is_boolean(kind):
         return "boolean"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if is_numeric(kind):
         return "number"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return "date"
-    return "text" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else "other"
+    return "text" if is_text(kind) else "other"
 
 
 def _column(
@@ -216,7 +214,7 @@ def _column(
     return ColumnSummary(name, role, kind, count, distinct, values)
 
 
-def _frequent_values(counted: Counter[Any]) -> str:
+def _frequent_values(counted: Counter[LabelValue]) -> str:
     """Return the most frequent values of a column, with their shares if these are not tiny."""
     first = counted.most_common(SHOWN_VALUES)
     texts = [shown(_short(value)) for value, _ in first]
@@ -253,12 +251,3 @@ def percent(share: float) -> str:
     """
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.2g} %"
-
-
-def _balance(train: pa.Table, label: str, classes: Classes) -> dict[str, int]:
-    """Return the number of rows of each class of the label."""
-    found = {
-        item["values"]: item["counts"]
-        for item in pc.value_counts(train.column(label).drop_null()).to_pylist()
-    }
-    return {_short(value): found.get(value, 0) for value in classes}

@@ -10,25 +10,22 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.core.label_columns import Classes
 from sweeps.data.label_checks import as_text
 from sweeps.data.label_leaks import find_leaks
 from sweeps.data.missing import WORDS
 from sweeps.data.parse import NUMBER, parse_texts
 from sweeps.data.streaming.hashing import row_hashes
 from sweeps.data.summary import ColumnSummary, Finding, sample_rows, shown
+from sweeps.data.tables import Parts
 from sweeps.data.text_findings import DISTINCT_SHARE, MIN_ROWS, SUSPECT, text_findings
-
-if TYPE_CHECKING:
-    from sweeps.core.label_columns import Classes
-    from sweeps.data.tables import Parts
-    from sweeps.space import DataSpec
+from sweeps.space import DataSpec
 
 # A number that is far outside of the other numbers may be a marker if it is in this many rows, and
 # if there are enough other numbers.
@@ -64,12 +61,12 @@ def find_all(
     """Return everything in the data that may spoil a search; see `summarize` for the arguments.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split.
-        sample: sample of the train rows.
-        columns: summaries of all columns.
-        classes: classes of the label.
-        seed: seed of samples.
+        spec: The `data` section.
+        parts: Raw rows by split.
+        sample: Sample of the train rows.
+        columns: Summaries of all columns.
+        classes: Classes of the label.
+        seed: Seed of samples.
         whole: True if `parts` has all rows, so that a finding can name a row.
     """
     features = [column for column in columns if column.role == "feature"]
@@ -209,7 +206,7 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
     Only integers and texts that `rule` parses count. The rounding of other floats loses digits that
     seldom matter.
     """
-    numbers: Any = pc.unique(values.drop_null())
+    numbers = pc.unique(values.drop_null())
     if rule and column.kind == "text":
         numbers = parse_texts(numbers, rule).drop_null()
     exact = np.unique(np.asarray(numbers))
@@ -308,8 +305,8 @@ def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
     All columns count, also those that are no features.
 
     Args:
-        copies: which rows of the sample are copies of earlier rows.
-        rows: number of rows of train.
+        copies: Which rows of the sample are copies of earlier rows.
+        rows: Number of rows of train.
     """
     count = int(copies.sum())
     if len(copies) < MIN_ROWS or count < MIN_COPIES:

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
+from sweeps.core.label_columns import LabelValue
 from sweeps.core.step_kinds import ENCODERS
-from sweeps.data.column_checks import selects
+from sweeps.data.column_checks import selects, steps_of
 from sweeps.data.label_checks import split_rules
 from sweeps.data.missing import EVERY_COLUMN
 from sweeps.data.summary import DataSummary, Finding, percent, shown
+from sweeps.space import Space
 from sweeps.space.nodes import scalar
 from sweeps.space.step_names import Step
-from sweeps.space.templates import walk
 from sweeps.space.yaml_writer import flow
-
-if TYPE_CHECKING:
-    from sweeps.space import Space
 
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive
 # class needs no warning.
@@ -135,8 +132,8 @@ class DataWarning:
     """A warning about the data.
 
     Attributes:
-        key: the key of the space file that mends it.
-        text: the warning in one line. It says what was found, and what to write.
+        key: The key of the space file that mends it.
+        text: The warning in one line. It says what was found, and what to write.
     """
 
     key: str
@@ -177,11 +174,11 @@ def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning
             continue
         for step in _steps(space):
             if step.name in ENCODERS and step.columns and selects(step, column.name, False):
-                text = (
+                yield DataWarning(
+                    "space.preprocessor",
                     f"`{column.name}` has numbers, which {step.name} makes codes, so that other "
-                    "numbers are missing values; take it out of `columns`"
+                    "numbers are missing values; take it out of `columns`",
                 )
-                yield DataWarning("space.preprocessor", text)
 
 
 def _matters(finding: Finding, space: Space) -> bool:
@@ -207,7 +204,7 @@ def _matters(finding: Finding, space: Space) -> bool:
 
 
 def _steps(space: Space) -> Iterator[Step]:
-    return (part for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step))
+    return steps_of(space.sections.get("preprocessor"))
 
 
 def _is_handled(column: str, space: Space) -> bool:
@@ -263,7 +260,7 @@ def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
     )
 
 
-def parse_entry(finding: Finding) -> Any:
+def parse_entry(finding: Finding) -> str | dict[str, str]:
     """Return the rule of `data.parse` for a finding.
 
     Texts that do not fit become missing values.
@@ -271,7 +268,7 @@ def parse_entry(finding: Finding) -> Any:
     return {"rule": finding.rule, "other": "missing"} if finding.count else finding.rule
 
 
-def missing_entry(findings: Sequence[Finding]) -> dict[str, list[Any]]:
+def missing_entry(findings: Sequence[Finding]) -> dict[str, list[LabelValue | None]]:
     """Return the value of `data.missing` for findings with the same marker."""
     example = findings[0].example
     column = findings[0].column if len(findings) == 1 else EVERY_COLUMN

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,21 @@ Parts = dict[str, pa.Table]
 # Texts that are missing values in every format and column. `sweeps.data.missing` decides about
 # other texts.
 ALWAYS_MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "NULL", "NaN", "nan", "null"),
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "NULL",
+    "NaN",
+    "nan",
+    "null",
 )
 # Share of the texts that must have the same length if the texts of a column are codes such as ZIP
 # codes.
@@ -116,14 +129,19 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa
     Blank texts are null, too.
 
     Args:
-        column: the column.
-        texts: the texts.
+        column: The column.
+        texts: The texts.
     """
     trimmed = pc.utf8_trim_whitespace(column)
     found = pc.is_in(trimmed, value_set=texts.cast(column.type))
     if not pc.any(found).as_py():
         return column
     return pc.if_else(found, pa.scalar(None, column.type), column)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a type is a type of integers or floats."""
+    return bool(types.is_integer(kind) or types.is_floating(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -203,7 +221,7 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Convert a column of CSV text to int64, float64 or bool, as pandas would.
 
     Raises:
-        pyarrow.ArrowInvalid: a value does not fit the type.
+        pyarrow.ArrowInvalid: A value does not fit the type.
     """
     return _plain_numbers(column).cast(kind)
 
@@ -214,8 +232,8 @@ def fingerprint(parts: Parts, extra: Iterable[str] = ()) -> str:
     The hash depends on the order of the rows, but not on the sizes of blocks.
 
     Args:
-        parts: tables by name.
-        extra: further strings to hash.
+        parts: Tables by name.
+        extra: Further strings to hash.
 
     Returns:
         The SHA-256 in hex.
@@ -243,7 +261,7 @@ def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
     The rows are the same as in `split_equally(..., k)[rank]`.
 
     Raises:
-        InputError: there are fewer rows than parts.
+        InputError: There are fewer rows than parts.
     """
     import ray.data
 
@@ -272,17 +290,19 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
 
     Args:
         table: n rows.
-        k: number of parts.
+        k: Number of parts.
 
     Raises:
-        InputError: there are fewer rows than parts.
+        InputError: There are fewer rows than parts.
     """
     if k == 1:
         return [table]
     each = table.num_rows // k
     if not each:
-        text = f"the trial has {k} workers, but the train split has only {table.num_rows} rows"
-        raise InputError("scaling.num_workers", text)
+        raise InputError(
+            "scaling.num_workers",
+            f"the trial has {k} workers, but the train split has only {table.num_rows} rows",
+        )
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
 
 
@@ -292,12 +312,12 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
     Arrow can store tensors, and training loops can read them in batches.
 
     Args:
-        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension
+        frame: Rows. Arrays with two or more dimensions become tensors. Arrays with one dimension
             are kept; Arrow stores them as lists.
-        names: columns whose arrays become tensors even if they have one dimension.
+        names: Columns whose arrays become tensors even if they have one dimension.
     """
 
-    def holds_arrays(name: Any) -> bool:
+    def holds_arrays(name: str) -> bool:
         values = frame[name]
         first = values.iloc[0] if len(values) and values.dtype == object else None
         return (

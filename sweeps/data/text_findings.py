@@ -6,11 +6,11 @@ Pure functions.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -128,9 +128,9 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> 
     None for codes such as ZIP codes.
 
     Args:
-        name: the column.
-        texts: the distinct texts.
-        counts: number of rows with each text.
+        name: The column.
+        texts: The distinct texts.
+        counts: Number of rows with each text.
         differ: True if nearly all rows have different texts.
     """
     suspect = pc.match_substring_regex(texts, SUSPECT).to_numpy(zero_copy_only=False)
@@ -180,10 +180,8 @@ def _has_two_scales(texts: pa.Array, counts: np.ndarray) -> bool:
     Examples are `$` and `€`, and `%` beside no sign.
     """
     signs = pc.replace_substring_regex(texts, _AMOUNT, "")
-    rows = Counter[str]()
-    for sign, count in zip(signs.to_pylist(), counts, strict=True):
-        rows[sign] += int(count)
-    often = {sign for sign, count in rows.items() if count > EXCEPTION_ROWS * counts.sum()}
+    rows = pd.Series(counts).groupby(signs.to_pylist()).sum()
+    often = {*rows.index[rows > EXCEPTION_ROWS * counts.sum()]}
     return len(often - {""}) > 1 or often == {"", "%"}
 
 

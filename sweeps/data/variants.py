@@ -168,7 +168,7 @@ class DataVariants(Variants["Splits"]):
         Each fold has its own copy of the rows.
 
         Args:
-            data: the trial's values of the tuned keys of `data`.
+            data: The trial's values of the tuned keys of `data`.
         """
         whole, share = self.splits(data), variant_of(self.spec, data).rows
         return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))

@@ -105,12 +105,9 @@ def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, 
 def test_dropped_columns_are_not_features(module, tmp_path):
     rows = "{'id': range(8), 'x': range(8), 'y': [0, 1] * 4}"
     assert frame_of(module, tmp_path, rows, label="y", drop=("id",)).features == ("x",)
-    for drop, text in (
-        (("idd",), "no column `idd`; did you mean `id`?"),
-        (("y",), "must not contain the label, `y`"),
-    ):
-        with pytest.raises(InputError, match=f"data.drop: .*{re.escape(text)}"):
-            frame_of(module, tmp_path, rows, label="y", drop=drop)
+    text = re.escape("no column `idd`; did you mean `id`?")
+    with pytest.raises(InputError, match=f"data.drop: .*{text}"):
+        frame_of(module, tmp_path, rows, label="y", drop=("idd",))
 
 
 @pytest.mark.parametrize(

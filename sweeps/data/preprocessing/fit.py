@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.extensions import ExtensionDtype
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from sweeps.space import Step
 
 
-def _output_dtype(values: pd.Series) -> Any:
+def _output_dtype(values: pd.Series) -> np.dtype | ExtensionDtype:
     """Return the dtype to which a prepared column is converted, both in training and in prediction.
 
     Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8,
@@ -56,15 +57,15 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> Fi
     """Fit steps on the train split, one after the other.
 
     Args:
-        steps: the steps in order. Each step selects from the columns that the previous step
+        steps: The steps in order. Each step selects from the columns that the previous step
             returned.
-        train: rows of the train split.
-        label: see `Splits.label`. Steps do not get the label among their columns. If the `fit` of
+        train: Rows of the train split.
+        label: See `Splits.label`. Steps do not get the label among their columns. If the `fit` of
             an estimator takes `y`, the label is passed as `y`, with one column for each label
             column if there are several.
 
     Raises:
-        InputError: a step names a missing column, has invalid parameters, or fails.
+        InputError: A step names a missing column, has invalid parameters, or fails.
     """
     return fit_transform(steps, train, label)[0]
 
@@ -80,21 +81,21 @@ def fit_transform(
     """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
 
     Args:
-        steps: see `fit_chain`.
-        train: rows of the train split. If there is a stream, the first rows of the stream.
-        label: see `fit_chain`.
+        steps: See `fit_chain`.
+        train: Rows of the train split. If there is a stream, the first rows of the stream.
+        label: See `fit_chain`.
         copy: False to let the returned columns share the memory of `train` where no step changes
             them.
-        stream: the rows of the train split as a stream, on which the steps are then fitted. None
+        stream: The rows of the train split as a stream, on which the steps are then fitted. None
             to fit the steps on `train`.
-        parse: the rules of `data.parse`, by column. The steps get the parsed columns.
+        parse: The rules of `data.parse`, by column. The steps get the parsed columns.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
     labels = label_columns(label)
     inputs = tuple(
         input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in labels
     )
-    target = _target(train, label)
+    target = label_values(train, label)
     # Arrow then copies no column of numbers without nulls
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
@@ -119,7 +120,7 @@ def fit_transform(
     return result, result.with_label(prepared, pd.DataFrame(present, index=frame.index))
 
 
-def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
+def label_values(train: pa.Table, label: Label | None) -> np.ndarray | None:
     """Return the values of the label, shape (n,), or (n, k) for k columns.
 
     None if the table has no label.
@@ -167,11 +168,11 @@ def _fit_step(
     Return None if the step has no columns to process.
 
     Args:
-        step: the step.
-        frame: the rows that the previous steps returned. If there is a stream, the first rows.
-        label: the label column.
-        target: the label of each row of `frame`.
-        stream: all rows that the previous steps returned. None if `frame` has all rows.
+        step: The step.
+        frame: The rows that the previous steps returned. If there is a stream, the first rows.
+        label: The label column.
+        target: The label of each row of `frame`.
+        stream: All rows that the previous steps returned. None if `frame` has all rows.
     """
     inputs = select_columns(frame, step.columns, _default_columns(step), step.name, label)
     if ":" in step.name:
@@ -234,7 +235,7 @@ def _suitable_columns(
     Other selected columns are left out.
 
     Raises:
-        InputError: a column that is named in the `columns` of the step cannot be processed.
+        InputError: A column that is named in the `columns` of the step cannot be processed.
     """
     number = step.name != "HashingVectorizer"
     text = step.name.endswith(("Encoder", "Categorizer", "Vectorizer"))
@@ -252,8 +253,9 @@ def _suitable_columns(
     named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
     if wrong := [n for n in inputs if n not in suitable and n in named]:
         has = f"the type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "no value"
-        problem = f"{step.name} cannot be used for column `{wrong[0]}`, which has {has}"
-        raise InputError(PREPROCESSOR_KEY, problem)
+        raise InputError(
+            PREPROCESSOR_KEY, f"{step.name} cannot be used for column `{wrong[0]}`, which has {has}"
+        )
     return tuple(suitable)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -29,10 +30,10 @@ class RowStream:
     """The rows of train after some steps.
 
     Attributes:
-        dataset: lazy dataset of raw rows.
-        roots: folders of the user's modules.
-        inputs: the raw columns.
-        steps: fitted steps.
+        dataset: Lazy dataset of raw rows.
+        roots: Folders of the user's modules.
+        inputs: The raw columns.
+        steps: Fitted steps.
     """
 
     dataset: Dataset
@@ -75,9 +76,7 @@ def in_task(function: Callable[..., Any], roots: tuple[str, ...], /, **arguments
     The arguments may contain functions and objects of the user's modules. They are pickled, and
     unpickled only after the modules can be imported from the folders `roots`.
     """
-    from ray import cloudpickle
-
-    pickler: Any = cloudpickle
+    pickler = importlib.import_module("ray.cloudpickle")
     pickled = pickler.dumps(functools.partial(function, **arguments))
     return functools.partial(_call_pickled, pickled=pickled, roots=roots)
 
@@ -99,10 +98,10 @@ def prepared_stream(
     """Return the rows of a lazy dataset after a fitted chain, as a lazy dataset.
 
     Args:
-        dataset: raw rows with the label.
-        chain: the fitted chain.
-        schema: names and types of the columns of the raw rows.
-        roots: folders of the user's modules.
+        dataset: Raw rows with the label.
+        chain: The fitted chain.
+        schema: Names and types of the columns of the raw rows.
+        roots: Folders of the user's modules.
     """
     tensors = frozenset(f.name for f in schema if isinstance(f.type, pa.BaseExtensionType))
     apply = in_task(_transform, roots, chain=chain, tensors=tensors)

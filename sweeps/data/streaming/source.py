@@ -6,7 +6,7 @@ import functools
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,14 +15,12 @@ from sweeps.data import sources
 from sweeps.data.files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.schema_probe import probe_schemas
-from sweeps.data.streaming.block_types import (
-    Convert,
-    merge_profiles,
-    unify_schemas,
-)
+from sweeps.data.streaming.block_types import merge_profiles, unify_schemas
 from sweeps.data.tables import canonical_table, fingerprint, hash_of, is_text
 
 if TYPE_CHECKING:
+    from ray.data import Dataset, Schema
+
     from sweeps.space import DataSpec
 
 
@@ -31,22 +29,19 @@ class LazySource:
     """A source that is open, but not read.
 
     Attributes:
-        dataset: lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
-        convert: function that gives each block the types of the whole source.
-        digest: text that changes if the source changes. For files, it is a hash of their names,
+        dataset: Lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
+        schema: Names and types of the columns.
+        digest: Text that changes if the source changes. For files, it is a hash of their names,
             sizes and times of change.
-        profiles: facts about each column of texts.
+        text: True if the blocks have the texts of CSV files.
+        profiles: Facts about each column of texts.
     """
 
-    dataset: Any
-    convert: Convert
+    dataset: Dataset
+    schema: pa.Schema
     digest: str
+    text: bool = False
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self.convert.schema
 
 
 def open_source(spec: DataSpec, source: Source) -> LazySource:
@@ -60,7 +55,7 @@ def open_source(spec: DataSpec, source: Source) -> LazySource:
         source: One of its sources.
 
     Raises:
-        InputError: the source does not exist or cannot be read, or its files have different columns
+        InputError: The source does not exist or cannot be read, or its files have different columns
             or types.
     """
     opened = _open(source)
@@ -82,9 +77,8 @@ def open_source(spec: DataSpec, source: Source) -> LazySource:
         if found is None:
             fields.append(column)
         elif not (column.name.startswith("Unnamed: ") and pa.types.is_null(found.kind)):
-            fields.append(pa.field(column.name, found.type_of_others(opened.convert.text)))
-    schema = pa.schema(fields)
-    return replace(opened, convert=replace(opened.convert, schema=schema), profiles=profiles)
+            fields.append(pa.field(column.name, found.type_of_others(opened.text)))
+    return replace(opened, schema=pa.schema(fields), profiles=profiles)
 
 
 def _profile_block(block: pa.Table, spec: DataSpec, texts: tuple[str, ...]) -> pa.Table:
@@ -110,9 +104,7 @@ def _of_table(table: pa.Table) -> LazySource:
     import ray.data
 
     table = canonical_table(table)
-    return LazySource(
-        ray.data.from_arrow(table), Convert(table.schema), fingerprint({"table": table})
-    )
+    return LazySource(ray.data.from_arrow(table), table.schema, fingerprint({"table": table}))
 
 
 def _of_files(files: SourceFiles) -> LazySource:
@@ -130,8 +122,9 @@ def _of_files(files: SourceFiles) -> LazySource:
         files.display_name(path): pa.unify_schemas([each.schema, more])
         for path, each in zip(files.paths, known, strict=False)
     }
-    convert = Convert(unify_schemas(schemas, files.place), files.is_text)
-    return LazySource(sources.ray_dataset(files), convert, files_digest(files))
+    schema = unify_schemas(schemas, files.place)
+    dataset = sources.ray_dataset(files)
+    return LazySource(dataset, schema, files_digest(files), text=files.is_text)
 
 
 def files_digest(files: SourceFiles) -> str:
@@ -149,7 +142,7 @@ def files_digest(files: SourceFiles) -> str:
     )
 
 
-def _of_dataset(dataset: Any, source: Source) -> LazySource:
+def _of_dataset(dataset: Dataset, source: Source) -> LazySource:
     """Open the Ray Dataset that a loader has returned, or that a script has passed.
 
     Its digest depends on the source, its arguments and the schema.
@@ -162,10 +155,10 @@ def _of_dataset(dataset: Any, source: Source) -> LazySource:
         raise_problem(source.place, f"`{source.name}` returned a Ray Dataset without columns")
     types = unify_schemas({source.name: _arrow_schema(schema, source)}, source.place)
     digest = hash_of([source.name, dict(source.args), str(types)])
-    return LazySource(dataset, Convert(types), digest)
+    return LazySource(dataset, types, digest)
 
 
-def _arrow_schema(schema: Any, source: Source) -> pa.Schema:
+def _arrow_schema(schema: Schema, source: Source) -> pa.Schema:
     base = schema.base_schema
     if isinstance(base, pa.Schema):
         return base

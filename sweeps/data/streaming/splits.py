@@ -53,12 +53,12 @@ class SelectRows:
     """Function that returns the rows of one split from each block of a source.
 
     Attributes:
-        convert: see `LazySource.convert`.
+        convert: Function that gives each block the types of the whole source.
         split: "train" or "valid".
-        rule: rule that selects the rows of valid among the rows of the block. None if the source
+        rule: Rule that selects the rows of valid among the rows of the block. None if the source
             has only the rows of `split`.
-        seed: seed of the sweep.
-        label: the label column. None if there is no label.
+        seed: Seed of the sweep.
+        label: The label column. None if there is no label.
         drop_missing: True to leave out rows without a label.
     """
 
@@ -85,8 +85,8 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
 
     Args:
         table: n rows of a source, with all columns.
-        rule: a rule of the kind fraction, group or column.
-        seed: seed of the sweep.
+        rule: A rule of the kind fraction, group or column.
+        seed: Seed of the sweep.
     """
     if rule.kind == "column":
         return equals(table.column(str(rule.column)).to_numpy(), rule.value)
@@ -123,13 +123,13 @@ class SplitCount:
     """Facts about the rows of a split.
 
     Attributes:
-        rows: number of rows.
-        missing: number of rows without a label.
-        values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
-        nulls: number of missing values of each column.
-        sample: some rows, for a summary of the data. Their columns of lists and tensors have no
+        rows: Number of rows.
+        missing: Number of rows without a label.
+        values: Distinct values of the label: all of them, or more than `MOST_CLASSES`.
+        nulls: Number of missing values of each column.
+        sample: Some rows, for a summary of the data. Their columns of lists and tensors have no
             values.
-        misfits: number of texts that do not fit their rule of `data.parse` and are missing values,
+        misfits: Number of texts that do not fit their rule of `data.parse` and are missing values,
             by column.
     """
 
@@ -200,11 +200,11 @@ class StreamSplits:
     For the other attributes, see `sweeps.data.load.Splits`.
 
     Attributes:
-        train: rows to train on. Each block is an Arrow table with the features and the encoded
+        train: Rows to train on. Each block is an Arrow table with the features and the encoded
             label.
-        valid: rows to validate on, with the same columns.
-        schema: names and types of these columns.
-        rows: number of rows by split.
+        valid: Rows to validate on, with the same columns.
+        schema: Names and types of these columns.
+        rows: Number of rows by split.
     """
 
     train: Dataset
@@ -241,16 +241,16 @@ class SplitSource:
     """A source whose rows were counted once, with the rules that split it.
 
     Attributes:
-        sources: the source of each split. The two sources are the same object if valid is a part of
+        sources: The source of each split. The two sources are the same object if valid is a part of
             train's source.
-        selects: for each split, the function that returns its rows.
-        schema: names and types of all columns.
-        counts: facts about each split.
-        task: see `Splits.task`.
-        classes: see `Splits.classes`.
-        removed: columns that are not features: the label, and the column of a split `{column: ...,
+        selects: For each split, the function that returns its rows.
+        schema: Names and types of all columns.
+        counts: Facts about each split.
+        task: See `Splits.task`.
+        classes: See `Splits.classes`.
+        removed: Columns that are not features: the label, and the column of a split `{column: ...,
             value: ...}`. None if there is none.
-        missing: see `Splits.missing`.
+        missing: See `Splits.missing`.
     """
 
     sources: Mapping[str, LazySource]
@@ -272,7 +272,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     """Open the sources of a `data` section, and read them once to count rows and find classes.
 
     Raises:
-        InputError: a source cannot be read, columns are missing, the label cannot be used, or a
+        InputError: A source cannot be read, columns are missing, the label cannot be used, or a
             split is empty.
     """
     rule = spec.valid
@@ -291,7 +291,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     selects: dict[str, SelectRows] = {}
     counts: dict[str, SplitCount] = {}
     for key, source in sources.items():
-        convert = replace(source.convert, schema=schema, missing=missing)
+        convert = Convert(schema, source.text, missing)
         selects[key] = SelectRows(
             convert, key, inside, seed, spec.only_label, spec.drop_missing_label
         )
@@ -302,8 +302,9 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         task, classes = _task(spec, schema, counts)
     for key, counted in counts.items():
         if not counted.rows:
-            text = f"the {key} split has no rows; give another split or another seed"
-            raise InputError("data.valid", text)
+            raise InputError(
+                "data.valid", f"the {key} split has no rows; give another split or another seed"
+            )
     removed = (spec.only_label, rule.column if rule.kind == "column" else None)
     return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
 
@@ -342,11 +343,11 @@ def _task(
     )
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"
-        text = (
+        raise InputError(
+            "data.label",
             f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; "
-            f"{advice}"
+            f"{advice}",
         )
-        raise InputError("data.label", text)
     return task, positive_last(spec, task, classes)
 
 
@@ -397,8 +398,8 @@ class StreamVariants(Variants[SplitSource]):
         """Return the splits of a trial.
 
         Args:
-            data: the trial's values of the tuned keys of `data`.
-            added: names of splits whose rows are added to train. These rows also stay in their
+            data: The trial's values of the tuned keys of `data`.
+            added: Names of splits whose rows are added to train. These rows also stay in their
                 splits.
         """
         spec = variant_of(self.spec, data)
