@@ -191,11 +191,8 @@ def select_columns(
         elif want in words:
             chosen.update(n for n in names if words[want](frame[n]))
         elif want in label_columns(label):
-            problems.append(
-                Problem(
-                    PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"
-                )
-            )
+            text = f"{step}: `{want}` is the label, which no step may change"
+            problems.append(Problem(PREPROCESSOR_KEY, text))
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
         else:

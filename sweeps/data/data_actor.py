@@ -381,7 +381,7 @@ class _DataActor:
         if stored is not None:
             return stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
         fitted, prepared = fit_transform(
-            steps, rows, splits.label, copied, stream=stream, parse=splits.parse
+            steps, rows, splits.label, copy=copied, stream=stream, parse=splits.parse
         )
         self.store.save_chain(key, fitted)
         return fitted, prepared

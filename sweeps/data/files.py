@@ -81,7 +81,7 @@ def sources_of(spec: DataSpec) -> dict[str, Source]:
         if rule.path is not None:
             named[key] = (rule.path, rule.args)
     return {
-        key: Source(name, spec.base, f"data.{key}", args, spec.read)
+        key: Source(name, spec.base, f"data.{key}", args=args, read=spec.read)
         for key, (name, args) in named.items()
     }
 

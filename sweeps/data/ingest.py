@@ -88,16 +88,19 @@ def _bytes_of(spec: DataSpec) -> int | None:
 
     None if a source has no local files.
     """
-    from sweeps.data.files import find_files, sources_of
-
+    sources = {"data.train": spec.train}
+    if spec.valid is not None and spec.valid.path is not None:
+        sources["data.valid"] = spec.valid.path
     total = 0
-    for key, source in sources_of(spec).items():
-        if key == "test" or source.name.startswith("sklearn:"):  # which are small
+    for place, source in sources.items():
+        if source.startswith("sklearn:"):  # which are small
             continue
-        if "://" in source.name or references.is_reference(source.name):
+        if "://" in source or references.is_reference(source):
             return None
+        from sweeps.data.files import Source, find_files
+
         try:
-            total += estimate_bytes(find_files(source))
+            total += estimate_bytes(find_files(Source(source, spec.base, place)))
         except (InputError, OSError, ValueError):
             return None
     return total
@@ -116,6 +119,6 @@ def estimate_bytes(files: SourceFiles, columns: Sequence[str] | None = None) -> 
 
     sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)
-    known = sum(uncompressed_bytes(files.system, path, columns) for path in files.paths[::step])
+    known = sum(uncompressed_bytes(files, path, columns) for path in files.paths[::step])
     sampled = sum(sizes[::step])
     return round(known * sum(sizes) / max(1, sampled))

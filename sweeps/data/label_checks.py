@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError, Problem, differences_text, first_of
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data.tables import is_numeric, is_text
 
 if TYPE_CHECKING:
     from sweeps.data.tables import Parts
@@ -226,7 +225,12 @@ def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -
 
 def describe_type(kind: pa.DataType) -> str:
     """Return the name of a type for messages."""
-    return "text" if is_text(kind) else str(kind)
+    return "text" if pa.types.is_large_string(kind) else str(kind)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a type is a type of integers or floats."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
@@ -306,7 +310,8 @@ def infer_task(
     """
     _check_present(label, columns)
     kind = columns["train"].type
-    if not (is_numeric(kind) or is_text(kind) or pa.types.is_boolean(kind)):
+    discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
+    if not (is_numeric(kind) or discrete):
         text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
         raise InputError("data.label", text)
     values = pc.unique(
@@ -319,7 +324,7 @@ def infer_task(
         raise InputError("data.label", text)
     task = _usual_task(values) if requested is None else requested
     if task == "regression":
-        if is_text(kind):
+        if pa.types.is_large_string(kind):
             text = (
                 f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"
             )

@@ -62,7 +62,8 @@ def find_leaks(
             continue
         column = rows.column(feature.name)
         numeric = feature.kind in ("number", "date")
-        score = _score(column, numeric, target, None if classes is None else len(classes))
+        count = None if classes is None else len(classes)
+        score = _score(column, numeric, target, classes=count)
         if score >= EXPLAINED:
             yield feature.name, float(score)
 

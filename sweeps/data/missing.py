@@ -20,13 +20,12 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import Problem
 from sweeps.core.label_columns import LabelValue
-from sweeps.data.label_checks import DROP_MISSING_LABEL, as_text
+from sweeps.data.label_checks import DROP_MISSING_LABEL, as_text, is_numeric
 from sweeps.data.tables import (
     ALWAYS_MISSING,
     Parts,
     has_codes,
     infer_type,
-    is_numeric,
     is_text,
     null_texts,
     string_array,

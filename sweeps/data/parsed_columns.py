@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Classes
-from sweeps.data.label_checks import split_columns, unify_types
+from sweeps.data.label_checks import is_numeric, split_columns, unify_types
 from sweeps.data.missing import Markers, take_out
-from sweeps.data.tables import Parts, is_numeric
+from sweeps.data.tables import Parts
 from sweeps.space import DataSpec
 
 

@@ -36,7 +36,6 @@ from sweeps.data.tables import (
 )
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
     from pydantic import JsonValue
 
     from sweeps.space import DataSpec
@@ -263,22 +262,22 @@ def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
     return text
 
 
-def uncompressed_bytes(system: FileSystem, path: str, columns: Sequence[str] | None = None) -> int:
+def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | None = None) -> int:
     """Return the size of some columns of a Parquet file, or of the text of another file, in bytes.
 
     For a gzip file, this is an estimate.
 
     Args:
-        system: Arrow's file system.
-        path: Path of the file.
+        files: The files of a source.
+        path: Path of one of the files.
         columns: Names of columns of a Parquet file; None for all columns.
     """
     if file_format(path) != ".parquet":
         ratio = _GZIP_RATIO if path.lower().endswith(".gz") else 1
-        return int(system.get_file_info(path).size) * ratio
+        return int(files.system.get_file_info(path).size) * ratio
     import pyarrow.parquet as pq
 
-    with system.open_input_file(path) as opened:
+    with files.system.open_input_file(path) as opened:
         meta = pq.read_metadata(opened)
     groups = map(meta.row_group, range(meta.num_row_groups))
     parts = (group.column(i) for group in groups for i in range(group.num_columns))
@@ -372,8 +371,8 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
         for block in itertools.islice(read_blocks(files, path, columns), 1):
             tables.append(block.slice(0, each))
             read += block.num_rows
-            size += min(uncompressed_bytes(files.system, path), COLUMN_BLOCK)
-    whole = sum(uncompressed_bytes(files.system, path) for path in files.paths)
+            size += min(uncompressed_bytes(files, path), COLUMN_BLOCK)
+    whole = sum(uncompressed_bytes(files, path) for path in files.paths)
     rows = round(read * whole / max(1, size))
     return SomeRows(_joined(tables, columns, files.is_text), rows, exact=False)
 

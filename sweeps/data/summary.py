@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.label_columns import Classes, LabelValue
-from sweeps.data.label_checks import split_columns
-from sweeps.data.tables import Parts, is_numeric, is_text
+from sweeps.data.label_checks import is_numeric, split_columns
+from sweeps.data.tables import Parts, is_text
 from sweeps.space import DataSpec
 
 # A table with more rows is summarised from a sample of this many rows. A sample has at most this
@@ -201,7 +201,7 @@ def _column(
     count = train.column(name).null_count if missing is None else missing.get(name, 0)
     if kind == "other":
         values = shown(str(field.type), 2 * VALUE_LENGTH)
-        return ColumnSummary(name, role, kind, count, distinct=None, values=values)
+        return ColumnSummary(name, role, kind, missing=count, distinct=None, values=values)
     column = sample.column(name)
     if kind in ("number", "date"):
         ends = pc.min_max(column).as_py()
@@ -211,7 +211,7 @@ def _column(
         counted = Counter(column.drop_null().to_pylist())
         distinct = len(counted)
         values = _frequent_values(counted)
-    return ColumnSummary(name, role, kind, count, distinct, values)
+    return ColumnSummary(name, role, kind, missing=count, distinct=distinct, values=values)
 
 
 def _frequent_values(counted: Counter[LabelValue]) -> str:

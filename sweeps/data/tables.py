@@ -139,11 +139,6 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa
     return pc.if_else(found, pa.scalar(None, column.type), column)
 
 
-def is_numeric(kind: pa.DataType) -> bool:
-    """Return whether a type is a type of integers or floats."""
-    return bool(types.is_integer(kind) or types.is_floating(kind))
-
-
 def is_number(kind: pa.DataType) -> bool:
     """Return whether `canonical_table` makes numbers or booleans of a type."""
     return any(is_of_type(kind) for is_of_type in _NUMBERS)

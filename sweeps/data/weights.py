@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.label_checks import describe_type
-from sweeps.data.tables import is_numeric
+from sweeps.data.label_checks import describe_type, is_numeric
 from sweeps.space.data_section import CLASS_WEIGHT_TASK
 
 if TYPE_CHECKING:

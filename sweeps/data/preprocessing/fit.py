@@ -186,7 +186,7 @@ def _fit_step(
     def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
         return [function(frame)] if stream is None else stream.results(function)
 
-    return fit_builtin(step.name, frame, inputs, step.params, collect)
+    return fit_builtin(step.name, frame, inputs, params=step.params, collect=collect)
 
 
 def _fit_reference(
@@ -205,7 +205,9 @@ def _fit_reference(
     if not inputs:
         return None
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream)
+        return fitted_steps.fit_estimator(
+            kind, frame, inputs, params=step.params, target=target, stream=stream
+        )
     if callable(kind) and not isinstance(kind, type):
         return fitted_steps.FunctionStep(kind, inputs, step.params)
     raise InputError(

@@ -22,6 +22,7 @@ from sweeps.data.label_checks import (
     missing_class_notes,
     missing_labels,
     positive_last,
+    split_columns,
 )
 from sweeps.data.load import encode_label
 from sweeps.data.missing import Markers, decide, label_problems
@@ -248,8 +249,6 @@ class SplitSource:
         counts: Facts about each split.
         task: See `Splits.task`.
         classes: See `Splits.classes`.
-        removed: Columns that are not features: the label, and the column of a split `{column: ...,
-            value: ...}`. None if there is none.
         missing: See `Splits.missing`.
     """
 
@@ -259,13 +258,27 @@ class SplitSource:
     counts: Mapping[str, SplitCount]
     task: str | None
     classes: Classes | None
-    removed: tuple[str | None, ...]
     missing: Markers
 
     @property
     def digest(self) -> str:
         """Text that changes if the source changes."""
         return " ".join(dict.fromkeys(source.digest for source in self.sources.values()))
+
+    def encoded(self, columns: tuple[str, ...], share: float) -> dict[str, Dataset]:
+        """Return the rows of each split with these columns; of train, only a share of the rows."""
+        lazy = {}
+        for key, select in self.selects.items():
+            encode = functools.partial(
+                encode_rows,
+                select=select,
+                classes=self.classes,
+                columns=columns,
+                share=share if key == "train" else 1.0,
+            )
+            dataset = self.sources[key].dataset
+            lazy[key] = dataset.map_batches(encode, batch_format="pyarrow", batch_size=None)
+        return lazy
 
 
 def split_source(spec: DataSpec, seed: int) -> SplitSource:
@@ -293,7 +306,12 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     for key, source in sources.items():
         convert = Convert(schema, source.text, missing)
         selects[key] = SelectRows(
-            convert, key, inside, seed, spec.only_label, spec.drop_missing_label
+            convert,
+            key,
+            inside,
+            seed=seed,
+            label=spec.only_label,
+            drop_missing=spec.drop_missing_label,
         )
         count = functools.partial(count_rows, select=selects[key], parse=spec.parse)
         counts[key] = _count(source, count, f"data.{key}")
@@ -305,8 +323,15 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
             raise InputError(
                 "data.valid", f"the {key} split has no rows; give another split or another seed"
             )
-    removed = (spec.only_label, rule.column if rule.kind == "column" else None)
-    return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
+    return SplitSource(
+        sources,
+        selects,
+        schema,
+        counts=counts,
+        task=task,
+        classes=classes,
+        missing=missing,
+    )
 
 
 def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str) -> SplitCount:
@@ -372,7 +397,9 @@ class StreamVariants(Variants[SplitSource]):
         train = source.counts["train"]
         parts = {"train": train.sample}
         rows = {"train": train.rows}
-        summary = summarize(self.spec, parts, source.classes, self.seed, rows, missing=train.nulls)
+        summary = summarize(
+            self.spec, parts, source.classes, seed=self.seed, rows=rows, missing=train.nulls
+        )
         return replace(self.splits({}), fingerprint=self.fingerprint, summary=summary)
 
     def _fingerprint(self, spec: DataSpec) -> str:
@@ -405,22 +432,10 @@ class StreamVariants(Variants[SplitSource]):
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
         label = spec.only_label
-        features = tuple(
-            name for name in source.schema.names if name not in (*source.removed, *spec.drop)
-        )
+        others = {*spec.labels, *spec.drop, *split_columns(spec)}
+        features = tuple(name for name in source.schema.names if name not in others)
         columns = features if label is None else (*features, label)
-        lazy = {}
-        for key, select in source.selects.items():
-            encode = functools.partial(
-                encode_rows,
-                select=select,
-                classes=source.classes,
-                columns=columns,
-                share=spec.rows if key == "train" else 1.0,
-            )
-            lazy[key] = source.sources[key].dataset.map_batches(
-                encode, batch_format="pyarrow", batch_size=None
-            )
+        lazy = source.encoded(columns, spec.rows)
         rows = {key: count.rows for key, count in source.counts.items()}
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
