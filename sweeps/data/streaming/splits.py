@@ -414,7 +414,7 @@ class StreamVariants(Variants[SplitSource]):
                 repr(source.classes),
                 spec.drop_missing_label,
                 repr(spec.valid),
-                *filter(None, (spec.parse, spec.missing)),
+                *filter(None, (spec.parse, spec.missing, spec.group)),
                 sorted(set(spec.drop)),
                 spec.rows,
                 self.seed,
