@@ -142,8 +142,10 @@ class _DataActor:
         os.environ.update(secrets)
         remember_variables(secret_names)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
-        self.store, self.workers = PreparedStore(Path(folder)), workers
-        self.trainer, self.once = trainer, once
+        self.store = PreparedStore(Path(folder))
+        self.workers = workers
+        self.trainer = trainer
+        self.once = once
         self.row_steps = row_steps
         self.added: tuple[str, ...] = ()  # splits whose rows are added to train
         sys.path[:0] = [r for r in roots if r not in sys.path]
@@ -389,14 +391,16 @@ class _DataActor:
     def _drop_raw_rows(self) -> None:
         """Drop large tables of raw rows if no other chain is fitted on them."""
         if self.once and self._holds_large_tables:
-            self.variants, self.is_new = None, True
+            self.variants = None
+            self.is_new = True
             return_freed_memory()
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> PreparedRows:
         """Fit a chain on train, and transform train and valid."""
         import pyarrow as pa
 
-        label, weights = splits.label, row_weights(splits)
+        label = splits.label
+        weights = row_weights(splits)
         copied = splits.train.nbytes < LARGE or splits.train.num_columns > MOST_ARRAYS
         wanted = {*splits.features, *label_columns(label)}
         rows = splits.train.select([n for n in splits.train.column_names if n in wanted])
@@ -407,7 +411,8 @@ class _DataActor:
             CHECK_ROWS
         )  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
-        prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
+        prepared = arrays_to_tensors(prepared, tensors)
+        valid = arrays_to_tensors(valid, tensors)
         if weights is not None:
             if COLUMN in prepared.columns:
                 raise InputError(
@@ -531,7 +536,8 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
             file.
         SweepsError: The actor's process was lost.
     """
-    pid, kills = None, exit_causes.kills_for_memory()
+    pid = None
+    kills = exit_causes.kills_for_memory()
     try:
         pid = ray.get(actor.pid.remote())
         info: DatasetInfo = ray.get(actor.load.remote(*load_arguments(space, before)))
@@ -572,7 +578,8 @@ def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: i
     Returns:
         A message of one line.
     """
-    log, node = "", ray._private.worker._global_node
+    log = ""
+    node = ray._private.worker._global_node
     if pid is not None and node is not None:
         log = "".join(
             exit_causes.last_attempt_log(file)

@@ -85,7 +85,8 @@ class TableReader:
     """
 
     def __init__(self, stream: bool):
-        self.stream, self.exact = stream, True
+        self.stream = stream
+        self.exact = True
         self.rows: dict[str, int] = {}
 
     def __call__(self, source: Source) -> pa.Table:

@@ -44,7 +44,8 @@ def assign_folds(
     if column is None:
         _require(rule, n, "rows")
         kind = model_selection.KFold if strata is None else model_selection.StratifiedKFold
-        splitter, groups = kind(rule.folds, shuffle=True, random_state=seed), None
+        splitter = kind(rule.folds, shuffle=True, random_state=seed)
+        groups = None
     else:
         groups = group_codes(column)
         _require(rule, len(np.unique(groups)), f"different values in column `{rule.column}`")

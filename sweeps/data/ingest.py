@@ -51,7 +51,8 @@ def choose(space: Space) -> Ingest:
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return Ingest("memory", "its size is not known before the sweep")
-    size, limit = max(known, default=0), f"{STREAM_FROM / 1e9:g} GB"
+    size = max(known, default=0)
+    limit = f"{STREAM_FROM / 1e9:g} GB"
     if size < STREAM_FROM:
         return Ingest("memory", f"it has less than {limit}")
     shown = f"it has {size / 1e9:.2g} GB"

@@ -140,7 +140,8 @@ def check_same_task(
     for source, task, classes in labels[1:]:
         first, wanted, known = labels[0]
         if (task, classes) != (wanted, known):
-            own, other = _describe_task(task, classes), _describe_task(wanted, known)
+            own = _describe_task(task, classes)
+            other = _describe_task(wanted, known)
             problems.append(
                 Problem(
                     "data.train",

@@ -18,7 +18,8 @@ from sweeps.data.summary import ColumnSummary, sample_rows
 from sweeps.space import DataSpec
 
 # Number of rows on which the label is predicted, and the smallest number of rows for a finding.
-ROWS, MIN_ROWS = 10_000, 100
+ROWS = 10_000
+MIN_ROWS = 100
 # A column leaks the label if it removes this share of the errors of the best constant prediction.
 EXPLAINED = 0.995
 # Each of two halves of the rows must have this many rows outside of the most frequent class.
@@ -145,7 +146,8 @@ def _correlation(numbers: np.ndarray, target: np.ndarray) -> float:
     for values in (numbers, target):  # one extreme row can make a correlation of 1
         low, high = np.quantile(values[present], (0.01, 0.99)) if present.any() else (0.0, 0.0)
         present &= (values >= low) & (values <= high)
-    numbers, target = numbers[present], target[present]
+    numbers = numbers[present]
+    target = target[present]
     if len(numbers) < max(MIN_ROWS, len(present) // 2) or not np.ptp(numbers) or not np.ptp(target):
         return 0.0
     return float(np.corrcoef(numbers, target)[0, 1] ** 2)

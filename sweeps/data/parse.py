@@ -30,8 +30,12 @@ from sweeps.core.errors import InputError
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.label_checks import as_text
 
-NUMBER, DECIMAL_COMMA, DURATION = "number", "decimal_comma", "duration"
-UNIT, TIME, OR_MISSING = "unit ", "time ", " or missing"
+NUMBER = "number"
+DECIMAL_COMMA = "decimal_comma"
+DURATION = "duration"
+UNIT = "unit "
+TIME = "time "
+OR_MISSING = " or missing"
 # Magnitudes behind a number.
 _SIZES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 # Codes of ISO 4217 of the currencies in use, without funds and metals.
@@ -47,7 +51,8 @@ CODES = (
 # A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the
 # order number `ORD-100` is no amount.
 _UNIT = rf"(?:[A-Z]{{0,2}}\p{{Sc}}|Rs\.?|{CODES})"
-_MINUS, _SPACES = "\u2212", "[\u00a0\u202f\u2009]"
+_MINUS = "\u2212"
+_SPACES = "[\u00a0\u202f\u2009]"
 _EPOCH = pd.Timestamp("1970-01-01")
 
 

@@ -274,7 +274,8 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
 
 def _located(space: Space, problem: Problem) -> Problem:
     """Return a problem of a key with the key's position as the place."""
-    place, key = space.place(problem.place), problem.place
+    place = space.place(problem.place)
+    key = problem.place
     if space.is_passed:
         place, key = place_and_key(place, key)
     return Problem(place, f"{key}: {problem.text}" if key else problem.text)
@@ -323,9 +324,9 @@ def _probe_source(source: Source) -> SourceInfo | None:
         InputError: The source does not exist, or the contents of a file do not match its suffix.
     """
     if source.name.startswith("sklearn:"):
-        from sweeps.data.sklearn_datasets import feature_names
+        from sweeps.data.sklearn_datasets import COLUMNS
 
-        return SourceInfo((*feature_names(source.name.removeprefix("sklearn:")), "target"))
+        return SourceInfo((*COLUMNS[source.name.removeprefix("sklearn:")], "target"))
     from sweeps.data.files import check_scheme, find_files
 
     uri = "://" in source.name

@@ -32,7 +32,7 @@ from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key, label_values
 from sweeps.data.preprocessing.fitted_chain import FittedChain
-from sweeps.data.tables import EXTENSION_KEY
+from sweeps.data.tables import extension_name
 from sweeps.data.variants import TunedData, variant_name
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class PreparedStore:
     """
 
     def __init__(self, folder: Path, trust: bool = False):
-        self.folder, self.trust = SweepFolder(folder).prepared, trust
+        self.folder = SweepFolder(folder).prepared
+        self.trust = trust
 
     def save_info(
         self, info: DatasetInfo, check: pa.Table | None, data: TunedData | None = None
@@ -249,7 +250,6 @@ class PreparedStore:
         Raises:
             ValueError: The file is not Parquet, or reading a column may unpickle data.
         """
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if Path(name).name != name:
@@ -258,12 +258,7 @@ class PreparedStore:
         if not file.exists():
             return None
         for field in pq.read_schema(file):
-            marked = (field.metadata or {}).get(EXTENSION_KEY, b"").decode(errors="replace")
-            kind = (
-                field.type.extension_name
-                if isinstance(field.type, pa.BaseExtensionType)
-                else marked
-            )
+            kind = extension_name(field)
             if kind in TENSOR_TYPES:
                 import ray.data.extensions  # noqa: F401 - registers the types
             elif kind:

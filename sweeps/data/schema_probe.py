@@ -49,7 +49,8 @@ COLUMN_BLOCK = 4 << 20
 # Rows in which texts are looked for before the source is read
 _PROBE_ROWS = 10_000
 # Characters and lines at the beginning of a text file in which its shape is looked for
-_PROBE_SIZE, _PROBE_LINES = 256 << 10, 100
+_PROBE_SIZE = 256 << 10
+_PROBE_LINES = 100
 
 
 @dataclass(frozen=True)
@@ -323,7 +324,8 @@ def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> p
 
 
 # Number of files of which `read_some` reads rows, and number of row groups of each Parquet file.
-SAMPLED_FILES, SAMPLED_GROUPS = 20, 4
+SAMPLED_FILES = 20
+SAMPLED_GROUPS = 4
 
 
 @dataclass(frozen=True)

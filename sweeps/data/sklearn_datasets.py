@@ -17,7 +17,8 @@ _CELL_MEASURES = (
     "symmetry",
     "fractal dimension",
 )
-_COLUMNS = {
+# The features of each data set. In all data sets, the label is called `target`.
+COLUMNS: dict[str, tuple[str, ...]] = {
     "breast_cancer": (
         *(f"mean {n}" for n in _CELL_MEASURES),
         *(f"{n} error" for n in _CELL_MEASURES),
@@ -42,17 +43,8 @@ _COLUMNS = {
         "proline",
     ),
 }
-NAMES = tuple(_COLUMNS)
 # Number of classes of the label. A data set that is not listed here is for a regression.
 _CLASSES = {"breast_cancer": 2, "digits": 10, "iris": 3, "wine": 3}
-
-
-def feature_names(name: str) -> tuple[str, ...]:
-    """Return the names of the features in a data set, such as "iris".
-
-    In all data sets, the label is called `target`.
-    """
-    return _COLUMNS[name]
 
 
 def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] | None] | None:

@@ -25,10 +25,10 @@ from sweeps.data.files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.ray_data import quiet_ray_data
 from sweeps.data.schema_probe import probe_schemas, read_columns, text_blocks
 from sweeps.data.tables import (
-    EXTENSION_KEY,
     arrays_to_tensors,
     canonical_table,
     drop_index_names,
+    extension_name,
 )
 from sweeps.loaders.lookup import relative_to
 
@@ -59,7 +59,7 @@ def read_source(source: Source) -> pa.Table:
         files = find_files(source)
         schemas = probe_schemas(files)
         fields = [field for schema in schemas for field in schema.schema]
-        if any(EXTENSION_KEY in (field.metadata or {}) for field in fields):
+        if any(map(extension_name, fields)):
             import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
         table = read_columns(files, (*schemas[0].names, *files.partition_columns))
     names = table.column_names
@@ -79,11 +79,11 @@ def _read_sklearn(source: Source) -> pa.Table:
     The table has the features and the label `target`.
     """
     name = source.name.removeprefix("sklearn:")
-    if name not in sklearn_datasets.NAMES:
+    if name not in sklearn_datasets.COLUMNS:
         raise_problem(
             source.place,
             f"`sklearn:{name}` is not a data set that scikit-learn ships; "
-            f"{did_you_mean(name, sklearn_datasets.NAMES)}",
+            f"{did_you_mean(name, sklearn_datasets.COLUMNS)}",
         )
     from sklearn import datasets
 
@@ -156,7 +156,9 @@ def call_loader(source: Source, of_dataset: Callable[[Dataset], T]) -> T | pa.Ta
     Raises:
         InputError: See `read_source`.
     """
-    ref, place, base = source.name, source.place, source.base.absolute()
+    ref = source.name
+    place = source.place
+    base = source.base.absolute()
     with importable(base, Path.cwd()), relative_to(base):
         try:
             function = references.resolve(ref)

@@ -15,7 +15,9 @@ from sweeps.core.label_columns import LabelValue
 from sweeps.data.label_checks import as_text
 from sweeps.space import Split
 
-TRAIN, VALID, TEST = 0, 1, 2
+TRAIN = 0
+VALID = 1
+TEST = 2
 _GROUP_TRIES = 32
 
 
@@ -264,7 +266,8 @@ def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np
     best: list[int] = []
     gap = np.inf
     for _ in range(_GROUP_TRIES):
-        taken, total = [], 0
+        taken = []
+        total = 0
         for group in rng.permutation(len(counts)):
             if abs(total + counts[group] - rows) < abs(total - rows):
                 taken.append(group)
@@ -275,7 +278,8 @@ def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np
             taken.remove(int(np.argmin(counts)))
         off = abs(int(counts[taken].sum()) - rows)
         if off < gap:
-            best, gap = taken, off
+            best = taken
+            gap = off
         if gap == 0:
             break
     return np.isin(codes, best)

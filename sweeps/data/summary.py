@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import TypeAdapter
 
 from sweeps.core.label_columns import Classes, LabelValue
 from sweeps.data.label_checks import is_numeric, split_columns
@@ -24,7 +25,9 @@ from sweeps.space import DataSpec
 
 # A table with more rows is summarised from a sample of this many rows. A sample has at most this
 # many values, but at least 1,000 rows.
-SAMPLE_ROWS, SAMPLE_VALUES, LEAST_ROWS = 50_000, 5_000_000, 1_000
+SAMPLE_ROWS = 50_000
+SAMPLE_VALUES = 5_000_000
+LEAST_ROWS = 1_000
 # Number of values that the text of a column shows.
 SHOWN_VALUES = 3
 # Longest text of a value in the summary.
@@ -112,13 +115,9 @@ class DataSummary:
         """Make a summary from JSON data that `dataclasses.asdict` returned.
 
         Raises:
-            KeyError, TypeError: The data is not a summary.
+            ValueError: The data is not a summary.
         """
-        columns = tuple(ColumnSummary(**column) for column in stored["columns"])
-        findings = tuple(Finding(**finding) for finding in stored["findings"])
-        return cls(
-            dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings
-        )
+        return TypeAdapter(cls).validate_python(stored)
 
 
 def summarize(

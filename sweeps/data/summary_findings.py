@@ -29,10 +29,13 @@ from sweeps.space import DataSpec
 
 # A number that is far outside of the other numbers may be a marker if it is in this many rows, and
 # if there are enough other numbers.
-MARKER_COPIES, MARKER_SHARE, MARKER_OTHERS = 5, 0.005, 10
+MARKER_COPIES = 5
+MARKER_SHARE = 0.005
+MARKER_OTHERS = 10
 # Shares of the rows from which copies of rows, and rows of test that are also in train, are
 # reported.
-DUPLICATES_FROM, OVERLAP_FROM = 0.01, 0.01
+DUPLICATES_FROM = 0.01
+OVERLAP_FROM = 0.01
 # Share of the distinct numbers of a column that are equal as 32-bit floats from which it is
 # reported.
 ROUNDED_FROM = 0.01
@@ -273,7 +276,8 @@ def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         gap = np.abs(distinct[end] - rest[end])
         often = counts[end] >= max(MARKER_COPIES, MARKER_SHARE * len(numbers))
         if often and gap >= (rest[-1] - rest[0]) / 2:
-            example, count = as_text(float(distinct[end])), int(counts[end])
+            example = as_text(float(distinct[end]))
+            count = int(counts[end])
             yield Finding("marker", name, example, NUMBER, count=count)
 
 

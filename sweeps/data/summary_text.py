@@ -19,7 +19,8 @@ HEAD = ("column", "kind", "missing", "distinct", "values")
 NUMBERS = (2, 3)
 # Number of columns of the data that a table lists, and number of classes of the label that a line
 # lists.
-MOST_COLUMNS, MOST_CLASSES = 60, 4
+MOST_COLUMNS = 60
+MOST_CLASSES = 4
 # Words for the kinds of columns, in the order of the line.
 _KINDS = {
     "number": "numeric",

@@ -150,7 +150,8 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
     """Yield a warning if a setting needs the positive class, and the space file names none."""
-    classes, params = list(summary.label), space.sections.get("params")
+    classes = list(summary.label)
+    params = space.sections.get("params")
     metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
     named = {name.partition("-")[2] for name in metrics}
     used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))

@@ -110,7 +110,8 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_date(kind):
         return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
     if types.is_float16(kind):
-        column, kind = column.cast(pa.float32()), pa.float32()
+        column = column.cast(pa.float32())
+        kind = pa.float32()
     if types.is_floating(kind):
         nan = pc.is_nan(column)
         if pc.any(nan).as_py():
@@ -144,16 +145,22 @@ def is_number(kind: pa.DataType) -> bool:
     return any(is_of_type(kind) for is_of_type in _NUMBERS)
 
 
+def extension_name(field: pa.Field) -> str:
+    """Return the name of a column's extension type, known to Arrow or not; "" if it has none."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    marked: bytes = (field.metadata or {}).get(EXTENSION_KEY, b"")
+    return marked.decode(errors="replace")
+
+
 def type_name(field: pa.Field) -> str:
     """Return how messages name the type of a column: "text", "category", or the name of the type.
 
     Return "" for numbers and booleans.
     """
+    if extension := extension_name(field):
+        return extension
     kind = field.type
-    if extension := (field.metadata or {}).get(EXTENSION_KEY):
-        return str(extension.decode())
-    if isinstance(kind, pa.BaseExtensionType):
-        return str(kind.extension_name)
     value = kind.value_type if types.is_dictionary(kind) else kind
     if is_number(value):
         return ""

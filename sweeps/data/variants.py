@@ -170,7 +170,8 @@ class DataVariants(Variants["Splits"]):
         Args:
             data: The trial's values of the tuned keys of `data`.
         """
-        whole, share = self.splits(data), variant_of(self.spec, data).rows
+        whole = self.splits(data)
+        share = variant_of(self.spec, data).rows
         return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
 
     def splits(self, data: TunedData, added: Sequence[str] = ()) -> Splits:
@@ -191,7 +192,8 @@ class DataVariants(Variants["Splits"]):
         if not self._differs_from_source(spec):
             return whole
         dropped = sorted(set(spec.drop) & set(whole.features))
-        train, valid = whole.train.drop_columns(dropped), whole.valid.drop_columns(dropped)
+        train = whole.train.drop_columns(dropped)
+        valid = whole.valid.drop_columns(dropped)
         fewer = (
             spec.rows != self.spec.rows and not whole.folds
         )  # `fold_of` samples the rows of each fold

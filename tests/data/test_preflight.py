@@ -245,14 +245,14 @@ def test_the_spaces_that_ship_pass(name):
 def test_the_columns_of_toy_sets_are_scikit_learns():
     from sklearn import datasets
 
-    assert set(sklearn_datasets.NAMES) == set(SKLEARN)
-    for name in sklearn_datasets.NAMES:
-        assert (*sklearn_datasets.feature_names(name), "target") == tuple(
+    assert set(sklearn_datasets.COLUMNS) == set(SKLEARN)
+    for name in sklearn_datasets.COLUMNS:
+        assert (*sklearn_datasets.COLUMNS[name], "target") == tuple(
             getattr(datasets, f"load_{name}")(as_frame=True).frame.columns
         )
 
 
-@pytest.mark.parametrize("name", sklearn_datasets.NAMES)
+@pytest.mark.parametrize("name", sklearn_datasets.COLUMNS)
 def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name):
     from sklearn import datasets
 

@@ -94,7 +94,8 @@ def fit_builtin(
 def _scaler(name: str, columns: list[str], params: Params, collect: Collect) -> PortableStep:
     """Fit a step that learns from the moments of columns of numbers; see `fit_builtin`."""
     moments = merge_moments(collect(functools.partial(_moments, columns=columns)))
-    low, high = moments["low"], moments["high"]
+    low = moments["low"]
+    high = moments["high"]
     if name == "UniformKBinsDiscretizer":
         bins = _for_each(params["bins"], columns)
         edges = {n: pd.cut([low[n], high[n]], bins[n], retbins=True)[1] for n in columns}

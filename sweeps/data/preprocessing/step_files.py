@@ -42,7 +42,8 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     Raises:
         pickle.PicklingError, TypeError, AttributeError: A step cannot be pickled.
     """
-    pickled, stages = {}, []
+    pickled = {}
+    stages = []
     for i, step in enumerate(fitted.fitted_steps):
         stored = _to_json(step)
         if stored is None:

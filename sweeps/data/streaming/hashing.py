@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from sweeps.data.tables import is_text
 
-VALID, SHARE = "valid", "rows"
+VALID = "valid"
+SHARE = "rows"
 
 
 def below(

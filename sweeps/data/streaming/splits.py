@@ -315,7 +315,8 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         )
         count = functools.partial(count_rows, select=selects[key], parse=spec.parse)
         counts[key] = _count(source, count, f"data.{key}")
-    task, classes = None, None
+    task = None
+    classes = None
     if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
     for key, counted in counts.items():
