@@ -444,21 +444,21 @@ def latest_checkpoint(folder: Path) -> str | None:
 
 
 def test_rows_of_a_bucket(tmp_path, bucket):
-    from sweeps.data.files import find_files
+    from sweeps.data.files import Source, find_files
 
     pd.DataFrame({"x": [1]}).to_csv(tmp_path / "rows.csv", index=False)
     for key in ("rows/a.csv", "rows/b.csv", "rows/note.txt"):
         bucket.put(key, tmp_path / "rows.csv")
-    assert find_files("s3://bucket/rows/a.csv", tmp_path, "data.train").paths == (
+    assert find_files(Source("s3://bucket/rows/a.csv", tmp_path, "data.train")).paths == (
         "bucket/rows/a.csv",
     )
-    assert find_files("s3://bucket/rows/", tmp_path, "data.train").paths == (
+    assert find_files(Source("s3://bucket/rows/", tmp_path, "data.train")).paths == (
         "bucket/rows/a.csv",
         "bucket/rows/b.csv",
     )
-    assert find_files("s3://bucket/rows/*.csv", tmp_path, "data.train").paths == (
+    assert find_files(Source("s3://bucket/rows/*.csv", tmp_path, "data.train")).paths == (
         "bucket/rows/a.csv",
         "bucket/rows/b.csv",
     )
     with pytest.raises(InputError, match=r"`s3://bucket/none.csv` does not exist"):
-        find_files("s3://bucket/none.csv", tmp_path, "data.train")
+        find_files(Source("s3://bucket/none.csv", tmp_path, "data.train"))

@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import sweeps
+from sweeps.data.files import Source
 from sweeps.data.sources import read_source
 from tests.commands import REPO, command, invoke
 from tests.documents import DOCUMENTS, block_beginning
@@ -168,7 +169,9 @@ def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, 
         big_tip.made_trips(month, 500).to_parquet(tmp_path / "trips" / f"{month}.parquet")
     for files in (None, "trips/*.parquet"):
         pandas, *others = [
-            read_source("big_tip:load", TUTORIALS, "data.train", {"reader": reader, "files": files})
+            read_source(
+                Source("big_tip:load", TUTORIALS, "data.train", {"reader": reader, "files": files})
+            )
             for reader in ("pandas", "dask", "ray")
         ]
         assert pandas.num_rows > 900

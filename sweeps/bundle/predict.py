@@ -17,9 +17,9 @@ from pyarrow import fs
 
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, first_line
 from sweeps.data.column_values import InvalidValue
-from sweeps.data.files import SUFFIXES, SourceFiles, file_format, first_line
+from sweeps.data.files import SUFFIXES, SourceFiles, file_format
 from sweeps.data.schema_probe import probe_schema, read_blocks
 from sweeps.data.tables import infer_types
 from sweeps.space.section_models import ReadKeys

@@ -37,10 +37,9 @@ from sweeps.bundle.requirements import (
 )
 from sweeps.core import references
 from sweeps.core.atomic_files import staged
-from sweeps.core.errors import BundleError
+from sweeps.core.errors import BundleError, first_line
 from sweeps.core.label_columns import MULTILABEL, SEVERAL, Label, label_columns
 from sweeps.data.column_values import is_tensor, json_scalar, tensors_to_arrays
-from sweeps.data.files import first_line
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space.trainer_definition import definition_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,7 @@ def plan(
     planned = plan_space(space, available, memory=memory, earlier=_earlier_sweeps(space, root))
     summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
-        found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}
+        found = {} if summaries is None else {"data": [asdict(summary) for summary in summaries]}
         click.echo(json.dumps(planned.to_json() | found))
     else:
         width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)

@@ -41,7 +41,7 @@ def read_splits(
     Raises:
         InputError: The data cannot be read, or has changed since the sweep began.
     """
-    from sweeps.data.data_actor import load_arguments
+    from sweeps.data.data_actor import check_unchanged, load_arguments
     from sweeps.data.variants import DataVariants
 
     if names := ", ".join(space.missing_secrets):
@@ -57,12 +57,7 @@ def read_splits(
                 found.copy_rows()
     except InputError as e:
         raise locate_problems(space, e.problems) from None
-    if fingerprint is not None and found.fingerprint != fingerprint:
-        text = (
-            f"the data has changed since the sweep began: its fingerprint was {fingerprint[:12]} "
-            f"and is now {found.fingerprint[:12]}"
-        )
-        raise InputError("data.train", text)
+    check_unchanged(found.fingerprint, fingerprint)
     return found
 
 

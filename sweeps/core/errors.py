@@ -153,6 +153,17 @@ def shorten(text: str, longest: int = ERROR_LENGTH) -> str:
     return f"{text[:first]}\n... {left_out} (sha256 {digest}) ...\n{text[-last:]}"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its type.
+
+    For an error in a task of Ray, it is the last line of the traceback.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if hasattr(error, "as_instanceof_cause") else 0]
+
+
 def first_of(texts: Sequence[str], most: int = 10) -> str:
     """Return the first texts, separated by commas, and how many others there are.
 

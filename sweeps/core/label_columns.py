@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Label = str | tuple[str, ...]
+LabelValue = bool | int | float | str
+# The classes of a label: its different values, indexed by their codes
+Classes = tuple[LabelValue, ...]
 # The tasks of a label of several columns: each column has the values 0 and 1 (or false and true),
 # or each column has numbers.
 MULTILABEL, MULTIOUTPUT = "multilabel", "multioutput"

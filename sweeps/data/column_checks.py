@@ -8,18 +8,14 @@ from __future__ import annotations
 import fnmatch
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import Problem, first_of
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.step_kinds import ENCODERS, EXPANDING
 from sweeps.data.label_checks import nearest_column
-from sweeps.space import Dimension, Step
+from sweeps.space import Dimension, Space, Step
 from sweeps.space.templates import Template, walk
-
-if TYPE_CHECKING:
-    from sweeps.space import Space
-    from sweeps.space.trainer_definition import TrainerDefinition
+from sweeps.space.trainer_definition import TrainerDefinition
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # Beginnings of the names of types that the keyword "categorical" leaves out
@@ -63,7 +59,7 @@ def check_step_columns(
     label: Label | None,
     source: str,
     removed: Iterable[str] = (),
-    params: Any = None,
+    params: Template = None,
 ) -> list[Problem]:
     """Check that the columns named in preprocessing steps and constraints exist.
 
@@ -71,14 +67,14 @@ def check_step_columns(
     columns are unknown before the earlier steps are fitted.
 
     Args:
-        chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or
+        chain: The `preprocessor` section of the space: the steps, and the dimensions if steps or
             their columns are tuned.
-        features: columns that reach the first step.
-        label: see `DataSpec.label`. No step gets the label; None if the data has no label.
-        source: name of the data source, for messages.
-        removed: columns of the data that do not reach any step: the label, columns of weights, the
+        features: Columns that reach the first step.
+        label: See `DataSpec.label`. No step gets the label; None if the data has no label.
+        source: Name of the data source, for messages.
+        removed: Columns of the data that do not reach any step: the label, columns of weights, the
             columns in `data.drop`, and the columns of splits `{column: ..., value: ...}`.
-        params: the `params` section of the space, whose constraints of gradient boosting name
+        params: The `params` section of the space, whose constraints of gradient boosting name
             columns.
 
     Returns:
@@ -89,7 +85,7 @@ def check_step_columns(
     left_out = frozenset(removed)
     expanded = False  # whether a step so far makes columns such as `color_red` of `color`
     problems = []
-    for step in (part for part in walk(chain) if isinstance(part, Step)):
+    for step in steps_of(chain):
         for path, want in selectors(step.columns, f"{step.path}.columns"):
             if not _may_exist(want, names, expanded):
                 where = f"`{source}`" + " or in the output of earlier steps" * expanded
@@ -126,7 +122,7 @@ def _not_found(
     return f"no column `{want}` in {where}; {nearest_column(want, names)}"
 
 
-def _constrained(params: Any) -> Iterator[tuple[str, str]]:
+def _constrained(params: Template) -> Iterator[tuple[str, str]]:
     """Yield the path and the name of each column that a constraint names.
 
     A constraint that is tuned is checked in its trials.
@@ -134,9 +130,9 @@ def _constrained(params: Any) -> Iterator[tuple[str, str]]:
     params = params if isinstance(params, dict) else {}
     for key in ("monotone_constraints", "interaction_constraints"):
         given = params.get(key)
-        named = given if isinstance(given, dict) else _strings(given)
         if isinstance(given, (dict, tuple, list)):
-            yield from ((f"params.{key}", name) for name in named)
+            named = given if isinstance(given, dict) else walk(given)
+            yield from ((f"params.{key}", name) for name in named if isinstance(name, str))
 
 
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
@@ -146,12 +142,11 @@ def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Proble
     returned then.
 
     Args:
-        space: the search space.
-        types: for each variant, the features that are no numbers and have no rule of `data.parse`,
+        space: The search space.
+        types: For each variant, the features that are no numbers and have no rule of `data.parse`,
             with their types. See `tables.type_name`.
     """
-    chain = space.sections.get("preprocessor", ())
-    steps = [part for part in walk(chain) if isinstance(part, Step)]
+    steps = [*steps_of(space.sections.get("preprocessor"))]
     unread = [
         {
             name: refused
@@ -210,8 +205,8 @@ def selects(step: Step, column: str, categorical: bool = True) -> bool:
     A step without `columns` gets all columns.
 
     Args:
-        step: the step.
-        column: name of the column.
+        step: The step.
+        column: Name of the column.
         categorical: True if the keyword "categorical" includes the column.
     """
     words = ("all", "categorical") if categorical else ("all",)
@@ -228,8 +223,8 @@ def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
     are included.
 
     Args:
-        columns: the `columns` of the step.
-        path: path of `columns` in the space file, such as `preprocessor.0.StandardScaler.columns`.
+        columns: The `columns` of the step.
+        path: Path of `columns` in the space file, such as `preprocessor.0.StandardScaler.columns`.
     """
     if isinstance(columns, Dimension):
         for i, option in enumerate(columns.options):
@@ -241,5 +236,6 @@ def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
         yield path, columns
 
 
-def _strings(template: Any) -> Iterator[str]:
-    return (part for part in walk(template) if isinstance(part, str))
+def steps_of(chain: Template) -> Iterator[Step]:
+    """Yield every step in a template of a chain."""
+    return (part for part in walk(chain) if isinstance(part, Step))

@@ -17,6 +17,8 @@ import numpy as np
 import pandas as pd
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import LabelValue
+from sweeps.data.label_checks import as_text
 
 # NumPy's codes for the element types of a tensor: booleans, integers and floats
 NUMERIC_KINDS = "biuf"
@@ -47,10 +49,10 @@ class InvalidValue(Problem):
     """A problem with a value that is not valid for its column.
 
     Attributes:
-        column: name of the column.
-        rule: the rule for the values of the column, such as "must hold numbers".
-        row: row of the value, counted from 0.
-        value: the value, or a short description of an array, a list or a mapping, such as "a
+        column: Name of the column.
+        rule: The rule for the values of the column, such as "must hold numbers".
+        row: Row of the value, counted from 0.
+        value: The value, or a short description of an array, a list or a mapping, such as "a
             mapping with 3 keys".
     """
 
@@ -81,13 +83,13 @@ def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str)
     """Check that every value was parsed. Missing values and blank text need not be parsed.
 
     Args:
-        values: the values before parsing.
-        parsed: the values after parsing. A value that could not be parsed is missing here.
-        name: name of the column.
-        rule: see `InvalidValue`.
+        values: The values before parsing.
+        parsed: The values after parsing. A value that could not be parsed is missing here.
+        name: Name of the column.
+        rule: See `InvalidValue`.
 
     Raises:
-        InputError: a value could not be parsed. The error reports the first such value.
+        InputError: A value could not be parsed. The error reports the first such value.
     """
     for row in np.flatnonzero(parsed.isna() & values.notna()):
         if str(values.iloc[row]).strip():
@@ -100,7 +102,7 @@ def to_numbers(values: pd.Series, name: str) -> pd.Series:
     A column with a numeric or boolean dtype is returned unchanged.
 
     Raises:
-        InputError: a value is not a number.
+        InputError: A value is not a number.
     """
     if pd.api.types.is_numeric_dtype(values.dtype):
         return values
@@ -142,37 +144,22 @@ def to_text(values: pd.Series) -> pd.Series:
 
     For example, ZIP codes that were read as numbers become text again.
     """
-    return (
-        values
-        if values.dtype == "str"
-        else values.astype(object).map(format_value, na_action="ignore").astype("str")
-    )
-
-
-def format_value(value: Any) -> str:
-    """Return the text from which a value was read.
-
-    For example, return `12` for 12.0, because integers are read as floats if their column has
-    missing values.
-    """
-    return (
-        str(int(value))
-        if isinstance(value, (float, np.floating)) and float(value).is_integer()
-        else str(value)
-    )
+    if values.dtype == "str":
+        return values
+    return values.astype(object).map(as_text, na_action="ignore").astype("str")
 
 
 def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
     """Convert a column to dates. Text must be ISO 8601, with `T` or a space between date and time.
 
     Args:
-        values: text or dates.
-        name: name of the column, for messages.
-        dtype: dtype of the column in training, such as "datetime64[us, UTC]". If it has a time
+        values: Text or dates.
+        name: Name of the column, for messages.
+        dtype: Dtype of the column in training, such as "datetime64[us, UTC]". If it has a time
             zone, a value without one is read as UTC.
 
     Raises:
-        InputError: a value is not a date, has a time zone although the dtype has none, or is
+        InputError: A value is not a date, has a time zone although the dtype has none, or is
             outside the range of the dtype.
     """
     aware = "," in dtype  # then each row may have its own offset, as in summer and winter
@@ -190,13 +177,19 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         row = bisect.bisect_left(rows, True, key=lambda n: parse(values.iloc[:n]) is None)
         zone = pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
         which = f"within the range of {dtype}" if aware or zone is None else "without a time zone"
-        rule = f"must hold dates {which}, such as 2026-01-31T12:00:00, as in training"
-        raise InputError(InvalidValue.create(name, rule, row, values.iloc[row]))
+        raise InputError(
+            InvalidValue.create(
+                name,
+                f"must hold dates {which}, such as 2026-01-31T12:00:00, as in training",
+                row,
+                values.iloc[row],
+            )
+        )
     _refuse_unparsed(values, dates, name, "must hold dates, such as 2026-01-31T12:00:00")
     return dates
 
 
-def json_scalar(value: Any) -> Any:
+def json_scalar(value: Any) -> LabelValue | None:
     """Convert a NumPy scalar to a Python scalar.
 
     Values of types that JSON does not support become text.
@@ -230,14 +223,14 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
     """Convert a value of a tensor column to an array.
 
     Args:
-        value: an array, nested lists, a flat list of all elements, or a mapping with `data` and
+        value: An array, nested lists, a flat list of all elements, or a mapping with `data` and
             `shape`. If a Parquet file is read without Ray, each tensor of Ray Data is a flat list
             or, if the shapes differ within the column, a mapping.
-        dtype: type of the elements.
-        shape: required shape of the array. None if any shape is allowed.
+        dtype: Type of the elements.
+        shape: Required shape of the array. None if any shape is allowed.
 
     Raises:
-        ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and
+        ValueError, TypeError, KeyError, OverflowError: The value is not an array of this type and
             shape.
     """
     array = (

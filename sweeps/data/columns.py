@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -31,12 +31,12 @@ class InputColumn:
     """Name and type of a raw column in training.
 
     Attributes:
-        name: name of the column.
+        name: Name of the column.
         kind: "number" (includes booleans), "text", "time" or "other".
-        dtype: dtype of the values that the first step gets: "float64" or "float32" for numbers,
+        dtype: Dtype of the values that the first step gets: "float64" or "float32" for numbers,
             "str" for text, "datetime64[us]" or "datetime64[us, UTC]" for times. Empty for the kind
             "other".
-        parse: the rule of `data.parse` with which raw texts become numbers; "" if there is none.
+        parse: The rule of `data.parse` with which raw texts become numbers; "" if there is none.
     """
 
     name: str
@@ -76,8 +76,8 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
     would then get `1.0` for some rows and `1` for other rows.
 
     Args:
-        column: name and type of the column in training.
-        values: the raw values. Their dtype may differ from the dtype in training.
+        column: Name and type of the column in training.
+        values: The raw values. Their dtype may differ from the dtype in training.
         keep_integers: True to leave integers and booleans unchanged. Callers pass True if no steps
             follow.
 
@@ -85,7 +85,7 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
         The converted values, with the index of `values`. They may share the memory of `values`.
 
     Raises:
-        InputError: a value does not fit the column, such as text in a column of numbers.
+        InputError: A value does not fit the column, such as text in a column of numbers.
     """
     if column.parse:
         return parse_values(values, column.parse, column.name)
@@ -130,12 +130,12 @@ def check_readable(prepared: pd.DataFrame, label: Label | None, trainer: Trainer
     """Check that the trainer can read all columns after preprocessing.
 
     Args:
-        prepared: preprocessed rows.
-        label: see `Splits.label`. It is not checked.
-        trainer: definition of the trainer.
+        prepared: Preprocessed rows.
+        label: See `Splits.label`. It is not checked.
+        trainer: Definition of the trainer.
 
     Raises:
-        InputError: no column is left, or the trainer cannot read some columns; see
+        InputError: No column is left, or the trainer cannot read some columns; see
             `unread_problems`.
     """
     if not trainer.reads_numbers:
@@ -155,20 +155,24 @@ def check_readable(prepared: pd.DataFrame, label: Label | None, trainer: Trainer
 
 
 def select_columns(
-    frame: pd.DataFrame, columns: Any, default: str, step: str, label: Label | None
+    frame: pd.DataFrame,
+    columns: str | Sequence[str] | None,
+    default: str,
+    step: str,
+    label: Label | None,
 ) -> tuple[str, ...]:
     """Return the names of the columns that a step selects, in the order of the frame.
 
     Args:
-        frame: the columns that reach the step, without the label.
-        columns: the `columns` of the step: "numeric", "categorical", "all", a name, a pattern such
+        frame: The columns that reach the step, without the label.
+        columns: The `columns` of the step: "numeric", "categorical", "all", a name, a pattern such
             as `x_*`, several of these, or None.
-        default: used in place of `columns` if `columns` is None.
-        step: name of the step, for messages.
-        label: see `Splits.label`. It cannot be selected.
+        default: Used in place of `columns` if `columns` is None.
+        step: Name of the step, for messages.
+        label: See `Splits.label`. It cannot be selected.
 
     Raises:
-        InputError: one of the names or patterns matches no column, or is the label.
+        InputError: One of the names or patterns matches no column, or is the label.
     """
     wanted = default if columns is None else columns
     if isinstance(wanted, str):
@@ -187,11 +191,8 @@ def select_columns(
         elif want in words:
             chosen.update(n for n in names if words[want](frame[n]))
         elif want in label_columns(label):
-            problems.append(
-                Problem(
-                    PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"
-                )
-            )
+            text = f"{step}: `{want}` is the label, which no step may change"
+            problems.append(Problem(PREPROCESSOR_KEY, text))
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
         else:

@@ -34,27 +34,27 @@ from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.core.secrets import remember_variables
 from sweeps.data.columns import check_readable
-from sweeps.data.load import Splits, add_to_train
+from sweeps.data.load import Splits
 from sweeps.data.preflight import locate_problems
+from sweeps.data.prepared_data import PreparedData, Shards
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform
 from sweeps.data.row_parts import check_parts, nested_order, rows_at
-from sweeps.data.streaming.prepare import describe_streams, prepare_streams
-from sweeps.data.streaming.splits import StreamSplits, StreamVariants
+from sweeps.data.streaming.fit import FIRST_ROWS, RowStream, prepared_stream
+from sweeps.data.streaming.splits import StreamSplits, StreamVariants, first_rows
 from sweeps.data.tables import arrays_to_tensors, split_equally
-from sweeps.data.variants import DataVariants, variant_name
+from sweeps.data.variants import DataVariants, TunedData, variant_name
 from sweeps.data.weights import COLUMN, row_weights
 from sweeps.space.templates import tuned_data
 from sweeps.space.trainer_definition import UNKNOWN, TrainerDefinition
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
+    from sweeps.data.preprocessing.fitted_chain import FittedChain
     from sweeps.data.refit_rows import RefitRows
     from sweeps.data.streaming.settings import StreamSettings
-    from sweeps.data.summary import DataSummary
     from sweeps.space import DataSpec, Space, Step
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must
@@ -84,11 +84,11 @@ class PreparedRows:
     """The prepared rows of a chain.
 
     Attributes:
-        key: name of the prepared data.
-        train: rows of train, with the label, and with the column of weights if there is one.
-        valid: rows of valid, with the label.
-        check: the first rows of valid, without the label.
-        weight: name of the column of weights; None if there is none.
+        key: Name of the prepared data.
+        train: Rows of train, with the label, and with the column of weights if there is one.
+        valid: Rows of valid, with the label.
+        check: The first rows of valid, without the label.
+        weight: Name of the column of weights; None if there is none.
         copied: True if the columns of a shard may be copied into one array.
     """
 
@@ -104,21 +104,21 @@ class _DataActor:
     """Implementation of the data actor; see the module's docstring.
 
     Args:
-        roots: folders of the user's modules.
-        folder: folder of the sweep.
-        workers: every number of workers that a trial can have, such as (1, 2, 4).
-        cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray
+        roots: Folders of the user's modules.
+        folder: Folder of the sweep.
+        workers: Every number of workers that a trial can have, such as (1, 2, 4).
+        cpus: Limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray
             counts more CPUs than the machine has.
-        trainer: definition of the trainer. A chain is an error if the trainer cannot read a column
+        trainer: Definition of the trainer. A chain is an error if the trainer cannot read a column
             of its output.
-        modules: modules to import in the background while the data is read. For example, importing
+        modules: Modules to import in the background while the data is read. For example, importing
             scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are
             then dropped after the chain is fitted.
-        stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
-        secrets: environment variables with which the actor reaches S3-compatible storage.
-        secret_names: names of the environment variables whose values are secrets.
-        row_steps: if the scheduler counts rows, the steps at which trials train, in ascending
+        stream: Settings of Ray Data if the data is streamed. None if the rows are held in memory.
+        secrets: Environment variables with which the actor reaches S3-compatible storage.
+        secret_names: Names of the environment variables whose values are secrets.
+        row_steps: If the scheduler counts rows, the steps at which trials train, in ascending
             order. Otherwise (). The last step has all train rows, and each earlier step a part of
             these rows; see `row_parts`.
     """
@@ -143,8 +143,10 @@ class _DataActor:
         os.environ.update(secrets)
         remember_variables(secret_names)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
-        self.store, self.workers = PreparedStore(Path(folder)), workers
-        self.trainer, self.once = trainer, once
+        self.store = PreparedStore(Path(folder))
+        self.workers = workers
+        self.trainer = trainer
+        self.once = once
         self.row_steps = row_steps
         self.added: tuple[str, ...] = ()  # splits whose rows are added to train
         sys.path[:0] = [r for r in roots if r not in sys.path]
@@ -161,7 +163,7 @@ class _DataActor:
         self.is_new = True
         # None while the process has no raw rows, and if the space names no data
         self.variants: DataVariants | StreamVariants | None = None
-        self.prepared: dict[str, dict[str, Any]] = {}  # results of `prepare`, by `data_key`
+        self.prepared: dict[str, PreparedData] = {}  # results of `prepare`, by `data_key`
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
 
     def load(
@@ -175,11 +177,11 @@ class _DataActor:
         """Read and split the data.
 
         Args:
-            spec: see `sweeps.space.Space.data`.
-            seed: seed of the sweep.
-            variants: see `sweeps.space.Space.variants`.
-            tuned: names of the keys of the `data` section that are tuned.
-            before: fingerprint of the data when the sweep began. None if the sweep is new.
+            spec: See `sweeps.space.Space.data`.
+            seed: Seed of the sweep.
+            variants: See `sweeps.space.Space.variants`.
+            tuned: Names of the keys of the `data` section that are tuned.
+            before: Fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
             The information about the data. The fingerprint covers all variants. The other fields
@@ -187,50 +189,39 @@ class _DataActor:
             tuned, they describe the first option.
 
         Raises:
-            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not
+            InputError: See `DataVariants`. Also raised if the fingerprint of the data is not
                 `before`; in this case, nothing is written.
         """
         variants = variants or (spec,)
-        streamed = spec.ingest == "stream"
-        self.variants = (
-            StreamVariants(spec, variants, seed)
-            if streamed
-            else DataVariants(spec, variants, seed, tuned)
-        )
+        if spec.ingest == "stream":
+            self.variants = StreamVariants(spec, variants, seed, tuned)
+        else:
+            self.variants = DataVariants(spec, variants, seed, tuned)
         now = self.variants.fingerprint
-        _check_unchanged(now, before)
-        if isinstance(self.variants, StreamVariants):
-            self.is_new = False
-            return self._save_stream_info(
-                self.variants.splits({}), now, summary=self.variants.summary
-            )
-        for i, splits in enumerate(self.variants.sources.values()):
-            self._check_row_steps(splits)
-            if splits.test is not None:
-                self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
+        check_unchanged(now, before)
+        if isinstance(self.variants, DataVariants):
+            for i, splits in enumerate(self.variants.sources.values()):
+                if self.row_steps:
+                    check_parts(
+                        self.row_steps,
+                        splits.train.num_rows,
+                        len(splits.classes or ()),
+                        workers=max(self.workers),
+                    )
+                if splits.test is not None:
+                    self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
         self.is_new = False
-        first = next(iter(self.variants.sources.values()))
-        info = self._save_info(first, "test", now)
+        info = self._save_info(self.variants.first, "test", now)
         if self._holds_large_tables:
             return_freed_memory()
         return info
-
-    def _check_row_steps(self, splits: Splits) -> None:
-        """Raise an InputError if the rows of a step are too few; see `check_parts`."""
-        if self.row_steps:
-            check_parts(
-                self.row_steps,
-                splits.train.num_rows,
-                len(splits.classes or ()),
-                workers=max(self.workers),
-            )
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
         """Store and return the information for a space that names no data.
 
         Args:
-            fingerprint: fingerprint of the code of the user's loop.
-            notes: notes for the user.
+            fingerprint: Fingerprint of the code of the user's loop.
+            notes: Notes for the user.
 
         Returns:
             The stored information.
@@ -243,32 +234,27 @@ class _DataActor:
         return info
 
     def _save_info(
-        self, splits: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None
+        self,
+        splits: Splits | StreamSplits,
+        test: str,
+        fingerprint: str,
+        data: TunedData | None = None,
     ) -> DatasetInfo:
         """Write the information about a data variant to the sweep's folder, and return it."""
-        tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
-        parts = {name: table for name, table in tables.items() if table is not None}
-        check = splits.valid.slice(0, CHECK_ROWS).select(list(splits.features))
-        rows = {name: table.num_rows for name, table in parts.items()}
-        notes = splits.notes + splits.lacking
-        about = (splits.label, splits.task, splits.classes, splits.features)
-        summary = None if splits.summary is None else splits.summary.to_json()
+        check = splits.first_valid(CHECK_ROWS)
         info = DatasetInfo(
-            *about, fingerprint, rows, check.to_pandas(), test, notes, summary, splits.missing
+            label=splits.label,
+            task=splits.task,
+            classes=splits.classes,
+            features=splits.features,
+            fingerprint=fingerprint,
+            rows=splits.rows,
+            check=check.to_pandas(),
+            test=test,
+            notes=splits.notes + splits.lacking,
+            summary=None if splits.summary is None else dataclasses.asdict(splits.summary),
+            missing=splits.missing,
         )
-        self.store.save_info(info, check, data)
-        return info
-
-    def _save_stream_info(
-        self,
-        splits: StreamSplits,
-        fingerprint: str,
-        data: Mapping[str, Any] | None = None,
-        summary: DataSummary | None = None,
-    ) -> DatasetInfo:
-        """Write the information about a data variant that is streamed, and return it."""
-        info, check = describe_streams(splits, fingerprint, CHECK_ROWS)
-        info = dataclasses.replace(info, summary=None if summary is None else summary.to_json())
         self.store.save_info(info, check, data)
         return info
 
@@ -279,59 +265,55 @@ class _DataActor:
     def prepare(
         self,
         steps: tuple[Step, ...],
-        data: Mapping[str, Any] | None = None,
+        data: TunedData | None = None,
         reload: LoadArguments | None = None,
         refit: RefitRows | None = None,
-    ) -> dict[str, Any]:
+    ) -> PreparedData:
         """Fit a chain on a variant's train split, transform train and valid, and cut shards.
 
-        The shards are cut for every number of workers.
+        The shards are cut for every number of workers. A stream is not cut.
 
         Args:
-            steps: the chain.
-            data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
-            reload: arguments for `load`. They are used only if Ray has restarted the actor, so that
+            steps: The chain.
+            data: The trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
+            reload: Arguments for `load`. They are used only if Ray has restarted the actor, so that
                 this process has not read the data yet. None if the space names no data.
-            refit: the rows on which a trial is trained again. These rows take the place of train.
+            refit: The rows on which a trial is trained again. These rows take the place of train.
                 They are also in valid, so metrics on valid are then meaningless. None for a trial
                 of the search.
 
-        Returns:
-            A dict with these entries. `key`: name of the prepared data. `bytes`: size of the
-            prepared rows. `shards`: maps each number of workers to references of Ray Datasets: for
-            `train`, one reference for each rank; for `valid`, a single reference that all ranks
-            share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`),
-            without the label. If the space names no data, there are no references, and `check` is
-            None. `weight`: name of the column of train with the weights of the rows; None if there
-            are no weights. `stream`: True if the references are to lazy Ray Datasets, one for train
-            and one for valid; otherwise absent. `folds`: for a cross-validation, such a dict for
-            each fold; the other entries then describe the first fold, and `bytes` is the size of
-            all folds. `parts`: if the scheduler counts rows, such a dict for each step below the
-            last one, by step; `bytes` is the size of all parts. `rows`: number of rows of train.
-
         Raises:
-            InputError: the chain cannot be fitted.
-            ReloadError: the data has changed since the sweep began, or cannot be read again.
+            InputError: The chain cannot be fitted.
+            ReloadError: The data has changed since the sweep began, or cannot be read again.
         """
         data = data or {}
-        self._load_again(reload)
+        if self.is_new and reload is not None:
+            try:
+                self.load(*reload)
+            except InputError as e:
+                raise ReloadError(e.problems) from e
+        self.is_new = False
         if self.variants is None:
-            return _no_rows(self.workers)
+            return PreparedData("none", {number: {} for number in self.workers}, None)
         if refit is not None:
             return self._prepare_refit(steps, data, refit)
-        key, large = data_key(self.variants.fingerprint_of(data), steps), self._holds_large_tables
+        key = data_key(self.variants.fingerprint_of(data), steps)
+        large = self._holds_large_tables
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
         if data and variant_name(data) not in self.stored_variants:
-            self._save_variant(data)
+            splits = self.variants.splits(data)
+            test = f"test-{self.variants.source_index(data)}"
+            self._save_info(splits, test, splits.fingerprint, data)
+            self.stored_variants.add(variant_name(data))
         if large:
             self._drop_raw_rows()
             return_freed_memory()
         return self.prepared[key]
 
     def _prepare_refit(
-        self, steps: tuple[Step, ...], data: Mapping[str, Any], refit: RefitRows
-    ) -> dict[str, Any]:
+        self, steps: tuple[Step, ...], data: TunedData, refit: RefitRows
+    ) -> PreparedData:
         """Prepare the rows for a trial that is trained again; see `prepare`.
 
         Nothing that the search has prepared changes.
@@ -344,30 +326,8 @@ class _DataActor:
         again.added = refit.splits[1:]
         again.row_steps = ()
         # Workers cache rows by their key.
-        return again._prepare(key, steps, data) | {"key": f"{key}-{'-'.join(refit.splits)}"}
-
-    def _load_again(self, reload: LoadArguments | None) -> None:
-        """Read the data if this process does not have the raw rows; see `prepare`."""
-        if self.is_new and reload is not None:
-            try:
-                self.load(*reload)
-            except InputError as e:
-                raise ReloadError(e.problems) from e
-        self.is_new = False
-
-    def _save_variant(self, data: Mapping[str, Any]) -> None:
-        """Store the information about a data variant whose keys are tuned."""
-        assert self.variants is not None
-        if isinstance(self.variants, StreamVariants):
-            self._save_stream_info(
-                self.variants.splits(data), self.variants.fingerprint_of(data), data
-            )
-        else:
-            splits = self.variants.splits(data)
-            self._save_info(
-                splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data
-            )
-        self.stored_variants.add(variant_name(data))
+        prepared = again._prepare(key, steps, data)
+        return dataclasses.replace(prepared, key=f"{key}-{'-'.join(refit.splits)}")
 
     @property
     def _holds_large_tables(self) -> bool:
@@ -375,78 +335,102 @@ class _DataActor:
         held = self.variants.sources.values() if isinstance(self.variants, DataVariants) else ()
         return any(splits.train.nbytes >= LARGE for splits in held)
 
-    def _prepare(
-        self, key: str, steps: tuple[Step, ...], data: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _prepare(self, key: str, steps: tuple[Step, ...], data: TunedData) -> PreparedData:
         assert self.variants is not None
         if isinstance(self.variants, StreamVariants):
-            streams = self.variants.splits(data, self.added)
-            ready = prepare_streams(
-                key, steps, streams, self.store, self.roots, CHECK_ROWS, self.trainer
-            )
-            return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
+            return self._prepare_streams(key, steps, self.variants.splits(data, self.added))
         if self.variants.spec.folds and not self.added:
-            fitted = [
+            folds = tuple(
                 self._put(self._fit(f"{key}-fold-{number}", steps, fold))
                 for number, fold in enumerate(self.variants.folds(data), 1)
-            ]
-            size = sum(fold["bytes"] for fold in fitted)
-            return fitted[0] | {"key": key, "bytes": size, "folds": fitted}
-        rows = self._fit(key, steps, self._splits(data))
+            )
+            size = sum(fold.size for fold in folds)
+            return dataclasses.replace(folds[0], key=key, size=size, folds=folds)
+        rows = self._fit(key, steps, self.variants.splits(data, self.added))
         self._drop_raw_rows()  # before the prepared rows are copied to Ray's object store
         return self._put(rows)
 
-    def _splits(self, data: Mapping[str, Any]) -> Splits:
-        assert isinstance(self.variants, DataVariants)
-        splits = self.variants.splits(data)
-        return add_to_train(splits, self.added) if self.added else splits
+    def _prepare_streams(
+        self, key: str, steps: tuple[Step, ...], splits: StreamSplits
+    ) -> PreparedData:
+        """Fit a chain on the train split, and return the prepared streams."""
+        first = first_rows(splits.train, FIRST_ROWS, splits.schema)
+        stream = RowStream(splits.train, self.roots)
+        fitted, prepared = self._fit_once(key, steps, first, splits=splits, stream=stream)
+        check_readable(prepared, splits.label, self.trainer)
+        check = fitted.transform(splits.first_valid(CHECK_ROWS).to_pandas())
+        streams = {"train": splits.train, "valid": splits.valid}
+        shards = {
+            name: (ray.put(prepared_stream(dataset, fitted, splits.schema, self.roots)),)
+            for name, dataset in streams.items()
+        }
+        by_workers = dict.fromkeys(self.workers, shards)
+        return PreparedData(key, by_workers, ray.put(check), stream=True)
+
+    def _fit_once(
+        self,
+        key: str,
+        steps: tuple[Step, ...],
+        rows: pa.Table,
+        *,
+        splits: Splits | StreamSplits,
+        copied: bool = True,
+        stream: RowStream | None = None,
+    ) -> tuple[FittedChain, pd.DataFrame]:
+        """Fit and store a chain, or load it in a resumed sweep. Also return its prepared rows."""
+        stored = None
+        with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
+            stored = self.store.find_chain(key)
+        if stored is not None:
+            return stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
+        fitted, prepared = fit_transform(
+            steps, rows, splits.label, copy=copied, stream=stream, parse=splits.parse
+        )
+        self.store.save_chain(key, fitted)
+        return fitted, prepared
 
     def _drop_raw_rows(self) -> None:
         """Drop large tables of raw rows if no other chain is fitted on them."""
         if self.once and self._holds_large_tables:
-            self.variants, self.is_new = None, True
+            self.variants = None
+            self.is_new = True
             return_freed_memory()
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> PreparedRows:
-        """Fit a chain on train, and transform train and valid.
-
-        Store the chain if it is not stored yet.
-        """
+        """Fit a chain on train, and transform train and valid."""
         import pyarrow as pa
 
-        label, weights = splits.label, row_weights(splits)
+        label = splits.label
+        weights = row_weights(splits)
         copied = splits.train.nbytes < LARGE or splits.train.num_columns > MOST_ARRAYS
-        rows = splits.train.select(
-            [
-                name
-                for name in splits.train.column_names
-                if name in (*splits.features, *label_columns(label))
-            ]
-        )
-        stored = None
-        with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
-            stored = self.store.find_chain(key)  # exists in a resumed sweep
-        if stored is None:
-            fitted, prepared = fit_transform(steps, rows, label, copied, parse=splits.parse)
-        else:
-            fitted, prepared = stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
+        wanted = {*splits.features, *label_columns(label)}
+        rows = splits.train.select([n for n in splits.train.column_names if n in wanted])
+        fitted, prepared = self._fit_once(key, steps, rows, splits=splits, copied=copied)
         valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
         check_readable(valid, label, self.trainer)
         check = valid.head(
             CHECK_ROWS
         )  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
-        prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
+        prepared = arrays_to_tensors(prepared, tensors)
+        valid = arrays_to_tensors(valid, tensors)
         if weights is not None:
-            _require_free_name(prepared)
+            if COLUMN in prepared.columns:
+                raise InputError(
+                    "data.drop",
+                    f"the prepared rows have a column `{COLUMN}`, which is the name of the column "
+                    "of weights; rename the column, or drop it",
+                )
             prepared[COLUMN] = weights
         if QUERY in splits.train.column_names:
             prepared[QUERY] = splits.train.column(QUERY).to_numpy()
             valid[QUERY] = splits.valid.column(QUERY).to_numpy()
         if self.row_steps:
-            prepared = prepared.iloc[self._nested_order(splits)]
-        if stored is None:
-            self.store.save_chain(key, fitted)
+            codes = None
+            if isinstance(label, str) and splits.classes:
+                codes = splits.train.column(label).to_numpy()
+            assert self.variants is not None
+            prepared = prepared.iloc[nested_order(len(prepared), codes, self.variants.seed)]
         features = check.drop(columns=list(label_columns(label)), errors="ignore")
         return PreparedRows(
             key,
@@ -457,56 +441,49 @@ class _DataActor:
             copied,
         )
 
-    def _nested_order(self, splits: Splits) -> np.ndarray:
-        """Return the order in which the train rows are cut into parts; see `row_parts`."""
-        assert isinstance(self.variants, DataVariants)
-        strata = (
-            splits.train.column(splits.label).to_numpy()
-            if isinstance(splits.label, str) and splits.classes
-            else None
-        )
-        return nested_order(splits.train.num_rows, strata, self.variants.seed)
-
-    def _put(self, rows: PreparedRows) -> dict[str, Any]:
-        """Copy prepared rows to Ray's object store, and return the entries of `prepare`.
-
-        The method `prepare` describes these entries.
-        """
+    def _put(self, rows: PreparedRows) -> PreparedData:
+        """Copy prepared rows to Ray's object store, and return the references."""
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow
         # block as objects. `from_pandas` would run a task for each frame, to find out the frame's
         # schema.
-        valid_shard = (ray.put(ray.data.from_blocks([rows.valid])),)
-        about = {"key": rows.key, "check": ray.put(rows.check), "weight": rows.weight}
+        valid = (ray.put(ray.data.from_blocks([rows.valid])),)
+        check = ray.put(rows.check)
 
-        def put_train(train: pa.Table) -> dict[str, Any]:
-            return about | {
-                "bytes": train.nbytes,
-                "shards": self._shards(train, valid_shard, rows.copied),
-                "rows": train.num_rows,
-            }
+        def put_train(train: pa.Table) -> PreparedData:
+            return PreparedData(
+                rows.key,
+                self._shards(train, valid, rows.copied),
+                check,
+                size=train.nbytes,
+                rows=train.num_rows,
+                weight=rows.weight,
+            )
 
-        whole, n = put_train(rows.train), rows.train.num_rows
+        n = rows.train.num_rows
+        whole = put_train(rows.train)
         parts = {
             step: put_train(rows.train.slice(0, rows_at(step, self.row_steps[-1], n)))
             for step in self.row_steps[:-1]
         }
-        size = sum(part["bytes"] for part in (whole, *parts.values())) + int(
-            rows.valid.memory_usage(index=False).sum()
-        )
-        return whole | {"bytes": size} | ({"parts": parts} if parts else {})
+        size = sum(part.size for part in (whole, *parts.values()))
+        size += int(rows.valid.memory_usage(index=False).sum())
+        return dataclasses.replace(whole, size=size, parts=parts)
 
     def _shards(
-        self, train: pa.Table, valid_shard: tuple[Any, ...], copied: bool
-    ) -> dict[int, dict[str, tuple[Any, ...]]]:
+        self,
+        train: pa.Table,
+        valid: tuple[ray.ObjectRef[ray.data.Dataset], ...],
+        copied: bool,
+    ) -> dict[int, Shards]:
         """Cut prepared rows into shards for every number of workers; see `prepare`."""
-        shards = {}
+        shards: dict[int, Shards] = {}
         for workers in self.workers:
             parts = (
                 part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers)
             )
             shards[workers] = {
                 "train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts),
-                "valid": valid_shard,
+                "valid": valid,
             }
         return shards
 
@@ -518,35 +495,14 @@ class _DataActor:
         return os.getpid()
 
 
-def _check_unchanged(now: str, before: str | None) -> None:
+def check_unchanged(now: str, before: str | None) -> None:
     """Raise an InputError if the fingerprint of the data is not the one of the sweep's start."""
     if before is not None and now != before:
-        text = (
+        raise InputError(
+            "data.train",
             f"the data has changed since the sweep began: its fingerprint was {before[:12]} "
-            f"and is now {now[:12]}"
+            f"and is now {now[:12]}",
         )
-        raise InputError("data.train", text)
-
-
-def _no_rows(workers: Iterable[int]) -> dict[str, Any]:
-    """Return the result of `prepare` for a space that names no data."""
-    return {
-        "key": "none",
-        "bytes": 0,
-        "shards": {number: {} for number in workers},
-        "check": None,
-        "weight": None,
-    }
-
-
-def _require_free_name(prepared: pd.DataFrame) -> None:
-    """Raise an InputError if a prepared column has the name of the column of weights."""
-    if COLUMN in prepared.columns:
-        text = (
-            f"the prepared rows have a column `{COLUMN}`, which is the name of the column of "
-            "weights; rename the column, or drop it"
-        )
-        raise InputError("data.drop", text)
 
 
 DataActor = ray.remote(num_cpus=0, max_restarts=-1)(_DataActor)
@@ -557,7 +513,7 @@ def start(where: Any, **arguments: Any) -> Any:
 
     Args:
         where: Ray's scheduling strategy.
-        **arguments: arguments of `_DataActor`.
+        **arguments: Arguments of `_DataActor`.
 
     Returns:
         The actor's handle.
@@ -569,19 +525,20 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
     """Let the data actor read the data of a space.
 
     Args:
-        actor: see `start`.
-        space: the search space.
-        before: see `_DataActor.load`.
+        actor: See `start`.
+        space: The search space.
+        before: See `_DataActor.load`.
 
     Returns:
         See `_DataActor.load`.
 
     Raises:
-        InputError: see `_DataActor.load`. The place of each problem is a position in the space
+        InputError: See `_DataActor.load`. The place of each problem is a position in the space
             file.
-        SweepsError: the actor's process was lost.
+        SweepsError: The actor's process was lost.
     """
-    pid, kills = None, exit_causes.kills_for_memory()
+    pid = None
+    kills = exit_causes.kills_for_memory()
     try:
         pid = ray.get(actor.pid.remote())
         info: DatasetInfo = ray.get(actor.load.remote(*load_arguments(space, before)))
@@ -614,15 +571,16 @@ def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: i
     """Return the reason why the data actor's process died.
 
     Args:
-        error: the error of the call during which the process died.
-        pid: id of the process. None if it is not known.
-        kills: number of processes that the kernel had killed for lack of memory before the call;
+        error: The error of the call during which the process died.
+        pid: Id of the process. None if it is not known.
+        kills: Number of processes that the kernel had killed for lack of memory before the call;
             see `exit_causes.kills_for_memory`.
 
     Returns:
         A message of one line.
     """
-    log, node = "", ray._private.worker._global_node
+    log = ""
+    node = ray._private.worker._global_node
     if pid is not None and node is not None:
         log = "".join(
             exit_causes.last_attempt_log(file)

@@ -7,19 +7,25 @@ import fnmatch
 import glob
 import itertools
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from sweeps.core import stores
-from sweeps.core.errors import InputError
+from sweeps.core.errors import InputError, first_line
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
+from sweeps.data.label_checks import split_rules
 from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from sweeps.space import DataSpec
 
 # Format of a data file, by the end of its name without `.gz`
 _FORMATS = {
@@ -49,23 +55,55 @@ _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
 
 
 @dataclass(frozen=True)
+class Source:
+    """A data source, as the space file names it.
+
+    Attributes:
+        name: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
+        base: Folder in which relative paths and modules are looked up first, before the working
+            directory.
+        place: Key of the space file that names the source, such as `data.train`, for messages.
+        args: Keyword arguments of the function, if the source is `module:function`.
+        read: How text files are read.
+    """
+
+    name: str
+    base: Path
+    place: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    read: ReadKeys = READ_DEFAULTS
+
+
+def sources_of(spec: DataSpec) -> dict[str, Source]:
+    """Return the source of train, and those of valid and test if they have their own."""
+    named = {"train": (spec.train, spec.args)}
+    for key, rule in split_rules(spec).items():
+        if rule.path is not None:
+            named[key] = (rule.path, rule.args)
+    return {
+        key: Source(name, spec.base, f"data.{key}", args=args, read=spec.read)
+        for key, (name, args) in named.items()
+    }
+
+
+@dataclass(frozen=True)
 class SourceFiles:
     """The files of a data source.
 
     Attributes:
-        source: the source as written in the space file, for messages.
-        place: key of the space file that names the source, such as `data.train`, for messages.
+        source: The source as written in the space file, for messages.
+        place: Key of the space file that names the source, such as `data.train`, for messages.
         system: Arrow's file system.
-        paths: paths of the files in `system`, sorted. There is at least one.
-        folder: the source's path if the source is a folder; otherwise None.
-        base: folder that messages leave out at the beginning of a path. Empty if messages show
+        paths: Paths of the files in `system`, sorted. There is at least one.
+        folder: The source's path if the source is a folder; otherwise None.
+        base: Folder that messages leave out at the beginning of a path. Empty if messages show
             whole paths.
-        read: how the files are read, if they are text files.
+        read: How the files are read, if they are text files.
     """
 
     source: str
     place: str
-    system: Any
+    system: FileSystem
     paths: tuple[str, ...]
     folder: str | None
     base: str = ""
@@ -113,16 +151,11 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
     The message is cut to one short line, because it may quote a damaged file.
 
     Raises:
-        InputError: always.
+        InputError: Always.
     """
     words = " ".join(masked(text).split())  # secrets are masked before the text is cut
     line = "".join(c if c.isprintable() else "?" for c in words)
     raise InputError(place, line if len(line) <= 500 else f"{line[:500]} ...") from cause
-
-
-def first_line(e: BaseException) -> str:
-    """Return the first line of an error's message."""
-    return (str(e).strip().splitlines() or [type(e).__name__])[0]
 
 
 @contextlib.contextmanager
@@ -130,11 +163,11 @@ def reading(place: str, name: str) -> Iterator[None]:
     """Turn an error that reading raises in the `with` block into an error about a data source.
 
     Args:
-        place: key of the space file that names the source.
-        name: name of the file or source for the message.
+        place: Key of the space file that names the source.
+        name: Name of the file or source for the message.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The file cannot be read.
     """
     try:
         yield
@@ -142,25 +175,30 @@ def reading(place: str, name: str) -> Iterator[None]:
         raise_problem(place, f"`{name}` cannot be read: {first_line(e)}", e)
 
 
-def find_files(source: str, base: Path, place: str, read: ReadKeys = READ_DEFAULTS) -> SourceFiles:
+def find_files(source: Source) -> SourceFiles:
     """Find the files of a path, folder, glob or URI.
 
-    Args:
-        source: the source as written in the space file.
-        base: folder in which relative paths are looked up first, before the working directory.
-        place: key of the space file that names the source, such as `data.train`, for messages.
-        read: how text files are read.
-
     Raises:
-        InputError: there are no files, or they cannot be listed.
+        InputError: There are no files, or they cannot be listed.
     """
-    if "://" in source:
-        return replace(_find_remote(source, place), read=read)
     from pyarrow import fs
 
-    paths, folder = _find_local(source, base, place)
+    base = ""
+    if "://" in source.name:
+        check_scheme(source.name, source.place)
+        system, paths, folder = _find_remote(source.name, source.place)
+    else:
+        system = fs.LocalFileSystem()
+        paths, folder = _find_local(source.name, source.base, source.place)
+        base = f"{source.base.absolute()}/"
     return SourceFiles(
-        source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/", read
+        source.name,
+        source.place,
+        system,
+        paths=tuple(paths),
+        folder=folder,
+        base=base,
+        read=source.read,
     )
 
 
@@ -170,32 +208,22 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
     Also return the folder, or None if the source is not a folder.
     """
     candidates = [base / source, Path(source)]
+    pattern = glob.has_magic(source)
     with reading(place, source):
         for path in candidates:
             if path.is_file():
                 return [str(path.absolute())], None
             if path.is_dir():
-                all_files = [
-                    p
-                    for p in path.rglob("*")
-                    if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)
-                ]
-                files = sorted(str(p.absolute()) for p in all_files if file_format(p.name))
-                if not files:
-                    text = f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}"
-                    raise_problem(place, text)
-                return files, str(path.absolute())
+                return _data_files(path, source, place), str(path.absolute())
             if path.exists():  # reading a pipe or a device may never end
                 raise_problem(place, f"`{source}` is not a regular file")
-        if glob.has_magic(source):
-            for path in candidates:
-                found = map(Path, glob.glob(str(path), recursive=True))
-                if files := sorted(str(p.absolute()) for p in found if p.is_file()):
-                    return files, None
-            raise_problem(place, f"no file matches `{source}`")
-        for path in candidates:
-            if os.path.lexists(path):  # a broken link
+            if os.path.lexists(path):
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
+            found = map(Path, glob.glob(str(path), recursive=True) if pattern else ())
+            if files := sorted(str(p.absolute()) for p in found if p.is_file()):
+                return files, None
+        if pattern:
+            raise_problem(place, f"no file matches `{source}`")
         siblings = sorted(p.name for p in candidates[0].parent.glob("*"))
     text = f"`{source}` does not exist"
     hint = did_you_mean(Path(source).name, siblings)
@@ -204,6 +232,20 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
     elif hint.startswith("did"):
         text += f"; {hint}"
     raise_problem(place, text)
+
+
+def _data_files(folder: Path, source: str, place: str) -> list[str]:
+    """Return the sorted data files in a folder, without hidden files and folders."""
+    files = [
+        str(path.absolute())
+        for path in folder.rglob("*")
+        if path.is_file()
+        and file_format(path.name)
+        and not any(part[0] in "._" for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise_problem(place, f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}")
+    return sorted(files)
 
 
 def check_scheme(source: str, place: str) -> str:
@@ -221,10 +263,10 @@ def check_scheme(source: str, place: str) -> str:
     return scheme
 
 
-def _find_remote(source: str, place: str) -> SourceFiles:
+def _find_remote(source: str, place: str) -> tuple[FileSystem, list[str], str | None]:
+    """Return the file system of a URI, and its sorted files and folder as `_find_local` does."""
     from pyarrow import fs
 
-    check_scheme(source, place)
     with reading(place, source):
         system, path = _open_uri(source)
         pattern = glob.has_magic(path)
@@ -233,7 +275,7 @@ def _find_remote(source: str, place: str) -> SourceFiles:
         root = str(PurePosixPath(*fixed)) if pattern else path
         info = system.get_file_info(root)
         if info.is_file and not pattern:
-            return SourceFiles(source, place, system, (path,), None)
+            return system, [path], None
         if info.type == fs.FileType.NotFound and not pattern:
             raise_problem(place, f"`{source}` does not exist")
         selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
@@ -247,10 +289,10 @@ def _find_remote(source: str, place: str) -> SourceFiles:
     if not files:
         empty = f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file"
         raise_problem(place, empty)
-    return SourceFiles(source, place, system, tuple(files), None if pattern else path)
+    return system, files, None if pattern else path
 
 
-def _open_uri(uri: str) -> tuple[Any, str]:
+def _open_uri(uri: str) -> tuple[FileSystem, str]:
     """Return Arrow's file system for a URI, and the path in it.
 
     In the path, `*` and `[` may be part of a glob.

@@ -5,22 +5,20 @@ The functions are pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
-from sweeps.data.split import SplitError, group_codes, sortable_times
-
-if TYPE_CHECKING:
-    from sweeps.space import Split
+from sweeps.core.errors import InputError
+from sweeps.data.split import group_codes, sortable_times
+from sweeps.space import Split
 
 # The rows of one fold to train on, and the rows to validate on. Both are sorted indices.
 Fold = tuple[np.ndarray, np.ndarray]
+Folds = tuple[Fold, ...]
 
 
 def assign_folds(
     rule: Split, n: int, column: np.ndarray | None, strata: np.ndarray | None, seed: int
-) -> tuple[Fold, ...]:
+) -> Folds:
     """Return the train rows and the valid rows of each fold.
 
     Args:
@@ -33,7 +31,7 @@ def assign_folds(
         seed: Seed for shuffling the rows or the groups.
 
     Raises:
-        SplitError: There are too few rows, groups, classes or times for this number of folds.
+        InputError: There are too few rows, groups, classes or times for this number of folds.
     """
     from sklearn import model_selection
 
@@ -42,11 +40,12 @@ def assign_folds(
         assert column is not None
         return _rolling(sortable_times("valid", str(rule.column), column), rule)
     rows: np.ndarray = np.arange(n)
-    splitter: Any
+    splitter: model_selection.BaseCrossValidator
     if column is None:
         _require(rule, n, "rows")
         kind = model_selection.KFold if strata is None else model_selection.StratifiedKFold
-        splitter, groups = kind(rule.folds, shuffle=True, random_state=seed), None
+        splitter = kind(rule.folds, shuffle=True, random_state=seed)
+        groups = None
     else:
         groups = group_codes(column)
         _require(rule, len(np.unique(groups)), f"different values in column `{rule.column}`")
@@ -59,12 +58,13 @@ def assign_folds(
         for train, valid in splitter.split(rows, rows if strata is None else strata, groups)
     )
     if any(len(valid) == 0 for _, valid in folds):
-        text = f"a fold would have no rows; use fewer than {rule.folds} folds"
-        raise SplitError("data.valid", text)
+        raise InputError(
+            "data.valid", f"a fold would have no rows; use fewer than {rule.folds} folds"
+        )
     return folds
 
 
-def _rolling(times: np.ndarray, rule: Split) -> tuple[Fold, ...]:
+def _rolling(times: np.ndarray, rule: Split) -> Folds:
     """Cut the distinct times into `folds` + 1 blocks.
 
     Fold k trains on the first k blocks and validates on the next block.
@@ -82,5 +82,7 @@ def _rolling(times: np.ndarray, rule: Split) -> tuple[Fold, ...]:
 
 def _require(rule: Split, count: int, what: str) -> None:
     if count < rule.folds:
-        text = f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds"
-        raise SplitError("data.valid", text)
+        raise InputError(
+            "data.valid",
+            f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds",
+        )

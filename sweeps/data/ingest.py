@@ -5,7 +5,7 @@ Only sizes of files are read, no rows.
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ class Ingest:
 
     Attributes:
         mode: "memory" or "stream".
-        reason: why, for `sweeps plan`.
+        reason: Why, for `sweeps plan`.
     """
 
     mode: str
@@ -51,7 +51,8 @@ def choose(space: Space) -> Ingest:
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return Ingest("memory", "its size is not known before the sweep")
-    size, limit = max(known, default=0), f"{STREAM_FROM / 1e9:g} GB"
+    size = max(known, default=0)
+    limit = f"{STREAM_FROM / 1e9:g} GB"
     if size < STREAM_FROM:
         return Ingest("memory", f"it has less than {limit}")
     shown = f"it has {size / 1e9:.2g} GB"
@@ -70,8 +71,8 @@ def resolved(space: Space, fingerprint: str | None = None) -> Space:
     """Return a space whose `data.ingest` is "memory" or "stream".
 
     Args:
-        space: the search space.
-        fingerprint: fingerprint of the data when the sweep started, which keeps its way. None if
+        space: The search space.
+        fingerprint: Fingerprint of the data when the sweep started, which keeps its way. None if
             the sweep is new.
     """
     if not space.data.given:
@@ -89,28 +90,28 @@ def _bytes_of(spec: DataSpec) -> int | None:
     None if a source has no local files.
     """
     sources = {"data.train": spec.train}
-    if spec.valid is not None and spec.valid.kind == "path":
-        sources["data.valid"] = str(spec.valid.path)
+    if spec.valid is not None and spec.valid.path is not None:
+        sources["data.valid"] = spec.valid.path
     total = 0
     for place, source in sources.items():
         if source.startswith("sklearn:"):  # which are small
             continue
         if "://" in source or references.is_reference(source):
             return None
-        from sweeps.data.files import find_files
+        from sweeps.data.files import Source, find_files
 
-        with contextlib.suppress(InputError, OSError, ValueError):
-            total += estimate_bytes(find_files(source, spec.base, place))
-            continue
-        return None
+        try:
+            total += estimate_bytes(find_files(Source(source, spec.base, place)))
+        except (InputError, OSError, ValueError):
+            return None
     return total
 
 
-def estimate_bytes(files: SourceFiles) -> int:
+def estimate_bytes(files: SourceFiles, columns: Sequence[str] | None = None) -> int:
     """Return the size of files in bytes.
 
-    For Parquet files, this is the size of the uncompressed columns. For CSV files, it is the size
-    of the text.
+    For Parquet files, this is the size of the uncompressed columns: of these columns, or of all.
+    For CSV files, it is the size of the text.
 
     If there are many files, only some of them are read, and the other files are assumed to be
     compressed in the same way.
@@ -119,6 +120,6 @@ def estimate_bytes(files: SourceFiles) -> int:
 
     sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)
-    known = sum(uncompressed_bytes(files.system, path) for path in files.paths[::step])
+    known = sum(uncompressed_bytes(files, path, columns) for path in files.paths[::step])
     sampled = sum(sizes[::step])
     return round(known * sum(sizes) / max(1, sampled))

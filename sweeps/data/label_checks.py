@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem, differences_text, first_of
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Label
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from sweeps.data.tables import Parts
     from sweeps.space import DataSpec, Split
 
 # The setting that drops rows without a label. `infer_task` refuses such rows
@@ -46,11 +48,12 @@ def split_columns(spec: DataSpec) -> set[str]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text, to compare it with the value of a split.
+    """Return the text from which a value was read: "2" for 2.0.
 
-    A column of whole numbers may be read as floats, so 2.0 is "2".
+    A column of whole numbers is read as floats if it has missing values.
     """
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if whole else value)
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
@@ -62,19 +65,17 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
     hint = did_you_mean(name, names)
-    return (
-        hint
-        if hint.startswith("did") or len(names) <= 12
-        else f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
-    )
+    if hint.startswith("did") or len(names) <= 12:
+        return hint
+    return f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
     """Check that the columns of a `data` section exist, and that all sources have the same columns.
 
     Args:
-        spec: the `data` section.
-        columns: column names by split: "train", and "valid" and "test" if these splits have
+        spec: The `data` section.
+        columns: Column names by split: "train", and "valid" and "test" if these splits have
             separate sources.
 
     Returns:
@@ -93,8 +94,11 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     for key, names in columns.items():
         differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
         if found := differences_text(differences, "; "):
-            text = f"the columns differ from the columns of data.train: {found}"
-            problems.append(Problem(f"data.{key}", text))
+            problems.append(
+                Problem(
+                    f"data.{key}", f"the columns differ from the columns of data.train: {found}"
+                )
+            )
     return problems
 
 
@@ -115,28 +119,19 @@ def _missing(
 
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
-    """Check that the columns in `data.drop` exist, and that the label is not among them.
-
-    `present` has all column names.
-    """
-    problems = [
-        Problem("data.drop", f"must not contain the label, `{name}`")
-        for name in spec.drop
-        if name in spec.labels
-    ]
-    named = [("drop", name) for name in spec.drop if name not in spec.labels]
-    return problems + _missing(named, spec, present)
+    """Check that the columns in `data.drop` exist; `present` has all column names."""
+    return _missing([("drop", name) for name in spec.drop], spec, present)
 
 
 def check_same_task(
-    labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]],
+    labels: Sequence[tuple[str, str | None, Classes | None]],
 ) -> list[Problem]:
     """Check that several sources have the same task and classes.
 
     Otherwise the trials of one sweep could not be compared.
 
     Args:
-        labels: name, task and classes of each source; see `infer_task`.
+        labels: Name, task and classes of each source; see `infer_task`.
 
     Returns:
         A problem for each source that differs from the first.
@@ -145,16 +140,19 @@ def check_same_task(
     for source, task, classes in labels[1:]:
         first, wanted, known = labels[0]
         if (task, classes) != (wanted, known):
-            own, other = _describe_task(task, classes), _describe_task(wanted, known)
-            text = (
-                f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
-                "variants need the same task and classes"
+            own = _describe_task(task, classes)
+            other = _describe_task(wanted, known)
+            problems.append(
+                Problem(
+                    "data.train",
+                    f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
+                    "variants need the same task and classes",
+                )
             )
-            problems.append(Problem("data.train", text))
     return problems
 
 
-def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
+def _describe_task(task: str | None, classes: Classes | None) -> str:
     return (
         f"{task} without classes"
         if classes is None
@@ -162,24 +160,24 @@ def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
     )
 
 
-def _shown(classes: Sequence[Any]) -> str:
+def _shown(classes: Classes) -> str:
     return first_of([repr(value) for value in classes], 8)
 
 
-def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def unify_types(parts: Parts) -> Parts:
     """Convert tables so that a column has the same type in all tables.
 
     For example, integers become floats if another table has floats.
 
     Args:
-        parts: tables by split: "train", and the splits that have separate sources. All tables have
+        parts: Tables by split: "train", and the splits that have separate sources. All tables have
             the same columns, in any order.
 
     Returns:
         The tables with the columns in the order of "train".
 
     Raises:
-        InputError: the types of a column cannot be unified, such as text and integers. The error
+        InputError: The types of a column cannot be unified, such as text and integers. The error
             names each such column.
     """
     if len(parts) == 1:
@@ -206,12 +204,12 @@ def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -
     """Return the type that holds the values of a column of several splits or files.
 
     Args:
-        name: name of the column.
-        kinds: the types by split or file; at least one.
-        place: key of the space file for the message. By default, the keys of `kinds` are splits.
+        name: Name of the column.
+        kinds: The types by split or file; at least one.
+        place: Key of the space file for the message. By default, the keys of `kinds` are splits.
 
     Raises:
-        InputError: the types cannot be unified, such as text and integers.
+        InputError: The types cannot be unified, such as text and integers.
     """
     first, result = next(iter(kinds.items()))
     for key, kind in kinds.items():
@@ -220,19 +218,23 @@ def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -
             result = pa.unify_schemas(both, promote_options="permissive").field(name).type
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             start = "" if place else "data."
-            text = f"column `{name}` holds {_describe_type(kind)} in {start}{key}, but "
-            text += f"{_describe_type(result)} in {start}{first}"
+            text = f"column `{name}` holds {describe_type(kind)} in {start}{key}, but "
+            text += f"{describe_type(result)} in {start}{first}"
             raise InputError(place or f"data.{key}", text) from None
     return result
 
 
-def _describe_type(kind: pa.DataType) -> str:
+def describe_type(kind: pa.DataType) -> str:
+    """Return the name of a type for messages."""
     return "text" if pa.types.is_large_string(kind) else str(kind)
 
 
-def drop_unlabeled(
-    labels: Sequence[str], parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], dict[str, int]]:
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a type is a type of integers or floats."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
     """Drop the rows without a label.
 
     If the label has several columns, drop the rows in which one of them has no value.
@@ -241,14 +243,14 @@ def drop_unlabeled(
     dropped, it is converted back to integers, so that its values can be classes.
 
     Args:
-        labels: the label columns.
-        parts: tables by split: "train", and the splits that have separate sources.
+        labels: The label columns.
+        parts: Tables by split: "train", and the splits that have separate sources.
 
     Returns:
         The remaining rows by split, and the number of dropped rows by split.
 
     Raises:
-        InputError: a table has no row with a label.
+        InputError: A table has no row with a label.
     """
     remaining = dict(parts)
     problems = []
@@ -265,7 +267,7 @@ def drop_unlabeled(
     return remaining, {key: part.num_rows - remaining[key].num_rows for key, part in parts.items()}
 
 
-def _with_integers(parts: Mapping[str, pa.Table], label: str) -> dict[str, pa.Table]:
+def _with_integers(parts: Parts, label: str) -> Parts:
     """Return tables with a label of integers, if its values are floats that are all integers."""
     columns = {key: part.column(label) for key, part in parts.items()}
     if not all(pa.types.is_floating(column.type) for column in columns.values()):
@@ -290,13 +292,13 @@ def missing_labels(label: str, count: int, split: str) -> Problem:
 
 def infer_task(
     label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]
-) -> tuple[str, tuple[Any, ...] | None]:
+) -> tuple[str, Classes | None]:
     """Infer the task and the classes of a label.
 
     Args:
-        label: the label column.
-        requested: the task that the space file sets. None if it sets no task.
-        columns: the values of the label by split: "train", and the splits that have separate
+        label: The label column.
+        requested: The task that the space file sets. None if it sets no task.
+        columns: The values of the label by split: "train", and the splits that have separate
             sources.
 
     Returns:
@@ -304,13 +306,13 @@ def infer_task(
         `columns`, or None for a regression.
 
     Raises:
-        InputError: values of the label are missing, there are fewer than two different values, or
+        InputError: Values of the label are missing, there are fewer than two different values, or
             the values do not fit the task.
     """
     _check_present(label, columns)
     kind = columns["train"].type
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or discrete):
+    if not (is_numeric(kind) or discrete):
         text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
         raise InputError("data.label", text)
     values = pc.unique(
@@ -341,8 +343,10 @@ def _check_present(label: str, columns: Mapping[str, pa.ChunkedArray]) -> None:
             raise InputError(missing_labels(label, column.null_count, key))
         if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
             row = pc.index(pc.is_inf(column), True).as_py() + 1
-            text = f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows"
-            raise InputError("data.label", text)
+            raise InputError(
+                "data.label",
+                f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows",
+            )
 
 
 def _usual_task(values: pa.Array) -> str:
@@ -359,43 +363,41 @@ def _usual_task(values: pa.Array) -> str:
     return "binary" if count == 2 else "multiclass"
 
 
-def positive_last(
-    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None
-) -> tuple[Any, ...] | None:
+def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> Classes | None:
     """Return the classes, the positive class last if `data.positive` names one.
 
     Raises:
-        InputError: the label does not have two classes, or does not have this class.
+        InputError: The label does not have two classes, or does not have this class.
     """
     if spec.positive is None:
         return classes
     named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
     found = [value for value in classes or () if as_text(value).lower() == named]
     if task != "binary" or not found:
-        text = (
+        raise InputError(
+            "data.positive",
             f"must be one of two classes, got {spec.positive!r}; the label is "
-            f"{_describe_task(task, classes)}"
+            f"{_describe_task(task, classes)}",
         )
-        raise InputError("data.positive", text)
     return tuple(sorted(classes or (), key=found.__contains__))
 
 
 def infer_tasks(
-    labels: Sequence[str], requested: str | None, parts: Mapping[str, pa.Table]
-) -> tuple[str | None, tuple[Any, ...] | None]:
+    labels: Sequence[str], requested: str | None, parts: Parts
+) -> tuple[str | None, Classes | None]:
     """Infer the task and the classes of a label of one or several columns.
 
     Args:
-        labels: the label columns.
-        requested: the task that the space file sets for each column. None if it sets no task.
-        parts: tables by split: "train", and the splits that have separate sources.
+        labels: The label columns.
+        requested: The task that the space file sets for each column. None if it sets no task.
+        parts: Tables by split: "train", and the splits that have separate sources.
 
     Returns:
         For one column, see `infer_task`. For several columns, the task is "multilabel" or
         "multioutput", and there are no classes. Without a column, both are None.
 
     Raises:
-        InputError: see `infer_task`. Also raised if one of several columns has more than two
+        InputError: See `infer_task`. Also raised if one of several columns has more than two
             classes, or classes other than 0 and 1, or if only some columns have numbers.
     """
     found = {
@@ -428,16 +430,16 @@ def infer_tasks(
 
 
 def missing_class_notes(
-    label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]
+    label: Label | None, classes: Classes | None, parts: Parts
 ) -> tuple[str, ...]:
     """Return a note to the user for each split that has no rows of some class.
 
     Metrics on such a split ignore the missing class.
 
     Args:
-        label: the label column, which holds class codes. None if the data has no label.
-        classes: the classes, indexed by code. None for a regression.
-        parts: the splits by name.
+        label: The label column, which holds class codes. None if the data has no label.
+        classes: The classes, indexed by code. None for a regression.
+        parts: The splits by name.
     """
     notes = []
     for name, table in parts.items() if classes else ():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
-from sweeps.core.label_columns import MULTILABEL, QUERY, Label
+from sweeps.core.label_columns import MULTILABEL, QUERY, Classes, Label
+from sweeps.data.files import Source, sources_of
 from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
@@ -32,13 +32,13 @@ from sweeps.data.parsed_columns import (
 )
 from sweeps.data.sources import read_source
 from sweeps.data.summary import DataSummary, summarize
-from sweeps.data.tables import fingerprint
+from sweeps.data.tables import Parts, fingerprint
 from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
 
 if TYPE_CHECKING:
-    from sweeps.data.folds import Fold
+    from sweeps.data.folds import Folds
+    from sweeps.data.missing import Markers
     from sweeps.space import DataSpec, Split
-    from sweeps.space.section_models import ReadKeys
 
 
 @dataclass(frozen=True)
@@ -46,29 +46,29 @@ class Splits:
     """Raw rows of the train, valid and test splits.
 
     Attributes:
-        train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for
+        train: Rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for
             a regression. The columns are the features, the label, and columns of weights.
-        valid: rows to validate on, with the same columns.
-        test: rows to test on, without columns of weights. None if there is no test split.
-        label: name of the label column, or a tuple of the names of several columns. None if the
+        valid: Rows to validate on, with the same columns.
+        test: Rows to test on, without columns of weights. None if there is no test split.
+        label: Name of the label column, or a tuple of the names of several columns. None if the
             data has no label.
         task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
             "multioutput". None if the data has no label.
-        classes: sorted original values of the label, indexed by code. None if the label has numbers
+        classes: Sorted original values of the label, indexed by code. None if the label has numbers
             or several columns, or there is no label. The columns of a multilabel task are encoded
             as 0 and 1.
-        features: names of all columns except the label, columns of weights, the columns in
+        features: Names of all columns except the label, columns of weights, the columns in
             `data.drop`, and the columns of splits `{column: ..., value: ...}`.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
-        notes: notes for the user, such as the number of rows without a label that were dropped.
-        folds: for a cross-validation, the train rows and the valid rows of each fold, as indices of
+        notes: Notes for the user, such as the number of rows without a label that were dropped.
+        folds: For a cross-validation, the train rows and the valid rows of each fold, as indices of
             the rows in `train`. `train` then has the rows of all folds, and `valid` has the valid
             rows of the first fold. See `fold_of`.
-        weight: the column with the weights of the train rows. None if there is no such column.
+        weight: The column with the weights of the train rows. None if there is no such column.
         class_weight: "balanced" if classes are balanced in training. Otherwise None.
-        parse: the rules of `data.parse` for the features, by column. The rows have the raw texts.
-        summary: summary of the raw rows of the source. None if the rows were not summarised.
-        missing: the markers of missing values, by column; see `sweeps.data.missing.take_out`.
+        parse: The rules of `data.parse` for the features, by column. The rows have the raw texts.
+        summary: Summary of the raw rows of the source. None if the rows were not summarised.
+        missing: The markers of missing values, by column; see `sweeps.data.missing.take_out`.
     """
 
     train: pa.Table
@@ -76,24 +76,36 @@ class Splits:
     test: pa.Table | None
     label: Label | None
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     features: tuple[str, ...]
     fingerprint: str
     notes: tuple[str, ...] = ()
-    folds: tuple[Fold, ...] = ()
+    folds: Folds = ()
     weight: str | None = None
     class_weight: str | None = None
     parse: Mapping[str, str] = field(default_factory=dict)
     summary: DataSummary | None = None
-    missing: Mapping[str, list[Any]] = field(default_factory=dict)
+    missing: Markers = field(default_factory=dict)
+
+    @property
+    def parts(self) -> Parts:
+        """The rows by split."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows by split."""
+        return {name: part.num_rows for name, part in self.parts.items()}
 
     @property
     def lacking(self) -> tuple[str, ...]:
         """A note for each split that lacks a class; see `missing_class_notes`."""
-        parts = {"train": self.train, "valid": self.valid}
-        if self.test is not None:
-            parts["test"] = self.test
-        return missing_class_notes(self.label, self.classes, parts)
+        return missing_class_notes(self.label, self.classes, self.parts)
+
+    def first_valid(self, count: int) -> pa.Table:
+        """Return the features of the first rows of valid, at most `count`."""
+        return self.valid.slice(0, count).select(list(self.features))
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -102,48 +114,47 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Ray is started if Ray Data reads the files and Ray is not running.
 
     Args:
-        spec: the `data` section of a space.
-        seed: seed of splits by fraction and by group.
+        spec: The `data` section of a space.
+        seed: Seed of splits by fraction and by group.
 
     Returns:
         The splits.
 
     Raises:
-        InputError: a source cannot be read, columns are missing, the label cannot be used, or a
+        InputError: A source cannot be read, columns are missing, the label cannot be used, or a
             split would be empty.
     """
     return split_rows(spec, _read_parts(spec, read_source), seed, summarized=True)
 
 
-def split_rows(
-    spec: DataSpec, parts: dict[str, pa.Table], seed: int = 0, summarized: bool = False
-) -> Splits:
+def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = False) -> Splits:
     """Check and encode the label, and assign the rows to splits.
 
     Args:
-        spec: the `data` section of a space.
-        parts: raw rows of each source. Only `spec.labels` and the columns of weights, splits and
+        spec: The `data` section of a space.
+        parts: Raw rows of each source. Only `spec.labels` and the columns of weights, splits and
             `spec.parse` must be there.
-        seed: seed of splits by fraction and by group.
+        seed: Seed of splits by fraction and by group.
         summarized: True to summarise the raw rows.
 
     Raises:
-        InputError: the label cannot be used, a split would be empty, a fold would lack a class, or
+        InputError: The label cannot be used, a split would be empty, a fold would lack a class, or
             no train row has a weight.
     """
-    read, task, classes, missing = _labeled(spec, parts)
-    parts, unnamed = drop_unnamed(spec, read.parts)
-    notes = read.notes + unnamed + _label_notes(spec, task, classes, missing=missing)
-    summary = summarize(spec, parts, classes, seed) if summarized else None
-    parts, dropped = _encode(spec, parts, classes, task)
+    read = drop_unnamed(spec, _labeled(spec, parts))
+    summary = summarize(spec, read.parts, read.classes, seed) if summarized else None
+    read = _encode(spec, read)
+    classes = read.classes
+    parts = read.parts  # the raw rows can be freed
     parts = _split_train(spec, parts, classes is not None, seed)
-    folds: tuple[Fold, ...] = ()
+    folds: Folds = ()
     if spec.folds:
         folds = _folds(spec, parts, classes, seed)
         parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
-    parts = _without_other_columns(spec, parts)
+    other = (split_columns(spec) | {*spec.drop}) - {*spec.labels, *spec.weight_columns}
+    parts = {key: part.drop_columns(sorted(other)) for key, part in parts.items()}
     train = parts["train"]
     _check_train(spec, train, classes, folds=folds)
     others = (*spec.labels, *spec.weight_columns, QUERY)
@@ -153,11 +164,11 @@ def split_rows(
         valid=parts["valid"],
         test=parts.get("test"),
         label=spec.label,
-        task=task,
+        task=read.task,
         classes=classes,
         features=features,
-        fingerprint=fingerprint(parts, _about(spec, task, classes, missing=missing)),
-        notes=notes + dropped,
+        fingerprint=fingerprint(parts, _about(spec, read)),
+        notes=read.notes,
         folds=folds,
         weight=spec.weight,
         class_weight=spec.class_weight,
@@ -167,42 +178,35 @@ def split_rows(
     )
 
 
-def _label_notes(
-    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None, missing: Mapping[str, int]
-) -> tuple[str, ...]:
-    """Return notes about the rows without a label, and about the positive class."""
-    notes: tuple[str, ...] = ()
-    if total := sum(missing.values()):
-        some = ", ".join(f"{count} of data.{key}" for key, count in missing.items() if count)
+def _label_notes(spec: DataSpec, read: ReadRows) -> Iterator[str]:
+    """Yield notes about the rows without a label, and about the positive class."""
+    if total := sum(read.unlabeled.values()):
+        some = ", ".join(f"{count} of data.{key}" for key, count in read.unlabeled.items() if count)
         rows = f"{total} row{'s' * (total > 1)}"
-        notes = (f"data.drop_missing_label dropped {rows} without a label: {some}",)
-    if task == "binary" and classes is not None and classes != (0, 1):
-        notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
-    return notes
+        yield f"data.drop_missing_label dropped {rows} without a label: {some}"
+    if read.task == "binary" and read.classes is not None and read.classes != (0, 1):
+        yield f"the positive class of `{spec.label}` is {read.classes[1]!r} (data.positive)"
 
 
-def _encode(
-    spec: DataSpec,
-    parts: dict[str, pa.Table],
-    classes: tuple[Any, ...] | None,
-    task: str | None,
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Encode the label and the queries, drop copies of rows, and return the rows and notes."""
-    notes: tuple[str, ...] = ()
+def _encode(spec: DataSpec, read: ReadRows) -> ReadRows:
+    """Encode the label and the queries, and drop copies of rows."""
+    parts = read.parts
     for name in spec.labels:
-        parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
-    if problems := check_weights(spec, parts) + check_class_weight(spec, task):
+        parts = {
+            key: encode_label(part, name, read.classes, read.task) for key, part in parts.items()
+        }
+    if problems := check_weights(spec, parts) + check_class_weight(spec, read.task):
         raise InputError(problems)
+    read = read.changed(parts)
     if spec.drop_duplicates:
-        parts, notes = drop_copies(spec, parts)
+        read = drop_copies(spec, read)
     if spec.queries:
-        parts = {key: _with_queries(spec, part) for key, part in parts.items()}
-    return parts, notes
+        parts = {key: _with_queries(spec, part) for key, part in read.parts.items()}
+        read = read.changed(parts)
+    return read
 
 
-def _check_train(
-    spec: DataSpec, train: pa.Table, classes: tuple[Any, ...] | None, folds: tuple[Fold, ...]
-) -> None:
+def _check_train(spec: DataSpec, train: pa.Table, classes: Classes | None, folds: Folds) -> None:
     """Raise an InputError if train rows have no weight, or only one class."""
     if problems := check_train_weights(spec, train, folds):
         raise InputError(problems)
@@ -210,20 +214,18 @@ def _check_train(
         return
     codes = train.column(spec.labels[0]).unique()
     if len(codes) < 2:
-        text = (
+        raise InputError(
+            "data.label",
             f"the train split has only one class of `{spec.label}`, "
-            f"{classes[codes[0].as_py()]!r}; at least two are needed"
+            f"{classes[codes[0].as_py()]!r}; at least two are needed",
         )
-        raise InputError("data.label", text)
 
 
-def _about(
-    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None, missing: Mapping[str, int]
-) -> list[str]:
+def _about(spec: DataSpec, read: ReadRows) -> list[str]:
     """Return what the fingerprint of the data covers besides the rows."""
-    about = [str(spec.label), str(task), repr(classes)]
+    about = [str(spec.label), str(read.task), repr(read.classes)]
     if spec.labels and spec.drop_missing_label:
-        about.append(f"without a label: {missing}")
+        about.append(f"without a label: {read.unlabeled}")
     if spec.folds:
         about.append(f"folds: {spec.valid}, rows: {spec.rows}")
     if spec.weighted:
@@ -233,65 +235,56 @@ def _about(
     return about
 
 
-# Has the arguments of `read_source`
-Read = Callable[[str, Path, str, Mapping[str, Any], "ReadKeys"], pa.Table]
-
-
 def summarize_source(
-    spec: DataSpec, seed: int, read: Read, rows: Mapping[str, int] | None = None
+    spec: DataSpec,
+    seed: int,
+    read: Callable[[Source], pa.Table],
+    rows: Mapping[str, int] | None = None,
 ) -> DataSummary:
     """Read the sources of a `data` section with a function of the caller, and summarise their rows.
 
     No row is assigned to a split.
 
     Args:
-        spec: the `data` section.
-        seed: seed of samples.
-        read: function that reads a source.
-        rows: number of rows of each split, if `read` returns a sample. `read` may fill this
+        spec: The `data` section.
+        seed: Seed of samples.
+        read: Function that reads a source.
+        rows: Number of rows of each split, if `read` returns a sample. `read` may fill this
             mapping.
 
     Raises:
-        InputError: see `load_splits`.
+        InputError: See `load_splits`.
     """
-    found, _, classes, _ = _labeled(spec, _read_parts(spec, read))
-    return summarize(spec, found.parts, classes, seed, rows)
+    found = _labeled(spec, _read_parts(spec, read))
+    return summarize(spec, found.parts, found.classes, seed, rows)
 
 
-def _labeled(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[ReadRows, str | None, tuple[Any, ...] | None, dict[str, int]]:
-    """Apply `data.missing`, `data.parse` and `data.drop_missing_label` to each source's raw rows.
+def _labeled(spec: DataSpec, parts: Parts) -> ReadRows:
+    """Apply `data.missing`, `data.parse` and `data.drop_missing_label`, and find the classes.
 
-    Returns:
-        The rows, the task and the classes of the label (see `Splits`), and the number of dropped
-        rows without a label in each source.
+    Args:
+        spec: The `data` section.
+        parts: Raw rows of each source.
     """
-    found = read_rows(spec, parts)
-    missing: dict[str, int] = {}
+    read = read_rows(spec, parts)
     if not spec.labels:
-        return found, None, None, missing
+        return read
     if spec.drop_missing_label:
-        parts, missing = drop_unlabeled(spec.labels, found.parts)
-        found = replace(found, parts=parts)
-    task, classes = infer_tasks(spec.labels, spec.task, found.parts)
-    return found, task, positive_last(spec, task, classes), missing
-
-
-def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the splits with only the features, the label and the columns of weights."""
-    other = (split_columns(spec) | set(spec.drop)) - {*spec.labels, *spec.weight_columns}
-    return {key: part.drop_columns(sorted(other)) for key, part in parts.items()}
+        kept, unlabeled = drop_unlabeled(spec.labels, read.parts)
+        read = replace(read, parts=kept, unlabeled=unlabeled)
+    task, classes = infer_tasks(spec.labels, spec.task, read.parts)
+    read = replace(read, task=task, classes=positive_last(spec, task, classes))
+    return read.changed(read.parts, *_label_notes(spec, read))
 
 
 def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
     """Return the splits of one fold of a cross-validation.
 
     Args:
-        splits: splits with folds.
-        number: number of the fold; the first is 0.
-        share: fraction of the fold's train rows to keep, above 0 and at most 1.
-        seed: seed of the sweep.
+        splits: Splits with folds.
+        number: Number of the fold; the first is 0.
+        share: Fraction of the fold's train rows to keep, above 0 and at most 1.
+        seed: Seed of the sweep.
     """
     train, valid = (splits.train.take(pa.array(rows)) for rows in splits.folds[number])
     return replace(
@@ -302,9 +295,7 @@ def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
     )
 
 
-def _folds(
-    spec: DataSpec, parts: Mapping[str, pa.Table], classes: tuple[Any, ...] | None, seed: int
-) -> tuple[Fold, ...]:
+def _folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> Folds:
     """Assign the rows that are not in test to the folds of a cross-validation."""
     from sweeps.data.folds import assign_folds
 
@@ -325,15 +316,9 @@ def _folds(
     return assign_folds(spec.valid, rows.num_rows, column, strata, seed)
 
 
-def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
-    """Read the source of train.
-
-    Also read the sources of valid and test if the `data` section gives separate sources for them.
-    """
-    parts = {"train": read(spec.train, spec.base, "data.train", spec.args, spec.read)}
-    for key, rule in split_rules(spec).items():
-        if rule.kind == "path":
-            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args, spec.read)
+def _read_parts(spec: DataSpec, read: Callable[[Source], pa.Table]) -> Parts:
+    """Read all sources of a `data` section."""
+    parts = {key: read(source) for key, source in sources_of(spec).items()}
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
     return parts
@@ -375,7 +360,7 @@ def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
 
 
 def subsample(
-    train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int
+    train: pa.Table, label: Label | None, classes: Classes | None, share: float, seed: int
 ) -> pa.Table:
     """Return a random part of the train split.
 
@@ -384,11 +369,11 @@ def subsample(
     Calls with the same seed return the same rows.
 
     Args:
-        train: rows with an encoded label.
-        label: see `Splits.label`.
-        classes: see `Splits.classes`.
-        share: fraction of the rows to keep, above 0 and at most 1.
-        seed: seed of the sweep.
+        train: Rows with an encoded label.
+        label: See `Splits.label`.
+        classes: See `Splits.classes`.
+        share: Fraction of the rows to keep, above 0 and at most 1.
+        seed: Seed of the sweep.
     """
     from sweeps.data import split
 
@@ -408,7 +393,7 @@ def subsample(
 
 
 def encode_label(
-    table: pa.Table, label: str, classes: tuple[Any, ...] | None, task: str | None = None
+    table: pa.Table, label: str, classes: Classes | None, task: str | None = None
 ) -> pa.Table:
     """Return a table whose label has int64 codes of `classes`.
 
@@ -424,9 +409,7 @@ def encode_label(
     return table.set_column(table.column_names.index(label), label, encoded)
 
 
-def _split_train(
-    spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int
-) -> dict[str, pa.Table]:
+def _split_train(spec: DataSpec, parts: Parts, classify: bool, seed: int) -> Parts:
     """Move the rows of valid and test out of train, unless these splits have their own sources."""
     from sweeps.data import split
 
@@ -456,7 +439,7 @@ def _split_train(
     )
 
 
-def _distribute(parts: dict[str, pa.Table], rows: Mapping[str, pa.Array]) -> dict[str, pa.Table]:
+def _distribute(parts: Parts, rows: Mapping[str, pa.Array]) -> Parts:
     """Remove `train` from the parts, and distribute its rows to new tables.
 
     Each column is freed as soon as its values are copied.

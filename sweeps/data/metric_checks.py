@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.core import metrics, references
 from sweeps.core.errors import Problem
 from sweeps.core.label_columns import SEVERAL
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import closest
+from sweeps.space import Space
 from sweeps.space.saved_space import roots_of
-
-if TYPE_CHECKING:
-    from sweeps.space import Space
+from sweeps.space.section_models import Objective
 
 SPLIT_PREFIXES = ("valid-", "train-")
 # If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
@@ -40,9 +39,9 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     is measured for every trial and always allowed.
 
     Args:
-        space: the search space.
-        task: the label's task. None if the data has no label.
-        notes: notes about the data. A split that lacks a class has the note of
+        space: The search space.
+        task: The label's task. None if the data has no label.
+        notes: Notes about the data. A split that lacks a class has the note of
             `missing_class_notes`.
 
     Returns:
@@ -72,9 +71,8 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
         ]
     if definition.additional_metrics:
         return goals
-    named = _objective_metrics(space) | {
-        f"constraints.{c.metric}": c.metric for c in space.constraints
-    }
+    named = _objective_metrics(space)
+    named |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
     found = (
         _check_metric(key, metric, task, reports, computed)
@@ -88,11 +86,13 @@ def _check_objective(objective: str, task: str) -> list[Problem]:
     """Check that the `objective` of XGBoost or LightGBM fits the task."""
     for kind, tasks in _OBJECTIVES.items():
         if objective.startswith(kind) and task not in tasks:
-            text = (
-                f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
-                f"{_TASK_NAMES[task]}; leave it out, so that the label decides"
-            )
-            return [Problem("params.objective", text)]
+            return [
+                Problem(
+                    "params.objective",
+                    f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
+                    f"{_TASK_NAMES[task]}; leave it out, so that the label decides",
+                )
+            ]
     return []
 
 
@@ -102,7 +102,7 @@ def check_metric_functions(space: Space) -> list[Problem]:
     The imports run the user's code, so `sweeps validate` must not call this function.
 
     Args:
-        space: the search space.
+        space: The search space.
 
     Returns:
         The problems.
@@ -131,11 +131,14 @@ def _objective_metrics(space: Space) -> dict[str, str]:
 
     An example is `objective.metric`.
     """
-    several = len(space.objectives) > 1
-    return {
-        f"objective.{i}.metric" if several else "objective.metric": o.metric
-        for i, o in enumerate(space.objectives)
-    }
+    return {f"{key}.metric": objective.metric for key, objective in _objectives(space).items()}
+
+
+def _objectives(space: Space) -> dict[str, Objective]:
+    """Return the objectives by their key in the space file: `objective`, or `objective.0`."""
+    if len(space.objectives) == 1:
+        return {"objective": space.objectives[0]}
+    return {f"objective.{i}": objective for i, objective in enumerate(space.objectives)}
 
 
 def _check_metric(
@@ -148,11 +151,11 @@ def _check_metric(
     """Return the problem of a metric that the trainer does not report for a task.
 
     Args:
-        key: the metric's key in the space file.
-        metric: the metric.
-        task: the label's task.
+        key: The metric's key in the space file.
+        metric: The metric.
+        task: The label's task.
         reports: `TRAINER["metrics"]`.
-        computed: further metrics that the trainer reports as `valid-NAME`.
+        computed: Further metrics that the trainer reports as `valid-NAME`.
     """
     tasks = {name: expand(known) for name, known in reports.items()}
     for name, known in computed.items():
@@ -204,14 +207,13 @@ def _check_goals(space: Space) -> list[Problem]:
 
     The reason: higher values are always better.
     """
-    several = len(space.objectives) > 1
     return [
         Problem(
-            f"objective.{i}.goal" if several else "objective.goal",
+            f"{key}.goal",
             f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write "
             "`goal: maximize`",
         )
-        for i, o in enumerate(space.objectives)
+        for key, o in _objectives(space).items()
         if o.goal == "minimize"
         and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
     ]

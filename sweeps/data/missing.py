@@ -19,9 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import Problem
-from sweeps.data.label_checks import DROP_MISSING_LABEL, as_text
+from sweeps.core.label_columns import LabelValue
+from sweeps.data.label_checks import DROP_MISSING_LABEL, as_text, is_numeric
 from sweeps.data.tables import (
     ALWAYS_MISSING,
+    Parts,
     has_codes,
     infer_type,
     is_text,
@@ -31,6 +33,9 @@ from sweeps.data.tables import (
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
+
+# The markers of missing values, by column
+Markers = Mapping[str, Sequence[LabelValue]]
 
 # Words that mean a missing value. A word is a value of a column of texts if at least this share of
 # the train rows has the word.
@@ -45,9 +50,9 @@ class Profile:
     """Facts about a column of texts, or about a block of such a column.
 
     Attributes:
-        rows: number of rows.
-        markers: number of rows with each text that may be a marker.
-        kind: type of the other values. It is null if there are no other values.
+        rows: Number of rows.
+        markers: Number of rows with each text that may be a marker.
+        kind: Type of the other values. It is null if there are no other values.
     """
 
     rows: int
@@ -73,7 +78,7 @@ class Profile:
         return pa.float64() if pa.types.is_null(self.kind) else self.kind
 
 
-def candidates(spec: DataSpec, name: str) -> list[Any]:
+def candidates(spec: DataSpec, name: str) -> list[LabelValue]:
     """Return the markers that a column may have.
 
     They are those of its own entry in `data.missing`, or else the words and those of `*`.
@@ -93,38 +98,34 @@ def profile_columns(spec: DataSpec, rows: pa.Table) -> dict[str, Profile]:
     return found
 
 
-def decide(
-    spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]
-) -> dict[str, list[Any]]:
+def decide(spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]) -> Markers:
     """Return the markers by column.
 
     Args:
-        spec: the `data` section.
-        names: all columns.
-        found: facts about the train rows of the columns of texts. Other columns have an entry only
+        spec: The `data` section.
+        names: All columns.
+        found: Facts about the train rows of the columns of texts. Other columns have an entry only
             if `data.missing` names their markers.
     """
-    decided = {}
+    decided: dict[str, Sequence[LabelValue]] = {}
     for name in names:
         markers = candidates(spec, name)
         if name in found and name not in {*spec.missing, *spec.labels, *spec.parse}:
             words = [word for word in WORDS if not found[name].frequent(word)]
-            decided[name] = words + markers[len(WORDS) :]
+            decided[name] = [*words, *markers[len(WORDS) :]]
         elif name in found or markers != WORDS:
             decided[name] = markers
     return decided
 
 
-def take_out(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], dict[str, list[Any]], list[Problem]]:
+def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem]]:
     """Take the markers out of all rows, as decided on the train rows.
 
     A column of texts whose other values are numbers becomes numbers.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split. All splits have the same columns.
+        spec: The `data` section.
+        parts: Raw rows by split. All splits have the same columns.
 
     Returns:
         The rows by split, the markers by column (see `decide`), and the problems with words in the
@@ -133,7 +134,7 @@ def take_out(
     profiles = {key: profile_columns(spec, part) for key, part in parts.items()}
     train = profiles["train"]
     decided = decide(spec, parts["train"].column_names, train)
-    tables: dict[str, pa.Table] = {}
+    tables: Parts = {}
     for key, part in parts.items():
         columns = {}
         for name in part.column_names:
@@ -153,8 +154,8 @@ def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -
     There is no problem if the `data` section says which of the two they are.
 
     Args:
-        spec: the `data` section.
-        found: facts about the columns of texts of each split.
+        spec: The `data` section.
+        found: Facts about the columns of texts of each split.
     """
     known = {*spec.missing.get(EVERY_COLUMN, ())}
     problems = []
@@ -163,13 +164,15 @@ def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -
         words = [word for word in WORDS if profile.markers[word] and word not in known]
         if words and name not in spec.missing and not spec.drop_missing_label:
             count = sum(profile.markers[word] for word in words)
-            text = (
-                f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of {profile.rows:,} "
-                f"rows of data.{split}; "
-                f"if this is a class, write `data.missing: {{{name}: []}}`; if it is a missing "
-                f"label, write {DROP_MISSING_LABEL}"
+            problems.append(
+                Problem(
+                    "data.label",
+                    f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of "
+                    f"{profile.rows:,} rows of data.{split}; if this is a class, write "
+                    f"`data.missing: {{{name}: []}}`; if it is a missing label, write "
+                    f"{DROP_MISSING_LABEL}",
+                )
             )
-            problems.append(Problem("data.label", text))
     return problems
 
 
@@ -179,8 +182,8 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
     One text that is neither a number nor a marker is enough.
 
     Args:
-        spec: the `data` section.
-        rows: some rows of train.
+        spec: The `data` section.
+        rows: Some rows of train.
     """
     return [
         name
@@ -189,7 +192,7 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
     ]
 
 
-def without_markers(column: pa.ChunkedArray, markers: Sequence[Any]) -> pa.ChunkedArray:
+def without_markers(column: pa.ChunkedArray, markers: Sequence[LabelValue]) -> pa.ChunkedArray:
     """Return a column whose markers are null.
 
     Columns of other types than texts and numbers are returned unchanged.
@@ -199,7 +202,7 @@ def without_markers(column: pa.ChunkedArray, markers: Sequence[Any]) -> pa.Chunk
         return null_texts(column, string_array(*_texts(markers)).cast(kind))
     whole = pa.types.is_integer(kind)
     numbers = [n for n in _numbers(markers) if n.is_integer() or not whole]
-    if not numbers or not (whole or pa.types.is_floating(kind)):
+    if not numbers or not is_numeric(kind):
         return column
     values = pa.array(numbers).cast(kind, safe=False)
     return pc.if_else(pc.is_in(column, value_set=values), pa.scalar(None, kind), column)
@@ -221,7 +224,7 @@ def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
     return check
 
 
-def _texts(markers: Sequence[Any]) -> list[str]:
+def _texts(markers: Sequence[LabelValue]) -> list[str]:
     """Return every text that is missing.
 
     The text of a number may have been written from an integer or from a float.
@@ -229,7 +232,7 @@ def _texts(markers: Sequence[Any]) -> list[str]:
     return [*ALWAYS_MISSING, *map(as_text, markers), *map(str, _numbers(markers))]
 
 
-def _numbers(markers: Sequence[Any]) -> list[float]:
+def _numbers(markers: Sequence[LabelValue]) -> list[float]:
     """Return the markers that are numbers, or texts of numbers."""
     numbers = []
     for marker in markers:

@@ -27,10 +27,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
-from sweeps.data.column_values import InvalidValue, format_value
+from sweeps.data.column_values import InvalidValue
+from sweeps.data.label_checks import as_text
 
-NUMBER, DECIMAL_COMMA, DURATION = "number", "decimal_comma", "duration"
-UNIT, TIME, OR_MISSING = "unit ", "time ", " or missing"
+NUMBER = "number"
+DECIMAL_COMMA = "decimal_comma"
+DURATION = "duration"
+UNIT = "unit "
+TIME = "time "
+OR_MISSING = " or missing"
 # Magnitudes behind a number.
 _SIZES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 # Codes of ISO 4217 of the currencies in use, without funds and metals.
@@ -46,7 +51,8 @@ CODES = (
 # A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the
 # order number `ORD-100` is no amount.
 _UNIT = rf"(?:[A-Z]{{0,2}}\p{{Sc}}|Rs\.?|{CODES})"
-_MINUS, _SPACES = "\u2212", "[\u00a0\u202f\u2009]"
+_MINUS = "\u2212"
+_SPACES = "[\u00a0\u202f\u2009]"
 _EPOCH = pd.Timestamp("1970-01-01")
 
 
@@ -110,8 +116,8 @@ def count_misfits(raw: pd.DataFrame, parsed: Mapping[str, pd.Series]) -> Counter
     Such texts are read as missing values.
 
     Args:
-        raw: the columns with their texts.
-        parsed: the columns after `parse_values`.
+        raw: The columns with their texts.
+        parsed: The columns after `parse_values`.
     """
     return +Counter({n: int((v.isna() & raw[n].notna()).sum()) for n, v in parsed.items()})
 
@@ -133,7 +139,7 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
 
     Args:
         texts: n texts, which may be null.
-        rule: see the module's docstring.
+        rule: See the module's docstring.
     """
     rule = base_rule(rule)
     pattern = _number_pattern(rule)
@@ -189,23 +195,21 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     """Convert a column to float64. Missing values become NaN.
 
     Args:
-        values: texts. Numbers are also allowed, because a table may have been read with other
+        values: Texts. Numbers are also allowed, because a table may have been read with other
             types: under a rule for numbers they stay as they are, and under a date format a number
             such as 20260131 is the text of a date. Dates stay dates.
-        rule: see the module's docstring.
-        name: name of the column, for messages.
+        rule: See the module's docstring.
+        name: Name of the column, for messages.
 
     Raises:
-        InputError: a value does not fit the rule. The error names the first such value and its row.
+        InputError: A value does not fit the rule. The error names the first such value and its row.
     """
     if _number_pattern(base_rule(rule)) and pd.api.types.is_numeric_dtype(values.dtype):
         return pd.Series(values.to_numpy("float64", na_value=np.nan), index=values.index)
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.Series(_days(values), index=values.index)
     codes, distinct = pd.factorize(values.astype(object).where(values.notna(), None))
-    parsed = parse_texts(
-        pa.array([format_value(value) for value in distinct], pa.large_string()), rule
-    )
+    parsed = parse_texts(pa.array([as_text(value) for value in distinct], pa.large_string()), rule)
     numbers = np.append(parsed.to_numpy(zero_copy_only=False), np.nan).astype("float64")[codes]
     wrong = np.isnan(numbers) & (codes >= 0)
     if wrong.any() and not is_lenient(rule):

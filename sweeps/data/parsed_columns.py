@@ -8,18 +8,17 @@ when the rows are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.label_checks import split_columns, unify_types
-from sweeps.data.missing import take_out
-
-if TYPE_CHECKING:
-    from sweeps.space import DataSpec
+from sweeps.core.label_columns import Classes
+from sweeps.data.label_checks import is_numeric, split_columns, unify_types
+from sweeps.data.missing import Markers, take_out
+from sweeps.data.tables import Parts
+from sweeps.space import DataSpec
 
 
 @dataclass(frozen=True)
@@ -27,27 +26,37 @@ class ReadRows:
     """Rows after `data.missing` and `data.parse`. Features of `data.parse` still have their texts.
 
     Attributes:
-        parts: rows by split.
-        missing: the markers of missing values, by column; see `sweeps.data.missing.take_out`.
-        notes: notes for the user.
+        parts: Rows by split.
+        missing: The markers of missing values, by column; see `sweeps.data.missing.take_out`.
+        notes: Notes for the user.
+        task: See `Splits.task`.
+        classes: See `Splits.classes`.
+        unlabeled: Number of dropped rows without a label, by split.
     """
 
-    parts: dict[str, pa.Table]
-    missing: dict[str, list[Any]] = field(default_factory=dict)
+    parts: Parts
+    missing: Markers
     notes: tuple[str, ...] = ()
+    task: str | None = None
+    classes: Classes | None = None
+    unlabeled: Mapping[str, int] = field(default_factory=dict)
+
+    def changed(self, parts: Parts, *notes: str) -> ReadRows:
+        """Return the same facts with other rows and further notes."""
+        return replace(self, parts=parts, notes=(*self.notes, *notes))
 
 
-def read_rows(spec: DataSpec, parts: Mapping[str, pa.Table]) -> ReadRows:
+def read_rows(spec: DataSpec, parts: Parts) -> ReadRows:
     """Take missing values out of raw rows, and check the columns of `data.parse`.
 
     A column gets the same type in all splits.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split. They may lack columns.
+        spec: The `data` section.
+        parts: Raw rows by split. They may lack columns.
 
     Raises:
-        InputError: the types of a column differ, a label has words that may be classes, or a value
+        InputError: The types of a column differ, a label has words that may be classes, or a value
             does not fit its rule.
     """
     tables, missing, problems = take_out(spec, parts)
@@ -74,9 +83,9 @@ def _texts_to_parse(spec: DataSpec, table: pa.Table) -> pa.Table:
 
     A column then has the same type in every file. Dates stay dates.
     """
-    for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
-        if name in spec.parse and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            table = table.set_column(i, name, table.column(i).cast(pa.large_string()))
+    for i, column in enumerate(table.schema):
+        if column.name in spec.parse and is_numeric(column.type):
+            table = table.set_column(i, column.name, table.column(i).cast(pa.large_string()))
     return table
 
 
@@ -120,18 +129,12 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     return np.asarray(parse_values(values.to_pandas(), spec.parse[name], name).to_numpy())
 
 
-def drop_copies(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+def drop_copies(spec: DataSpec, read: ReadRows) -> ReadRows:
     """Leave out train rows that are copies of earlier train rows, or of rows of valid or test.
 
-    Also return a note about their number.
+    Add a note about their number.
 
     Two rows are copies if all features and the label are equal.
-
-    Args:
-        spec: the `data` section.
-        parts: rows by split: "train", and the splits that have separate sources.
     """
     import pandas as pd
 
@@ -139,40 +142,40 @@ def drop_copies(
 
     ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
     ignored -= {*spec.labels, spec.group}
-    names = [name for name in parts["train"].column_names if name not in ignored]
-    hashes = {key: row_hashes(part, names) for key, part in parts.items()}
+    whole = read.parts["train"]
+    names = [name for name in whole.column_names if name not in ignored]
+    hashes = {key: row_hashes(part, names) for key, part in read.parts.items()}
     train = hashes.pop("train")
     copies = pd.Index(train).duplicated()
     overlap = np.isin(train, np.concatenate([train[:0], *hashes.values()])) & ~copies
     counts = {"copies of other rows": copies, "rows that are also in valid or test": overlap}
     texts = [f"{rows.sum()} {what}" for what, rows in counts.items() if rows.any()]
     if not texts:
-        return dict(parts), ()
-    kept = parts["train"].filter(pa.array(~copies & ~overlap))
+        return read
+    kept = whole.filter(pa.array(~copies & ~overlap))
     if not kept.num_rows:
-        text = "all rows of data.train are also in valid or test, so no rows would be left"
-        raise InputError("data.drop_duplicates", text)
-    note = f"data.drop_duplicates left out {' and '.join(texts)} of data.train"
-    return {**parts, "train": kept}, (note,)
+        raise InputError(
+            "data.drop_duplicates",
+            "all rows of data.train are also in valid or test, so no rows would be left",
+        )
+    return read.changed(
+        {**read.parts, "train": kept},
+        f"data.drop_duplicates left out {' and '.join(texts)} of data.train",
+    )
 
 
-def drop_unnamed(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Leave out the columns that have neither a name nor a value, and also return notes.
+def drop_unnamed(spec: DataSpec, read: ReadRows) -> ReadRows:
+    """Leave out the columns that have neither a name nor a value, and add notes.
 
-    Separators at the ends of lines make such columns.
-
-    Args:
-        spec: the `data` section. A column in `data.drop` is kept.
-        parts: rows by split: "train", and the splits that have separate sources.
+    Separators at the ends of lines make such columns. A column in `data.drop` is kept.
     """
-    train = parts["train"]
+    train = read.parts["train"]
     empty = [
         name
         for name in train.column_names
         if name.startswith("Unnamed: ") and train[name].null_count == len(train)
         if name not in spec.drop
     ]
-    left = {key: part.drop_columns(empty) for key, part in parts.items()}
-    return left, tuple(f"left out `{name}`, which has no name and no values" for name in empty)
+    left = {key: part.drop_columns(empty) for key, part in read.parts.items()}
+    notes = [f"left out `{name}`, which has no name and no values" for name in empty]
+    return read.changed(left, *notes)

@@ -50,6 +50,8 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
         InputError: An object is no table, or a table cannot be written. The error lists all such
             tables.
     """
+    from sweeps.data.sources import qualified_name
+
     folder.mkdir(parents=True)
     problems = []
     for key, table in tables.items():
@@ -59,7 +61,7 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
             raise
         except Exception as e:
             reason = "; ".join(map(str, e.args)).partition("\n")[0] or type(e).__name__
-            text = f"{_kind(table)} cannot be stored: {reason}"
+            text = f"{qualified_name(table)} cannot be stored: {reason}"
             problems.append(Problem(f"data.{key}", f"{text}; give each column values of one type"))
     if problems:
         raise InputError(problems)
@@ -69,7 +71,7 @@ def _save(table: Any, file: Path) -> None:
     import pyarrow.parquet
 
     from sweeps.data.ray_data import quiet_ray_data
-    from sweeps.data.sources import to_arrow
+    from sweeps.data.sources import qualified_name, to_arrow
 
     if hasattr(table, "to_arrow_refs"):  # a Ray Dataset, which may be larger than memory
         with quiet_ray_data():
@@ -81,9 +83,5 @@ def _save(table: Any, file: Path) -> None:
             "a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset of "
             "Hugging Face"
         )
-        raise InputError(f"data.{file.stem}", f"is {_kind(table)}, but must be {expected}")
+        raise InputError(f"data.{file.stem}", f"is {qualified_name(table)}, but must be {expected}")
     pyarrow.parquet.write_table(rows, file)
-
-
-def _kind(table: Any) -> str:
-    return f"{type(table).__module__}.{type(table).__qualname__}".removeprefix("builtins.")

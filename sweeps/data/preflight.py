@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,15 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.space.problems import place_and_key
 
 if TYPE_CHECKING:
-    from sweeps.data.files import SourceFiles
+    from sweeps.core.label_columns import Classes
+    from sweeps.data.files import Source, SourceFiles
     from sweeps.space import DataSpec, Space
 
 log = logging.getLogger(__name__)
 
 # Largest number of files of a source that are checked early; the sweep checks the other files
 MAX_FILES = 100
-# Largest number of bytes that are read early; see `schema_probe.bytes_to_read`. Arrow reads one CSV
+# Largest number of bytes that are read early; see `ingest.estimate_bytes`. Arrow reads one CSV
 # column at 250 MB/s. The rest of the command's work before the sweep takes half a second.
 MAX_BYTES = 64_000_000
 
@@ -42,9 +43,9 @@ class SourceInfo:
     """Known facts about a data source.
 
     Attributes:
-        names: column names. A CSV column without a name has the name that pandas gives it, such as
+        names: Column names. A CSV column without a name has the name that pandas gives it, such as
             `Unnamed: 0`.
-        files: the files. None if the source is a data set of scikit-learn.
+        files: The files. None if the source is a data set of scikit-learn.
     """
 
     names: tuple[str, ...]
@@ -57,141 +58,182 @@ def check_data(space: Space, most: float = MAX_BYTES) -> None:
     Log a warning for each split that lacks a class.
 
     Args:
-        space: the search space. The function checks every data variant, and the columns that are
+        space: The search space. The function checks every data variant, and the columns that are
             named in preprocessing steps.
-        most: largest number of bytes that are read for this.
+        most: Largest number of bytes that are read for this.
 
     Raises:
-        InputError: the data has problems. The error lists all of them, with their positions in the
+        InputError: The data has problems. The error lists all of them, with their positions in the
             space file.
     """
-    if not space.data.given:
-        return
-    known: dict[tuple[str, str], SourceInfo | None] = {}
-    labels: dict[str, _LabelInfo] = {}
-    lacking: tuple[str, ...] = ()
-    problems: list[Problem] = []
-    for spec in space.variants:
-        own_problems, sources = _check_variant(space, spec, known)
-        checked = {key: source for key, source in sources.items() if source is not None}
-        if not own_problems and spec.source not in labels and len(checked) == len(sources):
+    if space.data.given:
+        _DataCheck(space, most).run()
+
+
+class _DataCheck:
+    """The check of the data of a space; see `check_data` for the arguments.
+
+    Attributes:
+        known: Facts about the sources so far, by split and source. None if the source has a problem
+            or is not checked.
+        labels: Name, task and classes of each source whose label is known, by `DataSpec.source`.
+        lacking: See `Splits.lacking`.
+    """
+
+    def __init__(self, space: Space, most: float):
+        self.space = space
+        self.most = most
+        self.known: dict[tuple[str, str], SourceInfo | None] = {}
+        self.labels: dict[str, tuple[str, str | None, Classes | None]] = {}
+        self.lacking: tuple[str, ...] = ()
+
+    def run(self) -> None:
+        """Check all variants; see `check_data`."""
+        problems = [p for spec in self.space.variants for p in self._check_variant(spec)]
+        if not problems and self.labels:
+            problems = self._check_labels()
+        if not problems:
             try:
-                label, notes, read = _check_values(spec, checked, most, space.search.seed)
-                lacking += notes
-                most -= read
-                if label is not None:
-                    labels[spec.source] = (spec.train, *label)
-            except InputError as e:
-                own_problems += e.problems
-        problems += (_locate_option(space, spec, p) for p in own_problems)
-    if not problems and labels:
-        problems = _check_labels(space, list(labels.values()), lacking)
-    if not problems:
-        try:
-            problems = _check_types(space, known)
-        except InputError as e:
-            problems += e.problems
-    if problems:
-        raise locate_problems(space, problems)
-    for note in lacking:
-        log.warning("note: %s", note)
-
-
-def _check_labels(
-    space: Space, labels: Sequence[_LabelInfo], lacking: Sequence[str]
-) -> list[Problem]:
-    """Check that all sources have the same task and classes, and check the space's metrics.
-
-    The trainer must report these metrics for this task. For `lacking`, see `Splits.lacking`.
-    """
-    from sweeps.data.label_checks import check_same_task
-    from sweeps.data.metric_checks import check_metrics
-
-    problems = [
-        Problem(_option_path(space, "train", p.text.split("`")[1]), p.text)
-        for p in check_same_task(labels)
-    ]
-    return problems or check_metrics(space, labels[0][1], lacking)
-
-
-def _check_types(space: Space, known: Mapping[tuple[str, str], SourceInfo | None]) -> list[Problem]:
-    """Check the types of the features; see `column_checks.check_types`.
-
-    For `known`, see `_check_variant`.
-    """
-    from sweeps.data.column_checks import check_types
-    from sweeps.data.missing import certain_texts
-    from sweeps.data.schema_probe import column_types, first_rows
-
-    types = []
-    for spec in space.variants:
-        info = known.get(("train", spec.train))
-        if info is None or info.files is None:
-            return []
-        features = {*info.names} - {
-            *_removed(spec, info.names),
-            *spec.parse,
-        }  # an index of pandas without a name is no feature
-        texts = certain_texts(spec, first_rows(info.files))
-        found = column_types(info.files).items()
-        types.append(
-            {n: kind for n, kind in found if n in features and (kind != "text" or n in texts)}
-        )
-    return check_types(space, types)
-
-
-_LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # name, task and classes of a source
-
-
-def _check_variant(
-    space: Space, spec: DataSpec, known: dict[tuple[str, str], SourceInfo | None]
-) -> tuple[list[Problem], dict[str, SourceInfo | None]]:
-    """Check a data variant, which is the `data` section with one choice for each tuned key.
-
-    Args:
-        space: the search space.
-        spec: the variant.
-        known: facts about the sources of earlier variants, by split and source. The function adds
-            the sources of this variant.
-
-    Returns:
-        The problems, and the facts about each source of the variant, by split. The facts are None
-        if the source has a problem or is not checked.
-    """
-    problems: list[Problem] = []
-    sources: dict[str, SourceInfo | None] = {}
-    for key, source in _sources(spec).items():
-        if (key, source) not in known:
-            try:
-                known[key, source] = _probe_source(source, spec, f"data.{key}")
+                problems = self._check_types()
             except InputError as e:
                 problems += e.problems
-                known[key, source] = None
-        sources[key] = known[key, source]
-    probed = {key: info for key, info in sources.items() if info is not None}
-    if "train" in probed:
+        if problems:
+            raise locate_problems(self.space, problems)
+        for note in self.lacking:
+            log.warning("note: %s", note)
+
+    def _check_variant(self, spec: DataSpec) -> list[Problem]:
+        """Check the `data` section with one choice for each tuned key."""
+        from sweeps.data.files import sources_of
+
+        problems: list[Problem] = []
+        probed: dict[str, SourceInfo] = {}
+        sources = sources_of(spec)
+        for key, source in sources.items():
+            if (key, source.name) not in self.known:
+                self.known[key, source.name] = None
+                try:
+                    self.known[key, source.name] = _probe_source(source)
+                except InputError as e:
+                    problems += e.problems
+            if (info := self.known[key, source.name]) is not None:
+                probed[key] = info
+        if "train" in probed:
+            problems += self._check_columns(spec, probed)
+        if not problems and spec.source not in self.labels and len(probed) == len(sources):
+            try:
+                self._check_values(spec, probed)
+            except InputError as e:
+                problems += e.problems
+        return [self._locate_option(spec, problem) for problem in problems]
+
+    def _check_columns(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> list[Problem]:
+        """Check that the columns that a variant and its preprocessing steps name exist."""
         from sweeps.data.column_checks import check_step_columns
         from sweeps.data.label_checks import check_columns
 
         names = probed["train"].names
-        problems += check_columns(spec, {key: info.names for key, info in probed.items()})
+        problems = check_columns(spec, {key: info.names for key, info in probed.items()})
         removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
-        if not features and not problems and space.trainer_definition.needs_label:
-            text = (
-                f"`{spec.train}` has no other columns than the label and those of data.drop, "
-                "weights and splits"
+        if not features and not problems and self.space.trainer_definition.needs_label:
+            problems.append(
+                Problem(
+                    "data.label",
+                    f"`{spec.train}` has no other columns than the label and those of data.drop, "
+                    "weights and splits; a model needs a column to read",
+                )
             )
-            problems.append(Problem("data.label", f"{text}; a model needs a column to read"))
-        problems += check_step_columns(
-            space.sections.get("preprocessor", ()),
+        return problems + check_step_columns(
+            self.space.sections.get("preprocessor", ()),
             features,
             spec.label,
-            spec.train,
-            removed,
-            space.sections.get("params"),
+            source=spec.train,
+            removed=removed,
+            params=self.space.sections.get("params"),
         )
-    return problems, sources
+
+    def _check_values(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> None:
+        """Assign the rows to splits as the sweep does, if the deciding columns are read quickly.
+
+        These columns are the label, the weights, the columns of `data.parse`, and those that assign
+        rows to splits. The task of the label `target` of scikit-learn's data sets is known without
+        reading them.
+
+        Raises:
+            InputError: See `split_rows`.
+        """
+        from sweeps.data.ingest import estimate_bytes
+        from sweeps.data.label_checks import split_rules
+        from sweeps.data.load import split_rows
+        from sweeps.data.schema_probe import read_columns
+        from sweeps.data.sklearn_datasets import label_task
+
+        files = {key: info.files for key, info in probed.items() if info.files is not None}
+        if not files and list(probed) == ["train"] and spec.labels == ("target",):
+            known = label_task(spec.train.removeprefix("sklearn:"), spec.task)
+            if known is not None:
+                self.labels[spec.source] = (spec.train, *known)
+            return
+        columns = {rule.column for rule in split_rules(spec).values()} | {spec.group}
+        columns |= {*spec.labels, *spec.weight_columns, *spec.parse}
+        wanted = sorted(name for name in columns if name is not None)
+        if spec.folds and not wanted:
+            wanted = [*probed["train"].names[:1]]
+        if not wanted or len(files) < len(probed):
+            return
+        size = sum(estimate_bytes(found, wanted) for found in files.values())
+        if size > self.most:
+            return
+        self.most -= size
+        tables = {key: read_columns(found, wanted) for key, found in files.items()}
+        spec = replace(spec, drop=(), drop_duplicates=False)
+        splits = split_rows(spec, tables, self.space.search.seed)
+        self.lacking += splits.lacking
+        if spec.labels:
+            self.labels[spec.source] = (spec.train, splits.task, splits.classes)
+
+    def _check_labels(self) -> list[Problem]:
+        """Check that all sources have the same task and classes, and check the space's metrics.
+
+        The trainer must report these metrics for this task.
+        """
+        from sweeps.data.label_checks import check_same_task
+        from sweeps.data.metric_checks import check_metrics
+
+        labels = list(self.labels.values())
+        problems = [
+            Problem(_option_path(self.space, "train", p.text.split("`")[1]), p.text)
+            for p in check_same_task(labels)
+        ]
+        return problems or check_metrics(self.space, labels[0][1], self.lacking)
+
+    def _check_types(self) -> list[Problem]:
+        """Check the types of the features; see `column_checks.check_types`."""
+        from sweeps.data.column_checks import check_types
+        from sweeps.data.schema_probe import certain_types
+
+        types = []
+        for spec in self.space.variants:
+            info = self.known.get(("train", spec.train))
+            if info is None or info.files is None:
+                return []
+            # An index of pandas without a name is no feature
+            features = {*info.names} - _removed(spec, info.names) - {*spec.parse}
+            found = certain_types(spec, info.files).items()
+            types.append({name: kind for name, kind in found if name in features})
+        return check_types(self.space, types)
+
+    def _locate_option(self, spec: DataSpec, problem: Problem) -> Problem:
+        """Return a problem whose place is the path of the tuned option that causes the problem.
+
+        The option is one of `data.train` or `data.drop`. Other problems are returned unchanged.
+        """
+        values = {"data.train": spec.train, "data.drop": spec.drop}
+        if problem.place not in values:
+            return problem
+        key = problem.place.removeprefix("data.")
+        return Problem(_option_path(self.space, key, values[problem.place]), problem.text)
 
 
 def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
@@ -202,20 +244,6 @@ def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
     from sweeps.data.label_checks import split_columns
 
     return {*names} & {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}
-
-
-def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
-    """Return a problem whose place is the path of the tuned option that causes the problem.
-
-    The option is one of `data.train` or `data.drop`. Other problems are returned unchanged.
-    """
-    values = {"data.train": spec.train, "data.drop": spec.drop}
-    if problem.place not in values:
-        return problem
-    return Problem(
-        _option_path(space, problem.place.removeprefix("data."), values[problem.place]),
-        problem.text,
-    )
 
 
 def _option_path(space: Space, key: str, value: Any) -> str:
@@ -236,8 +264,8 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
     """Return an error with the problems in the order of the space file.
 
     Args:
-        space: the search space.
-        problems: the problems. If the place of a problem is a key, such as `data.label`, the key's
+        space: The search space.
+        problems: The problems. If the place of a problem is a key, such as `data.label`, the key's
             position in the space file becomes the place. Other places are kept.
     """
     located = {_located(space, p) if _KEY.match(p.place) else p: None for p in problems}
@@ -246,7 +274,8 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
 
 def _located(space: Space, problem: Problem) -> Problem:
     """Return a problem of a key with the key's position as the place."""
-    place, key = space.place(problem.place), problem.place
+    place = space.place(problem.place)
+    key = problem.place
     if space.is_passed:
         place, key = place_and_key(place, key)
     return Problem(place, f"{key}: {problem.text}" if key else problem.text)
@@ -256,19 +285,19 @@ def check_root(root: Path) -> None:
     """Check that the folder of a new sweep can be created in the root folder.
 
     Args:
-        root: the root folder of all sweeps. If it does not exist, the first sweep creates it.
+        root: The root folder of all sweeps. If it does not exist, the first sweep creates it.
 
     Raises:
-        InputError: the root is not a folder, or the root or the folder that must contain it is not
+        InputError: The root is not a folder, or the root or the folder that must contain it is not
             writable.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
     if scheme and len(scheme[1]) > 1 and not root.exists():
-        text = (
+        raise InputError(
+            "--dir",
             f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to "
-            "storage that all nodes have mounted"
+            "storage that all nodes have mounted",
         )
-        raise InputError("--dir", text)
     existing = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if not existing.is_dir():
         file = "is a file" if existing == root else f"`{existing}` is a file"
@@ -277,7 +306,7 @@ def check_root(root: Path) -> None:
         raise InputError("--dir", f"{root}: `{existing}` is not writable")
 
 
-def _position_in_file(problem: Problem) -> tuple[Any, ...]:
+def _position_in_file(problem: Problem) -> tuple[int, int, int, Problem]:
     """Return a key that sorts problems by their position in the file.
 
     Problems without a position, such as those of `--set`, come last.
@@ -286,90 +315,26 @@ def _position_in_file(problem: Problem) -> tuple[Any, ...]:
     return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
 
 
-def _sources(spec: DataSpec) -> dict[str, str]:
-    from sweeps.data.label_checks import split_rules
-
-    return {"train": spec.train} | {
-        key: str(rule.path) for key, rule in split_rules(spec).items() if rule.kind == "path"
-    }
-
-
-def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
+def _probe_source(source: Source) -> SourceInfo | None:
     """Return facts about a data source.
 
     Return None for a remote URI or a function, which are not checked early.
 
     Raises:
-        InputError: the source does not exist, or the contents of a file do not match its suffix.
+        InputError: The source does not exist, or the contents of a file do not match its suffix.
     """
-    if source.startswith("sklearn:"):
-        from sweeps.data.sklearn_datasets import feature_names
+    if source.name.startswith("sklearn:"):
+        from sweeps.data.sklearn_datasets import COLUMNS
 
-        return SourceInfo((*feature_names(source.removeprefix("sklearn:")), "target"))
+        return SourceInfo((*COLUMNS[source.name.removeprefix("sklearn:")], "target"))
     from sweeps.data.files import check_scheme, find_files
 
-    uri = "://" in source
-    if (uri and check_scheme(source, place) != "file") or (
-        not uri and references.is_reference(source)
+    uri = "://" in source.name
+    if (uri and check_scheme(source.name, source.place) != "file") or (
+        not uri and references.is_reference(source.name)
     ):
         return None
     from sweeps.data.schema_probe import probe_schemas
 
-    files = find_files(source, spec.base, place, spec.read)
+    files = find_files(source)
     return SourceInfo((*probe_schemas(files, MAX_FILES)[0].names, *files.partition_columns), files)
-
-
-def _check_values(
-    spec: DataSpec, known: Mapping[str, SourceInfo], most: float, seed: int
-) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, tuple[str, ...], float]:
-    """Assign the rows to splits as the sweep does, if the deciding columns can be read quickly.
-
-    These columns are the label, the weights, the columns of `data.parse`, and those that assign
-    rows to splits.
-
-    Args:
-        spec: the data variant.
-        known: facts about the variant's sources.
-        most: largest number of bytes that may be read.
-        seed: seed of the sweep.
-
-    The task of the label `target` of scikit-learn's data sets is known without reading them.
-
-    Returns:
-        The pair (task, classes) of the label, which is None if there is no label, or if the values
-        were not read. The notes about classes that a split lacks. An estimate of the number of
-        bytes that were read.
-
-    Raises:
-        InputError: see `split_rows`.
-    """
-    from sweeps.data.label_checks import split_rules
-    from sweeps.data.load import split_rows
-    from sweeps.data.schema_probe import bytes_to_read, read_columns
-    from sweeps.data.sklearn_datasets import label_task
-
-    if list(known) == ["train"] and known["train"].files is None and spec.labels == ("target",):
-        return label_task(spec.train.removeprefix("sklearn:"), spec.task), (), 0
-    columns = (rule.column for rule in split_rules(spec).values() if rule.column is not None)
-    groups = () if spec.group is None else (spec.group,)
-    wanted = sorted({*spec.labels, *spec.weight_columns, *columns, *groups, *spec.parse})
-    if spec.folds and not wanted:
-        wanted = [*known["train"].names[:1]]
-    parts = {}
-    for key, seen in known.items():
-        if seen.files is None or not _can_read(seen.files, wanted):
-            return None, (), 0
-        parts[key] = seen.files
-    size = sum(bytes_to_read(files, wanted) for files in parts.values()) if wanted else 0
-    if not wanted or size > most:
-        return None, (), 0
-    tables = {key: read_columns(files, wanted) for key, files in parts.items()}
-    splits = split_rows(replace(spec, drop=(), drop_duplicates=False), tables, seed)
-    return (splits.task, splits.classes) if spec.labels else None, splits.lacking, size
-
-
-def _can_read(files: SourceFiles, columns: Sequence[str]) -> bool:
-    """Return whether the files themselves have the columns, with their names."""
-    if set(columns) & set(files.partition_columns):
-        return False
-    return not any(name.startswith("Unnamed: ") for name in columns)

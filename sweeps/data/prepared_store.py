@@ -15,30 +15,33 @@ accept, and users' functions in a chain, whose modules are imported.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core import trust as trusting
 from sweeps.core.atomic_files import staged
-from sweeps.core.errors import InputError, Problem, UnreadableFile
-from sweeps.core.label_columns import Label, label_columns
+from sweeps.core.errors import InputError, Problem, UnreadableFile, first_line
+from sweeps.core.label_columns import Classes, Label
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fit import data_key
+from sweeps.data.preprocessing.fit import data_key, label_values
 from sweeps.data.preprocessing.fitted_chain import FittedChain
-from sweeps.data.tables import EXTENSION_KEY
-from sweeps.data.variants import variant_name
+from sweeps.data.tables import extension_name
+from sweeps.data.variants import TunedData, variant_name
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
+    from pydantic import JsonValue
 
+    from sweeps.data.missing import Markers
     from sweeps.data.summary import DataSummary
     from sweeps.space import Step
 
@@ -49,6 +52,17 @@ TENSOR_TYPES = (
     "ray.data.arrow_tensor_v2",
     "ray.data.arrow_variable_shaped_tensor",
 )
+# Errors that reading a damaged file raises
+DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RecursionError,
+    pickle.UnpicklingError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,31 +72,31 @@ class DatasetInfo:
     The fields are the keys of `facts.json`, except `check`, which has its own file.
 
     Attributes:
-        label: see `sweeps.data.load.Splits`.
-        task: see `sweeps.data.load.Splits`.
-        classes: see `sweeps.data.load.Splits`.
-        features: see `sweeps.data.load.Splits`.
-        fingerprint: see `sweeps.data.load.Splits`.
-        rows: number of rows by split.
-        check: the first raw rows of valid, at most 32, without the label.
-        test: name of the file with the test split, without `.parquet`.
-        notes: notes for the user about the splits.
-        summary: summary of the raw rows of the first source as JSON data; see
+        label: See `sweeps.data.load.Splits`.
+        task: See `sweeps.data.load.Splits`.
+        classes: See `sweeps.data.load.Splits`.
+        features: See `sweeps.data.load.Splits`.
+        fingerprint: See `sweeps.data.load.Splits`.
+        rows: Number of rows by split.
+        check: The first raw rows of valid, at most 32, without the label.
+        test: Name of the file with the test split, without `.parquet`.
+        notes: Notes for the user about the splits.
+        summary: Summary of the raw rows of the first source as JSON data; see
             `sweeps.data.summary.DataSummary`. None if there is none.
-        missing: see `sweeps.data.load.Splits`.
+        missing: See `sweeps.data.load.Splits`.
     """
 
     label: Label | None
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     features: tuple[str, ...]
     fingerprint: str
     rows: dict[str, int]
     check: pd.DataFrame
     test: str = "test"
     notes: tuple[str, ...] = ()
-    summary: dict[str, Any] | None = None
-    missing: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    summary: dict[str, JsonValue] | None = None
+    missing: Markers = dataclasses.field(default_factory=dict)
 
 
 class PreparedStore:
@@ -91,23 +105,24 @@ class PreparedStore:
     Each file is written completely or not at all.
 
     Args:
-        folder: folder of the sweep.
+        folder: Folder of the sweep.
         trust: True to read pickles even if they are not signed with this user's key.
     """
 
     def __init__(self, folder: Path, trust: bool = False):
-        self.folder, self.trust = SweepFolder(folder).prepared, trust
+        self.folder = SweepFolder(folder).prepared
+        self.trust = trust
 
     def save_info(
-        self, info: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None
+        self, info: DatasetInfo, check: pa.Table | None, data: TunedData | None = None
     ) -> None:
         """Store the information about a data variant.
 
         Args:
-            info: the information. Its field `check` is ignored; the argument `check` replaces it.
-            check: rows to store in the file `check.parquet` of the variant. None if the sweep has
+            info: The information. Its field `check` is ignored; the argument `check` replaces it.
+            check: Rows to store in the file `check.parquet` of the variant. None if the sweep has
                 no data.
-            data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
+            data: The variant's values of the tuned keys of `data`. None if nothing is tuned.
         """
         if check is not None:
             self.save_table(_file_stem("check", data), check)
@@ -117,44 +132,41 @@ class PreparedStore:
             if field.name != "check"
         }
         text = json.dumps(fields, indent=1, ensure_ascii=False, default=json_scalar) + "\n"
-        self._replace(
-            f"{_file_stem('facts', data)}.json",
-            lambda part: part.write_text(text, encoding="utf-8"),
-        )
+        with self._staged(f"{_file_stem('facts', data)}.json") as part:
+            part.write_text(text, encoding="utf-8")
 
     def save_table(self, name: str, table: pa.Table) -> None:
         """Store rows, such as the test split, in `NAME.parquet`."""
         import pyarrow.parquet as pq
 
-        self._replace(f"{name}.parquet", lambda part: pq.write_table(table, part))
+        with self._staged(f"{name}.parquet") as part:
+            pq.write_table(table, part)
 
     def save_chain(self, key: str, fitted: FittedChain) -> None:
         """Store a fitted chain in the folder `prepared/KEY`; see `data_key`.
 
         Raises:
-            pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
+            pickle.PicklingError, TypeError, AttributeError: A step cannot be pickled.
         """
-
-        def write(part: Path) -> None:
+        with self._staged(key) as part:
             part.mkdir()
             for name in step_files.save_chain(fitted, part):
                 trusting.sign(part / name)
 
-        self._replace(key, write)
-
-    def _replace(self, name: str, write: Callable[[Path], Any]) -> None:
+    @contextlib.contextmanager
+    def _staged(self, name: str) -> Iterator[Path]:
         self.folder.mkdir(exist_ok=True)
         with staged(self.folder / name) as part:
-            write(part)
+            yield part
 
-    def load_info(self, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+    def load_info(self, data: TunedData | None = None) -> DatasetInfo:
         """Load the information about a data variant.
 
         Args:
-            data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
+            data: The variant's values of the tuned keys of `data`. None if nothing is tuned.
 
         Raises:
-            UnreadableFile: the file is damaged or missing.
+            UnreadableFile: The file is damaged or missing.
         """
         import pandas as pd
 
@@ -166,16 +178,14 @@ class PreparedStore:
             for key in ("classes", "features", "notes", "label"):
                 fields[key] = tuple(fields[key]) if isinstance(fields[key], list) else fields[key]
             return DatasetInfo(**fields, check=rows)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        except DAMAGE as e:
             raise unreadable(file, e) from None
 
-    def load_chain(
-        self, steps: Sequence[Step], data: Mapping[str, Any] | None = None
-    ) -> FittedChain:
+    def load_chain(self, steps: Sequence[Step], data: TunedData | None = None) -> FittedChain:
         """Load the chain that was fitted for the trials with these steps and this data variant.
 
         Raises:
-            UnreadableFile: the chain is damaged or missing, or has a pickle that is not trusted.
+            UnreadableFile: The chain is damaged or missing, or has a pickle that is not trusted.
         """
         key = data_key(self.load_info(data).fingerprint, steps)
         chain = self.find_chain(key)
@@ -192,7 +202,7 @@ class PreparedStore:
         """Load the chain in the folder `prepared/KEY`. Return None if no such chain is stored.
 
         Raises:
-            UnreadableFile: see `load_chain`.
+            UnreadableFile: See `load_chain`.
         """
         folder = self.folder / key
         if not folder.is_dir():
@@ -201,16 +211,7 @@ class PreparedStore:
             return step_files.load_chain(folder, lambda file: trusting.read(file, self.trust))
         except InputError:
             raise
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            EOFError,
-            RecursionError,
-            pickle.UnpicklingError,
-        ) as e:
+        except DAMAGE as e:
             raise unreadable(folder / step_files.FILE, e) from None
 
     def count_chains(self) -> int:
@@ -220,19 +221,15 @@ class PreparedStore:
         ]
         return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
 
-    def load_test(
-        self, data: Mapping[str, Any] | None = None
-    ) -> tuple[pd.DataFrame, np.ndarray] | None:
+    def load_test(self, data: TunedData | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Load the raw feature rows of the test split and their encoded labels.
 
         The labels have the shape (n,), or (n, k) for k label columns. Return None if there is no
         test split or no label.
 
         Raises:
-            UnreadableFile: see `load_info`.
+            UnreadableFile: See `load_info`.
         """
-        import numpy as np
-
         facts = self.load_info(data)
         if "test" not in facts.rows or facts.label is None:
             return None
@@ -240,20 +237,19 @@ class PreparedStore:
             table = self._load_table(facts.test)
             if table is None:
                 raise ValueError("the file does not exist")
-            labels = [table.column(name).to_numpy() for name in label_columns(facts.label)]
-            return table.select(list(facts.features)).to_pandas(), labels[0] if len(
-                labels
-            ) == 1 else np.column_stack(labels)
-        except (OSError, ValueError, KeyError, TypeError) as e:
+            labels = label_values(table, facts.label)
+            if labels is None:
+                raise ValueError("the file has no label")
+            return table.select(list(facts.features)).to_pandas(), labels
+        except DAMAGE as e:
             raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
 
     def _load_table(self, name: str) -> pa.Table | None:
         """Load a table that `save_table` wrote. Return None if the file does not exist.
 
         Raises:
-            ValueError: the file is not Parquet, or reading a column may unpickle data.
+            ValueError: The file is not Parquet, or reading a column may unpickle data.
         """
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if Path(name).name != name:
@@ -262,12 +258,7 @@ class PreparedStore:
         if not file.exists():
             return None
         for field in pq.read_schema(file):
-            marked = (field.metadata or {}).get(EXTENSION_KEY, b"").decode(errors="replace")
-            kind = (
-                field.type.extension_name
-                if isinstance(field.type, pa.BaseExtensionType)
-                else marked
-            )
+            kind = extension_name(field)
             if kind in TENSOR_TYPES:
                 import ray.data.extensions  # noqa: F401 - registers the types
             elif kind:
@@ -287,19 +278,20 @@ def load_summary(folder: Path) -> DataSummary | None:
             "summary"
         ]
         return None if stored is None else DataSummary.from_json(stored)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except DAMAGE:
         return None
 
 
 def unreadable(file: Path, error: Exception) -> UnreadableFile:
     """Return the error to raise for a file that cannot be read."""
-    message = next(iter(str(error).splitlines()), "") or type(error).__name__
     return UnreadableFile(
-        Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes the file again")
+        Problem(
+            str(file), f"cannot be read: {first_line(error)}; `sweeps resume` writes the file again"
+        )
     )
 
 
-def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:
+def _file_stem(name: str, data: TunedData | None) -> str:
     """Return the name of a variant's file without the suffix: NAME or NAME-VARIANT.
 
     An example is `facts-0f3a5c7b9d1e2f40`.

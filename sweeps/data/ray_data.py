@@ -15,15 +15,15 @@ def quiet_ray_data() -> Iterator[None]:
     """
     from ray.data import DataContext
 
-    context, logger = DataContext.get_current(), logging.getLogger("ray.data")
+    context = DataContext.get_current()
+    logger = logging.getLogger("ray.data")
     before = context.enable_progress_bars, context.execution_options.preserve_order, logger.level
     logger.setLevel(logging.CRITICAL)  # errors are raised, so they need not be logged
-    context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True
     try:
         yield
     finally:
-        context.enable_progress_bars, context.execution_options.preserve_order = (
-            before[0],
-            before[1],
-        )
+        context.enable_progress_bars = before[0]
+        context.execution_options.preserve_order = before[1]
         logger.setLevel(before[2])

@@ -9,6 +9,7 @@ rows of a step are therefore rows of all later steps, too.
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from sweeps.core.errors import InputError
 
@@ -35,11 +36,8 @@ def nested_order(n: int, strata: np.ndarray | None, seed: int) -> np.ndarray:
         return order
     _, codes = np.unique(np.asarray(strata)[order], return_inverse=True)
     counts = np.bincount(codes)
-    by_class = np.argsort(codes, kind="stable")
-    number = np.empty(
-        n, dtype=np.int64
-    )  # The number of each row among the rows of its class, in the order.
-    number[by_class] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    # The number of each row among the rows of its class, in the order
+    number = pd.Series(codes).groupby(codes).cumcount().to_numpy()
     place = np.where(number == 0, 0.0, (number + 0.5) / counts[codes])
     return order[np.argsort(place, kind="stable")]
 
@@ -67,20 +65,17 @@ def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> N
     Raises:
         InputError: The first part has fewer rows than classes or workers.
     """
-    first, max_t = steps[0], steps[-1]
-    rows, needed = rows_at(first, max_t, n), max(2, classes, workers)
+    first = steps[0]
+    max_t = steps[-1]
+    rows = rows_at(first, max_t, n)
+    needed = max(2, classes, workers)
     if rows >= needed:
         return
-    why = (
-        f"one for each of {classes} classes"
-        if needed == classes
-        else f"one for each of {workers} workers"
-        if needed == workers
-        else ""
-    )
-    text = (
+    reasons = {workers: f", one for each of {workers} workers"}
+    reasons[classes] = f", one for each of {classes} classes"
+    raise InputError(
+        "scheduler.grace_period",
         f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least "
-        f"{needed}{f', {why}' if why else ''}; "
-        "raise scheduler.grace_period, or lower scheduler.max_t"
+        f"{needed}{reasons.get(needed, '')}; raise scheduler.grace_period, or lower "
+        "scheduler.max_t",
     )
-    raise InputError("scheduler.grace_period", text)

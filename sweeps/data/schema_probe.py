@@ -11,21 +11,21 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import differences_text
+from sweeps.core.errors import differences_text, first_line
 from sweeps.data import text_shape
 from sweeps.data.files import (
     SourceFiles,
     file_format,
-    first_line,
     raise_problem,
     reading,
     unsupported,
 )
+from sweeps.data.missing import certain_texts
 from sweeps.data.tables import (
     ALWAYS_MISSING,
     canonical_table,
@@ -34,6 +34,11 @@ from sweeps.data.tables import (
     is_text,
     type_name,
 )
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from sweeps.space import DataSpec
 
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may
 # contain a whole document.
@@ -44,7 +49,8 @@ COLUMN_BLOCK = 4 << 20
 # Rows in which texts are looked for before the source is read
 _PROBE_ROWS = 10_000
 # Characters and lines at the beginning of a text file in which its shape is looked for
-_PROBE_SIZE, _PROBE_LINES = 256 << 10, 100
+_PROBE_SIZE = 256 << 10
+_PROBE_LINES = 100
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,10 @@ class FileSchema:
     """Columns of a data file.
 
     Attributes:
-        schema: names and types of the columns. All columns of a text file are texts, and a column
+        schema: Names and types of the columns. All columns of a text file are texts, and a column
             without a name has the name that pandas gives it, such as `Unnamed: 0`.
-        rows: whether the file has any rows.
-        start: for a text file, the number of lines before the first row.
+        rows: Whether the file has any rows.
+        start: For a text file, the number of lines before the first row.
     """
 
     schema: pa.Schema
@@ -74,14 +80,14 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     All files must have the same format (CSV, TSV, JSON lines or Parquet) and the same columns.
 
     Args:
-        files: the files of the source.
-        most: largest number of files to read. None to read all files.
+        files: The files of the source.
+        most: Largest number of files to read. None to read all files.
 
     Returns:
         The schema of each file that was read.
 
     Raises:
-        InputError: the formats differ, the contents of a file do not match its suffix, a file has
+        InputError: The formats differ, the contents of a file do not match its suffix, a file has
             other columns than the first file, or no file has rows.
     """
     kinds = {file_format(path) for path in files.paths} - {""}
@@ -111,11 +117,11 @@ def probe_schema(files: SourceFiles, path: str) -> FileSchema:
     """Read the schema of a file.
 
     Args:
-        files: the files of a source.
-        path: path of one of the files.
+        files: The files of a source.
+        path: Path of one of the files.
 
     Raises:
-        ValueError: the suffix is unknown, the contents of the file do not match it, or the first
+        ValueError: The suffix is unknown, the contents of the file do not match it, or the first
             lines are not those of a table.
         OSError, pyarrow.ArrowException: Arrow cannot read the file.
     """
@@ -201,11 +207,11 @@ def _check_contents(start: bytes, wanted: str) -> None:
     """Check that a file begins with the signature that its name promises.
 
     Args:
-        start: the first bytes of the file.
-        wanted: the signature; "" for text.
+        start: The first bytes of the file.
+        wanted: The signature; "" for text.
 
     Raises:
-        ValueError: the file is empty, or has another format.
+        ValueError: The file is empty, or has another format.
     """
     if not start:
         raise ValueError("it is empty")
@@ -218,27 +224,23 @@ def _check_contents(start: bytes, wanted: str) -> None:
         raise ValueError(f"it is not {wanted or 'text'}{other}{shown}")
 
 
-def first_rows(files: SourceFiles) -> pa.Table:
-    """Return some rows of the columns of texts of the first file, with the types of these rows.
+def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
+    """Return the columns that hold no numbers whatever the other rows are, with their types.
+
+    See `tables.type_name`. A column of texts counts only if the first rows have a text that is
+    neither a number nor a marker of `data.missing`.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The first file cannot be read.
     """
     path = files.paths[0]
     with reading(files.place, files.display_name(path)):
-        names = [field.name for field in probe_schema(files, path).schema if is_text(field.type)]
-        return read_some(replace(files, paths=(path,)), names, _PROBE_ROWS).table
-
-
-def column_types(files: SourceFiles) -> dict[str, str]:
-    """Return the columns of the first file that hold no numbers, with the names of their types.
-
-    See `tables.type_name`.
-
-    All columns of a text file are texts.
-    """
-    schema = probe_schema(files, files.paths[0]).schema
-    return {field.name: name for field in schema if (name := type_name(field))}
+        schema = probe_schema(files, path).schema
+        texts = [field.name for field in schema if is_text(field.type)]
+        rows = read_some(replace(files, paths=(path,)), texts, _PROBE_ROWS).table
+    certain = certain_texts(spec, rows)
+    types = {field.name: type_name(field) for field in schema}
+    return {n: kind for n, kind in types.items() if kind and (kind != "text" or n in certain)}
 
 
 def separator_of(files: SourceFiles) -> str:
@@ -261,30 +263,22 @@ def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
     return text
 
 
-def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """Estimate how many bytes must be read to get some columns of a source.
-
-    Text files must be read completely.
-    """
-    return sum(uncompressed_bytes(files.system, path, columns) for path in files.paths)
-
-
-def uncompressed_bytes(system: Any, path: str, columns: Sequence[str] | None = None) -> int:
+def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | None = None) -> int:
     """Return the size of some columns of a Parquet file, or of the text of another file, in bytes.
 
     For a gzip file, this is an estimate.
 
     Args:
-        system: Arrow's file system.
-        path: path of the file.
-        columns: names of columns of a Parquet file; None for all columns.
+        files: The files of a source.
+        path: Path of one of the files.
+        columns: Names of columns of a Parquet file; None for all columns.
     """
     if file_format(path) != ".parquet":
         ratio = _GZIP_RATIO if path.lower().endswith(".gz") else 1
-        return int(system.get_file_info(path).size) * ratio
+        return int(files.system.get_file_info(path).size) * ratio
     import pyarrow.parquet as pq
 
-    with system.open_input_file(path) as opened:
+    with files.system.open_input_file(path) as opened:
         meta = pq.read_metadata(opened)
     groups = map(meta.row_group, range(meta.num_row_groups))
     parts = (group.column(i) for group in groups for i in range(group.num_columns))
@@ -308,7 +302,7 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     All columns of text files are checked; see `text_shape.rows_problem`.
 
     Raises:
-        InputError: a file cannot be read.
+        InputError: A file cannot be read.
     """
     tables: list[pa.Table] = []
     for path in files.paths:
@@ -330,7 +324,8 @@ def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> p
 
 
 # Number of files of which `read_some` reads rows, and number of row groups of each Parquet file.
-SAMPLED_FILES, SAMPLED_GROUPS = 20, 4
+SAMPLED_FILES = 20
+SAMPLED_GROUPS = 4
 
 
 @dataclass(frozen=True)
@@ -338,8 +333,8 @@ class SomeRows:
     """Some rows of a source that is too large to read it early.
 
     Attributes:
-        table: the rows, with the types that these rows have.
-        rows: number of rows of the whole source.
+        table: The rows, with the types that these rows have.
+        rows: Number of rows of the whole source.
         exact: False if `rows` is an estimate.
     """
 
@@ -352,7 +347,7 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
     """Read at most `most` rows of a source, from files and row groups at equal distances.
 
     Raises:
-        OSError, pyarrow.ArrowException: a file cannot be read.
+        OSError, pyarrow.ArrowException: A file cannot be read.
     """
     import pyarrow.parquet as pq
 
@@ -378,8 +373,8 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
         for block in itertools.islice(read_blocks(files, path, columns), 1):
             tables.append(block.slice(0, each))
             read += block.num_rows
-            size += min(uncompressed_bytes(files.system, path), COLUMN_BLOCK)
-    whole = sum(uncompressed_bytes(files.system, path) for path in files.paths)
+            size += min(uncompressed_bytes(files, path), COLUMN_BLOCK)
+    whole = sum(uncompressed_bytes(files, path) for path in files.paths)
     rows = round(read * whole / max(1, size))
     return SomeRows(_joined(tables, columns, files.is_text), rows, exact=False)
 
@@ -400,13 +395,13 @@ def read_blocks(files: SourceFiles, path: str, columns: Sequence[str]) -> Iterat
     Text files are read as text, one block at a time.
 
     Args:
-        files: the files of a source.
-        path: path of one of the files.
-        columns: names of columns of the file, and of columns that the folders of the source define.
+        files: The files of a source.
+        path: Path of one of the files.
+        columns: Names of columns of the file, and of columns that the folders of the source define.
 
     Raises:
-        ValueError: the file is not a table; the message names the line.
-        OSError, pyarrow.ArrowException: the file cannot be read.
+        ValueError: The file is not a table; the message names the line.
+        OSError, pyarrow.ArrowException: The file cannot be read.
     """
     folders = files.partition_values(path)
     if files.is_text:
@@ -508,9 +503,9 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
     """Read a file of JSON lines. A key that a line lacks is a missing value.
 
     Raises:
-        ValueError: a line is no object, or the values of a key have different types.
+        ValueError: A line is no object, or the values of a key have different types.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, JsonValue]] = []
     with files.system.open_input_stream(path) as stream:
         for number, line in enumerate(io.TextIOWrapper(stream, "utf-8-sig"), 1):
             try:

@@ -6,20 +6,19 @@ A test compares them with scikit-learn.
 from __future__ import annotations
 
 _CELL_MEASURES = (
-    *(
-        "radius",
-        "texture",
-        "perimeter",
-        "area",
-        "smoothness",
-        "compactness",
-        "concavity",
-        "concave points",
-        "symmetry",
-    ),
+    "radius",
+    "texture",
+    "perimeter",
+    "area",
+    "smoothness",
+    "compactness",
+    "concavity",
+    "concave points",
+    "symmetry",
     "fractal dimension",
 )
-_COLUMNS = {
+# The features of each data set. In all data sets, the label is called `target`.
+COLUMNS: dict[str, tuple[str, ...]] = {
     "breast_cancer": (
         *(f"mean {n}" for n in _CELL_MEASURES),
         *(f"{n} error" for n in _CELL_MEASURES),
@@ -29,30 +28,23 @@ _COLUMNS = {
     "digits": tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8)),
     "iris": ("sepal length (cm)", "sepal width (cm)", "petal length (cm)", "petal width (cm)"),
     "wine": (
-        *(
-            "alcohol",
-            "malic_acid",
-            "ash",
-            "alcalinity_of_ash",
-            "magnesium",
-            "total_phenols",
-            "flavanoids",
-            "nonflavanoid_phenols",
-        ),
-        *("proanthocyanins", "color_intensity", "hue", "od280/od315_of_diluted_wines", "proline"),
+        "alcohol",
+        "malic_acid",
+        "ash",
+        "alcalinity_of_ash",
+        "magnesium",
+        "total_phenols",
+        "flavanoids",
+        "nonflavanoid_phenols",
+        "proanthocyanins",
+        "color_intensity",
+        "hue",
+        "od280/od315_of_diluted_wines",
+        "proline",
     ),
 }
-NAMES = tuple(_COLUMNS)
 # Number of classes of the label. A data set that is not listed here is for a regression.
 _CLASSES = {"breast_cancer": 2, "digits": 10, "iris": 3, "wine": 3}
-
-
-def feature_names(name: str) -> tuple[str, ...]:
-    """Return the names of the features in a data set, such as "iris".
-
-    In all data sets, the label is called `target`.
-    """
-    return _COLUMNS[name]
 
 
 def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] | None] | None:
@@ -61,8 +53,8 @@ def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] |
     Return None if `requested` does not fit.
 
     Args:
-        name: name of the data set.
-        requested: the task that the space file sets. None if it sets no task.
+        name: Name of the data set.
+        requested: The task that the space file sets. None if it sets no task.
     """
     count = _CLASSES.get(name)
     task = requested or {None: "regression", 2: "binary"}.get(count, "multiclass")

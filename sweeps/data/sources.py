@@ -10,9 +10,10 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,72 +21,69 @@ from sweeps.core import references, variables
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data import sklearn_datasets
-from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
+from sweeps.data.files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.ray_data import quiet_ray_data
 from sweeps.data.schema_probe import probe_schemas, read_columns, text_blocks
 from sweeps.data.tables import (
-    EXTENSION_KEY,
     arrays_to_tensors,
     canonical_table,
     drop_index_names,
+    extension_name,
 )
 from sweeps.loaders.lookup import relative_to
-from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+T = TypeVar("T")
 
 # Rows of one batch of an `IterableDataset` of Hugging Face.
 BATCH_ROWS = 10_000
 
 
-def read_source(
-    source: str,
-    base: Path,
-    place: str,
-    args: Mapping[str, Any] | None = None,
-    read: ReadKeys = READ_DEFAULTS,
-) -> pa.Table:
+def read_source(source: Source) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types.
 
     For these types, see `tables.canonical_table`. Files are read in the order of their names. The
     columns of text files get the types that pandas would infer.
 
-    Args:
-        source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
-        base: folder in which relative paths and modules are looked up first, before the working
-            directory.
-        place: key of the space file that names the source, such as `data.train`, for messages.
-        args: keyword arguments for the function, if the source is `module:function`.
-        read: how text files are read.
-
     Raises:
-        InputError: the source does not exist, cannot be read, has no rows, or has two columns with
+        InputError: The source does not exist, cannot be read, has no rows, or has two columns with
             the same name.
     """
-    if source.startswith("sklearn:"):
-        table = _read_sklearn(source.removeprefix("sklearn:"), place)
-    elif is_loader(source):
-        table = call_loader(source, base, place, args or {}, dataset_to_arrow)
+    if source.name.startswith("sklearn:"):
+        table = _read_sklearn(source)
+    elif is_loader(source.name):
+        table = call_loader(source, dataset_to_arrow)
     else:
-        table = _read_files(find_files(source, base, place, read))
+        files = find_files(source)
+        schemas = probe_schemas(files)
+        fields = [field for schema in schemas for field in schema.schema]
+        if any(map(extension_name, fields)):
+            import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
+        table = read_columns(files, (*schemas[0].names, *files.partition_columns))
     names = table.column_names
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
-        raise_problem(place, f"`{source}` has two columns named `{duplicates[0]}`")
+        raise_problem(source.place, f"`{source.name}` has two columns named `{duplicates[0]}`")
     table = canonical_table(table)
     if not table.num_columns or not table.num_rows:
-        raise_problem(place, f"`{source}` has no {'rows' if table.num_columns else 'columns'}")
+        lacking = "rows" if table.num_columns else "columns"
+        raise_problem(source.place, f"`{source.name}` has no {lacking}")
     return table
 
 
-def _read_sklearn(name: str, place: str) -> pa.Table:
+def _read_sklearn(source: Source) -> pa.Table:
     """Return a data set that is part of scikit-learn as one table.
 
     The table has the features and the label `target`.
     """
-    if name not in sklearn_datasets.NAMES:
+    name = source.name.removeprefix("sklearn:")
+    if name not in sklearn_datasets.COLUMNS:
         raise_problem(
-            place,
+            source.place,
             f"`sklearn:{name}` is not a data set that scikit-learn ships; "
-            f"{did_you_mean(name, sklearn_datasets.NAMES)}",
+            f"{did_you_mean(name, sklearn_datasets.COLUMNS)}",
         )
     from sklearn import datasets
 
@@ -115,9 +113,8 @@ def pickled_by_value(folder: Path) -> Iterator[None]:
     Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of
     these tasks cannot import the modules.
     """
-    from ray import cloudpickle
-
-    added, pickler = pickle_by_value(folder), cast("Any", cloudpickle)
+    pickler = importlib.import_module("ray.cloudpickle")
+    added = pickle_by_value(folder)
     try:
         yield
     finally:
@@ -125,14 +122,12 @@ def pickled_by_value(folder: Path) -> Iterator[None]:
             pickler.unregister_pickle_by_value(module)
 
 
-def pickle_by_value(folder: Path) -> list[Any]:
+def pickle_by_value(folder: Path) -> list[ModuleType]:
     """Pickle functions and classes of the modules in a folder with their code from now on.
 
     Return the modules for which this is new.
     """
-    from ray import cloudpickle
-
-    pickler = cast("Any", cloudpickle)
+    pickler = importlib.import_module("ray.cloudpickle")
     known = {"__main__", *pickler.list_registry_pickle_by_value()}
     added = []
     for name, module in list(sys.modules.items()):
@@ -153,17 +148,18 @@ def is_loader(source: str) -> bool:
     )
 
 
-def call_loader(
-    ref: str, base: Path, place: str, args: Mapping[str, Any], of_dataset: Callable[[Any], Any]
-) -> Any:
+def call_loader(source: Source, of_dataset: Callable[[Dataset], T]) -> T | pa.Table:
     """Call a loader.
 
     Return the result of `of_dataset` if the loader returns a Ray Dataset; otherwise an Arrow table.
 
     Raises:
-        InputError: see `read_source`.
+        InputError: See `read_source`.
     """
-    with importable(base.absolute(), Path.cwd()), relative_to(base.absolute()):
+    ref = source.name
+    place = source.place
+    base = source.base.absolute()
+    with importable(base, Path.cwd()), relative_to(base):
         try:
             function = references.resolve(ref)
         except references.RefError as e:
@@ -174,8 +170,8 @@ def call_loader(
             )
         try:
             # A Ray Dataset keeps the options with which it was made.
-            with quiet_ray_data(), pickled_by_value(base.absolute()):
-                result = function(**variables.resolve(dict(args), os.environ))
+            with quiet_ray_data(), pickled_by_value(base):
+                result = function(**variables.resolve(dict(source.args), os.environ))
                 table = of_dataset(result) if hasattr(result, "to_arrow_refs") else to_arrow(result)
             if table is not None:
                 return table
@@ -183,12 +179,16 @@ def call_loader(
             raise
         except Exception as e:
             raise_problem(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
-    kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
     raise_problem(
         place,
-        f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray "
-        "Dataset",
+        f"`{ref}` returned {qualified_name(result)}, but must return a pandas DataFrame, an Arrow "
+        "table or a Ray Dataset",
     )
+
+
+def qualified_name(value: object) -> str:
+    """Return the name of a value's type with its module, such as `pandas.DataFrame` or `int`."""
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
 def to_arrow(result: Any) -> pa.Table | None:
@@ -202,16 +202,17 @@ def to_arrow(result: Any) -> pa.Table | None:
     """
     import pandas as pd
 
-    if type(result).__module__.startswith("dask."):
+    library = type(result).__module__.partition(".")[0]
+    if library == "dask":
         result = result.compute()
-    if type(result).__module__.startswith("polars.") and hasattr(result, "collect"):  # a lazy frame
-        result = result.collect()
-    if type(result).__module__.startswith("polars.") and hasattr(result, "to_arrow"):
+    if library == "polars":
         import polars
 
-        return result.to_arrow(
-            compat_level=polars.CompatLevel.oldest()
-        )  # Arrow cannot cast categories of the newer type of text
+        if isinstance(result, polars.LazyFrame):
+            result = result.collect()
+        if isinstance(result, polars.DataFrame):
+            # Arrow cannot cast categories of the newer type of text
+            return result.to_arrow(compat_level=polars.CompatLevel.oldest())
     if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
         arrow = result.with_format("arrow")
         if hasattr(arrow, "__len__"):
@@ -228,7 +229,7 @@ def to_arrow(result: Any) -> pa.Table | None:
     return None
 
 
-def dataset_to_arrow(dataset: Any) -> pa.Table:
+def dataset_to_arrow(dataset: Dataset) -> pa.Table:
     """Compute the rows of a Ray Dataset.
 
     The columns are in the order of the first block that has rows.
@@ -245,28 +246,16 @@ def dataset_to_arrow(dataset: Any) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _read_files(files: SourceFiles) -> pa.Table:
-    """Return the rows of all files as one table.
-
-    All files must have the same format and the same columns.
-    """
-    schemas = probe_schemas(files)
-    fields = [field for schema in schemas for field in schema.schema]
-    if any(EXTENSION_KEY in (field.metadata or {}) for field in fields):
-        import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
-    return read_columns(files, (*schemas[0].names, *files.partition_columns))
-
-
-def ray_dataset(files: SourceFiles) -> Any:
+def ray_dataset(files: SourceFiles) -> Dataset:
     """Return a lazy Ray Dataset of text files, whose columns are texts, or of Parquet files."""
     import ray.data
     from ray.data.datasource import FileBasedDatasource, Partitioning, PartitionStyle
 
     class TextFiles(FileBasedDatasource):
-        def _read_stream(self, f: Any, path: str) -> Iterator[pa.Table]:
+        def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
             yield from text_blocks(files, path)
 
-    hive: Any = (
+    hive = (
         Partitioning(PartitionStyle.HIVE, base_dir=files.folder)
         if files.partition_columns
         else None
@@ -276,17 +265,9 @@ def ray_dataset(files: SourceFiles) -> Any:
         "partitioning": hive,
         "file_extensions": None,
     }
+    paths = list(files.paths)
     if files.is_text:
-        return ray.data.read_datasource(TextFiles(list(files.paths), **given))
-    return ray.data.read_parquet(list(files.paths), **given)
-
-
-def task_error(error: BaseException) -> str:
-    """Return one line about an error, in a task of Ray Data or elsewhere.
-
-    For a task of Ray Data, it is the last line of the traceback.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not hasattr(error, "as_instanceof_cause") or not lines:
-        return first_line(error)
-    return lines[-1].removeprefix("ValueError: ")
+        dataset: Dataset = ray.data.read_datasource(TextFiles(paths, **given))
+    else:
+        dataset = ray.data.read_parquet(paths, **given)
+    return dataset

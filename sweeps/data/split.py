@@ -6,23 +6,19 @@ The functions are pure: their results depend only on NumPy arrays and a seed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from sweeps.core.errors import InputError
+from sweeps.core.label_columns import LabelValue
 from sweeps.data.label_checks import as_text
+from sweeps.space import Split
 
-if TYPE_CHECKING:
-    from sweeps.space import Split
-
-TRAIN, VALID, TEST = 0, 1, 2
+TRAIN = 0
+VALID = 1
+TEST = 2
 _GROUP_TRIES = 32
-
-
-class SplitError(InputError):
-    """Raised if the data cannot be split as requested."""
 
 
 def assign_splits(
@@ -40,22 +36,22 @@ def assign_splits(
     rows.
 
     Args:
-        n: number of rows.
-        valid: how to choose the rows of valid. None if valid has a separate source.
-        test: how to choose the rows of test. None if test has a separate source or there is no test
+        n: Number of rows.
+        valid: How to choose the rows of valid. None if valid has a separate source.
+        test: How to choose the rows of test. None if test has a separate source or there is no test
             split.
-        columns: values of the columns that are named in `valid` and `test`, by column name. Each
+        columns: Values of the columns that are named in `valid` and `test`, by column name. Each
             array has shape (n,).
-        strata: class codes of shape (n,). A split by fraction keeps the share of each class. None
+        strata: Class codes of shape (n,). A split by fraction keeps the share of each class. None
             if there are no classes.
-        seed: seed of splits by fraction and by group.
+        seed: Seed of splits by fraction and by group.
 
     Returns:
         int8 codes TRAIN, VALID and TEST of shape (n,). Train and each requested split have at least
         one row.
 
     Raises:
-        SplitError: a split would be empty, or no rows would remain to train on.
+        InputError: A split would be empty, or no rows would remain to train on.
     """
     codes = np.zeros(n, dtype=np.int8)
     for key, split, code in (("test", test, TEST), ("valid", valid, VALID)):
@@ -69,8 +65,10 @@ def assign_splits(
             rng = np.random.default_rng([abs(int(seed)), code])
             chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
         if chosen.all():
-            text = f"this split takes all {len(rest)} rows, so no rows remain to train on"
-            raise SplitError(f"data.{key}", text)
+            raise InputError(
+                f"data.{key}",
+                f"this split takes all {len(rest)} rows, so no rows remain to train on",
+            )
         codes[rest[chosen]] = code
     return codes
 
@@ -95,7 +93,7 @@ def _rows_by_fraction(
             f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are "
             "available, so no rows remain to train on"
         )
-        raise SplitError(f"data.{key}", text)
+        raise InputError(f"data.{key}", text)
     if split.kind == "fraction":
         chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
     elif split.kind == "time":
@@ -107,7 +105,7 @@ def _rows_by_fraction(
             f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot "
             "split the rows"
         )
-        raise SplitError(f"data.{key}", text)
+        raise InputError(f"data.{key}", text)
     return chosen
 
 
@@ -115,8 +113,10 @@ def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarra
     chosen = equals(column[rest], split.value)
     if not chosen.any():
         some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
-        text = f"no row has {split.value!r} in column `{split.column}`, which holds {some}"
-        raise SplitError(f"data.{key}", text)
+        raise InputError(
+            f"data.{key}",
+            f"no row has {split.value!r} in column `{split.column}`, which holds {some}",
+        )
     return chosen
 
 
@@ -136,10 +136,10 @@ def sample_rows(
     classes, too.
 
     Args:
-        n: number of rows to sample from.
-        rows: number of rows to sample.
-        rng: source of random numbers.
-        strata: class of each row; None if there are no classes.
+        n: Number of rows to sample from.
+        rows: Number of rows to sample.
+        rng: Source of random numbers.
+        strata: Class of each row; None if there are no classes.
 
     Returns:
         A mask of shape (n,).
@@ -172,7 +172,7 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
     return np.asarray(take)
 
 
-def equals(column: np.ndarray, value: Any) -> np.ndarray:
+def equals(column: np.ndarray, value: LabelValue) -> np.ndarray:
     """Return a mask of the rows in which a column has a value.
 
     Values are also compared as text: 2 equals "2".
@@ -192,12 +192,12 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     Numbers stay as they are; text must be ISO 8601.
 
     Args:
-        key: name of the split, "valid" or "test", for the message.
-        name: name of the column, for the message.
-        column: the values, shape (n,).
+        key: Name of the split, "valid" or "test", for the message.
+        name: Name of the column, for the message.
+        column: The values, shape (n,).
 
     Raises:
-        SplitError: a value is missing or is not a time.
+        InputError: A value is missing or is not a time.
     """
     series = pd.Series(column)
     missing = int(series.isna().sum())
@@ -206,7 +206,7 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
             f"time column `{name}` has no value in {missing} rows; a split by time needs a value "
             "in each row"
         )
-        raise SplitError(f"data.{key}", text)
+        raise InputError(f"data.{key}", text)
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
     times = pd.to_datetime(
@@ -217,7 +217,7 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
         text = (
             f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers"
         )
-        raise SplitError(f"data.{key}", text)
+        raise InputError(f"data.{key}", text)
     return np.asarray(times.dt.as_unit("us").astype(np.int64))
 
 
@@ -266,7 +266,8 @@ def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np
     best: list[int] = []
     gap = np.inf
     for _ in range(_GROUP_TRIES):
-        taken, total = [], 0
+        taken = []
+        total = 0
         for group in rng.permutation(len(counts)):
             if abs(total + counts[group] - rows) < abs(total - rows):
                 taken.append(group)
@@ -277,7 +278,8 @@ def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np
             taken.remove(int(np.argmin(counts)))
         off = abs(int(counts[taken].sum()) - rows)
         if off < gap:
-            best, gap = taken, off
+            best = taken
+            gap = off
         if gap == 0:
             break
     return np.isin(codes, best)

@@ -8,22 +8,26 @@ most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import TypeAdapter
 
-from sweeps.data.label_checks import split_columns
-
-if TYPE_CHECKING:
-    from sweeps.space import DataSpec
+from sweeps.core.label_columns import Classes, LabelValue
+from sweeps.data.label_checks import is_numeric, split_columns
+from sweeps.data.tables import Parts, is_text
+from sweeps.space import DataSpec
 
 # A table with more rows is summarised from a sample of this many rows. A sample has at most this
 # many values, but at least 1,000 rows.
-SAMPLE_ROWS, SAMPLE_VALUES, LEAST_ROWS = 50_000, 5_000_000, 1_000
+SAMPLE_ROWS = 50_000
+SAMPLE_VALUES = 5_000_000
+LEAST_ROWS = 1_000
 # Number of values that the text of a column shows.
 SHOWN_VALUES = 3
 # Longest text of a value in the summary.
@@ -35,13 +39,13 @@ class ColumnSummary:
     """One column of the train rows.
 
     Attributes:
-        name: name of the column.
+        name: Name of the column.
         role: "feature", "label", "weight", "split" or "dropped".
         kind: "number", "boolean", "text", "date" or "other".
-        missing: number of missing values, in all rows.
-        distinct: number of distinct values in the sample, without missing ones. None for the kind
+        missing: Number of missing values, in all rows.
+        distinct: Number of distinct values in the sample, without missing ones. None for the kind
             "other".
-        values: the smallest and the largest number or date; or the most frequent texts, with their
+        values: The smallest and the largest number or date; or the most frequent texts, with their
             shares.
         parsed: True if `data.parse` turns the texts into numbers.
     """
@@ -62,17 +66,17 @@ class Finding:
     Attributes:
         kind: "identifier", "prose", "many", "row_number", "number_text", "date_text", "marker",
             "rounded", "infinite", "unseen", "empty", "constant", "leak", "duplicates" or "overlap".
-        column: name of the column; "" if the finding is about rows.
-        example: an example of a value, or the split with rows of train. For texts of numbers or
+        column: Name of the column; "" if the finding is about rows.
+        example: An example of a value, or the split with rows of train. For texts of numbers or
             dates, the first text that does not fit.
-        rule: for texts of numbers or dates: the rule of `data.parse`.
-        other_rule: for texts of dates: another format that also fits. For a marker: "number" if all
+        rule: For texts of numbers or dates: the rule of `data.parse`.
+        other_rule: For texts of dates: another format that also fits. For a marker: "number" if all
             other texts are numbers. Else "".
-        count: number of values or rows. For texts of numbers or dates, the number of texts that do
+        count: Number of values or rows. For texts of numbers or dates, the number of texts that do
             not fit.
-        share: estimated share of the rows, or how much of the label a column explains, from 0 to 1.
+        share: Estimated share of the rows, or how much of the label a column explains, from 0 to 1.
         loose: True if some values do not fit the finding.
-        row: row of the example, counted from 1; 0 if it is not known.
+        row: Row of the example, counted from 1; 0 if it is not known.
     """
 
     kind: str
@@ -91,13 +95,13 @@ class DataSummary:
     """Summary of the rows of a source.
 
     Attributes:
-        rows: number of rows of each source: "train", and "valid" and "test" if these splits have
+        rows: Number of rows of each source: "train", and "valid" and "test" if these splits have
             separate sources.
-        sampled: number of train rows that were looked at.
-        columns: all columns, in the order of the data.
-        label: number of rows of each class, for a label with classes, by the class as text. Empty
+        sampled: Number of train rows that were looked at.
+        columns: All columns, in the order of the data.
+        label: Number of rows of each class, for a label with classes, by the class as text. Empty
             for numbers.
-        findings: what may spoil a search.
+        findings: What may spoil a search.
     """
 
     rows: dict[str, int]
@@ -106,28 +110,20 @@ class DataSummary:
     label: dict[str, int]
     findings: tuple[Finding, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON data."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> DataSummary:
-        """Make a summary from JSON data that `to_json` returned.
+        """Make a summary from JSON data that `dataclasses.asdict` returned.
 
         Raises:
-            KeyError, TypeError: the data is not a summary.
+            ValueError: The data is not a summary.
         """
-        columns = tuple(ColumnSummary(**column) for column in stored["columns"])
-        findings = tuple(Finding(**finding) for finding in stored["findings"])
-        return cls(
-            dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings
-        )
+        return TypeAdapter(cls).validate_python(stored)
 
 
 def summarize(
     spec: DataSpec,
-    parts: Mapping[str, pa.Table],
-    classes: Sequence[Any] | None,
+    parts: Parts,
+    classes: Classes | None,
     seed: int = 0,
     rows: Mapping[str, int] | None = None,
     missing: Mapping[str, int] | None = None,
@@ -135,14 +131,14 @@ def summarize(
     """Summarise the raw rows of a source.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split: "train", and "valid" and "test" if these splits have separate
+        spec: The `data` section.
+        parts: Raw rows by split: "train", and "valid" and "test" if these splits have separate
             sources. The label is not encoded.
-        classes: classes of the label; None if the label has numbers or several columns, or there is
+        classes: Classes of the label; None if the label has numbers or several columns, or there is
             no label.
-        seed: seed of the sample.
-        rows: number of rows of each split, if `parts` is already a sample of a stream.
-        missing: number of missing values of each column, if `parts` is already a sample of a
+        seed: Seed of the sample.
+        rows: Number of rows of each split, if `parts` is already a sample of a stream.
+        missing: Number of missing values of each column, if `parts` is already a sample of a
             stream.
     """
     from sweeps.data.summary_findings import find_all
@@ -159,7 +155,11 @@ def summarize(
         replace(column, parsed=column.name in spec.parse and column.role != "dropped")
         for column in described
     )
-    balance = _balance(train, spec.labels[0], classes) if classes is not None else {}
+    balance: dict[str, int] = {}
+    if classes is not None:
+        counts = pc.value_counts(train.column(spec.labels[0]).drop_null()).to_pylist()
+        found = {item["values"]: item["counts"] for item in counts}
+        balance = {_short(value): found.get(value, 0) for value in classes}
     total = dict(rows or {key: part.num_rows for key, part in parts.items()})
     findings = find_all(spec, parts, sample, columns, classes, seed, whole=rows is None)
     return DataSummary(total, min(train.num_rows, most), columns, balance, findings)
@@ -185,52 +185,42 @@ def kind_of(field: pa.Field) -> str:
     kind = field.type
     if pa.types.is_boolean(kind):
         return "boolean"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if is_numeric(kind):
         return "number"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return "date"
-    return "text" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else "other"
+    return "text" if is_text(kind) else "other"
 
 
 def _column(
     train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None
 ) -> ColumnSummary:
-    kind = kind_of(train.schema.field(name))
+    field = train.schema.field(name)
+    kind = kind_of(field)
     count = train.column(name).null_count if missing is None else missing.get(name, 0)
     if kind == "other":
-        return ColumnSummary(
-            name,
-            role,
-            kind,
-            count,
-            None,
-            shown(str(train.schema.field(name).type), 2 * VALUE_LENGTH),
-        )
+        values = shown(str(field.type), 2 * VALUE_LENGTH)
+        return ColumnSummary(name, role, kind, missing=count, distinct=None, values=values)
     column = sample.column(name)
     if kind in ("number", "date"):
         ends = pc.min_max(column).as_py()
         distinct = pc.count_distinct(column, mode="only_valid").as_py()
         values = "" if ends["min"] is None else f"{_short(ends['min'])} to {_short(ends['max'])}"
-        return ColumnSummary(name, role, kind, count, distinct, values)
-    counted = (
-        pc.value_counts(column.drop_null()).to_pylist() if len(column) > column.null_count else []
-    )
-    first = sorted(counted, key=lambda item: -item["counts"])[:SHOWN_VALUES]
-    total = len(column) - column.null_count
-    texts = [f"{shown(_short(item['values']))} {percent(item['counts'] / total)}" for item in first]
-    common = (
-        texts
-        if first and first[0]["counts"] >= total / 100
-        else [shown(_short(item["values"])) for item in first]
-    )
-    return ColumnSummary(
-        name,
-        role,
-        kind,
-        count,
-        len(counted),
-        ", ".join(common) + (", …" if len(counted) > len(first) else ""),
-    )
+    else:
+        counted = Counter(column.drop_null().to_pylist())
+        distinct = len(counted)
+        values = _frequent_values(counted)
+    return ColumnSummary(name, role, kind, missing=count, distinct=distinct, values=values)
+
+
+def _frequent_values(counted: Counter[LabelValue]) -> str:
+    """Return the most frequent values of a column, with their shares if these are not tiny."""
+    first = counted.most_common(SHOWN_VALUES)
+    texts = [shown(_short(value)) for value, _ in first]
+    shares = [count / counted.total() for _, count in first]
+    if shares and shares[0] >= 0.01:
+        texts = [f"{text} {percent(share)}" for text, share in zip(texts, shares, strict=True)]
+    return ", ".join(texts) + ", …" * (len(counted) > len(first))
 
 
 def _short(value: Any) -> str:
@@ -260,12 +250,3 @@ def percent(share: float) -> str:
     """
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.2g} %"
-
-
-def _balance(train: pa.Table, label: str, classes: Sequence[Any]) -> dict[str, int]:
-    """Return the number of rows of each class of the label."""
-    found = {
-        item["values"]: item["counts"]
-        for item in pc.value_counts(train.column(label).drop_null()).to_pylist()
-    }
-    return {_short(value): found.get(value, 0) for value in classes}

@@ -6,35 +6,36 @@ worse than none. The thresholds were set on the shipped spaces and on real table
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.core.label_columns import Classes
 from sweeps.data.label_checks import as_text
 from sweeps.data.label_leaks import find_leaks
 from sweeps.data.missing import WORDS
 from sweeps.data.parse import NUMBER, parse_texts
 from sweeps.data.streaming.hashing import row_hashes
 from sweeps.data.summary import ColumnSummary, Finding, sample_rows, shown
+from sweeps.data.tables import Parts
 from sweeps.data.text_findings import DISTINCT_SHARE, MIN_ROWS, SUSPECT, text_findings
-
-if TYPE_CHECKING:
-    from sweeps.space import DataSpec
+from sweeps.space import DataSpec
 
 # A number that is far outside of the other numbers may be a marker if it is in this many rows, and
 # if there are enough other numbers.
-MARKER_COPIES, MARKER_SHARE, MARKER_OTHERS = 5, 0.005, 10
+MARKER_COPIES = 5
+MARKER_SHARE = 0.005
+MARKER_OTHERS = 10
 # Shares of the rows from which copies of rows, and rows of test that are also in train, are
 # reported.
-DUPLICATES_FROM, OVERLAP_FROM = 0.01, 0.01
+DUPLICATES_FROM = 0.01
+OVERLAP_FROM = 0.01
 # Share of the distinct numbers of a column that are equal as 32-bit floats from which it is
 # reported.
 ROUNDED_FROM = 0.01
@@ -53,22 +54,22 @@ _WITH_EXAMPLES = ("marker", "number_text", "date_text")
 
 def find_all(
     spec: DataSpec,
-    parts: Mapping[str, pa.Table],
+    parts: Parts,
     sample: pa.Table,
     columns: Sequence[ColumnSummary],
-    classes: Sequence[Any] | None,
+    classes: Classes | None,
     seed: int,
     whole: bool = True,
 ) -> tuple[Finding, ...]:
     """Return everything in the data that may spoil a search; see `summarize` for the arguments.
 
     Args:
-        spec: the `data` section.
-        parts: raw rows by split.
-        sample: sample of the train rows.
-        columns: summaries of all columns.
-        classes: classes of the label.
-        seed: seed of samples.
+        spec: The `data` section.
+        parts: Raw rows by split.
+        sample: Sample of the train rows.
+        columns: Summaries of all columns.
+        classes: Classes of the label.
+        seed: Seed of samples.
         whole: True if `parts` has all rows, so that a finding can name a row.
     """
     features = [column for column in columns if column.role == "feature"]
@@ -84,11 +85,11 @@ def find_all(
         numbers = numbers.filter(pa.array(~_copies(train)))
     else:
         different = sample
-    rows = _Rows(parts, different, numbers, features=[column.name for column in features])
-    found = [finding for column in features for finding in _feature_findings(spec, column, rows)]
-    texts = _texts(spec, columns, sample)
-    found += _label_findings(spec, columns, sample, texts=texts)
-    found += _markers(spec, texts, found)
+    vectors = _vector_names([column.name for column in features])
+    rows = _Rows(parts, different, numbers, features=len(features), vectors=vectors)
+    readable = [column for column in columns if column.role in ("feature", "label")]
+    found = [finding for column in readable for finding in _column_findings(spec, column, rows)]
+    found += _markers(spec, readable, sample, known=found)
     found = [f for f in found if f.kind != "marker" or f.column not in spec.missing]
     found = [_with_row(finding, train) if whole else finding for finding in found]
     found += [
@@ -104,28 +105,25 @@ def find_all(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows in which the findings of one feature are searched.
+    """Rows in which the findings of one column are searched.
 
     Attributes:
-        parts: raw rows by split.
-        sample: sample of the train rows, without copies of rows.
-        numbers: the columns of numbers of train, without copies of rows.
-        features: names of the features.
+        parts: Raw rows by split.
+        sample: Sample of the train rows, without copies of rows.
+        numbers: The columns of numbers of train, without copies of rows.
+        features: Number of features.
+        vectors: The features that are parts of a vector; see `_vector_names`.
     """
 
-    parts: Mapping[str, pa.Table]
+    parts: Parts
     sample: pa.Table
     numbers: pa.Table
-    features: list[str]
-
-    @functools.cached_property
-    def vectors(self) -> set[str]:
-        """The features that are parts of a vector; see `_vector_names`."""
-        return _vector_names(self.features)
+    features: int
+    vectors: set[str]
 
 
-def _feature_findings(spec: DataSpec, column: ColumnSummary, rows: _Rows) -> list[Finding]:
-    """Return the findings of one feature."""
+def _column_findings(spec: DataSpec, column: ColumnSummary, rows: _Rows) -> list[Finding]:
+    """Return the findings of a feature, or the markers of missing values in a label."""
     if column.kind == "other":
         return []
     name = column.name
@@ -137,37 +135,14 @@ def _feature_findings(spec: DataSpec, column: ColumnSummary, rows: _Rows) -> lis
         found += text_findings(values, name)
     elif column.kind == "number" and name not in spec.parse:
         if days := [*_days(values, name)]:
-            return days
-        found += _number_findings(rows.numbers.column(name), name, len(rows.features))
+            return days if column.role == "feature" else []
+        found += _number_findings(rows.numbers.column(name), name, rows.features)
         found += _far_number(values, name)
+    if column.role == "label":
+        return [finding for finding in found if finding.kind == "marker"]
     found += _rounded(values, column, spec.parse.get(name, ""))
     found += _unseen(rows.parts, column)
     return found
-
-
-def _texts(
-    spec: DataSpec, columns: Sequence[ColumnSummary], sample: pa.Table
-) -> dict[str, pa.ChunkedArray]:
-    """Return the features and labels of texts, without the columns that `data.parse` names."""
-    return {
-        c.name: sample.column(c.name)
-        for c in columns
-        if c.kind == "text" and c.role in ("feature", "label") and c.name not in spec.parse
-    }
-
-
-def _label_findings(
-    spec: DataSpec,
-    columns: Sequence[ColumnSummary],
-    sample: pa.Table,
-    texts: Mapping[str, pa.ChunkedArray],
-) -> Iterator[Finding]:
-    """Yield the markers of missing values in the label; `texts` has the columns of texts."""
-    for name in spec.labels:
-        if name in texts:
-            yield from (f for f in text_findings(texts[name], name) if f.kind == "marker")
-        elif any(c.name == name and c.kind == "number" for c in columns):
-            yield from _far_number(sample.column(name), name)
 
 
 def _vector_names(names: Sequence[str]) -> set[str]:
@@ -192,7 +167,7 @@ def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Findin
 
 
 def _markers(
-    spec: DataSpec, texts: Mapping[str, pa.ChunkedArray], known: Sequence[Finding]
+    spec: DataSpec, columns: Sequence[ColumnSummary], sample: pa.Table, known: Sequence[Finding]
 ) -> Iterator[Finding]:
     """Yield a finding for each text that may mean a missing value.
 
@@ -200,10 +175,11 @@ def _markers(
     """
     known = [f for f in known if f.kind in _WITH_EXAMPLES]
     found = []
-    passed = {*spec.missing, *(f.column for f in known)}
-    for name, column in texts.items():
+    passed = {*spec.missing, *spec.parse, *(f.column for f in known)}
+    for name in [column.name for column in columns if column.kind == "text"]:
         if name in passed:
             continue
+        column = sample.column(name)
         counted = pc.value_counts(pc.utf8_trim_whitespace(column.drop_null()))
         suspect = pc.match_substring_regex(counted.field("values"), SUSPECT)
         for item in counted.filter(suspect).to_pylist():
@@ -211,8 +187,8 @@ def _markers(
             found.append(
                 Finding("marker", name, item["values"], count=item["counts"], loose=not certain)
             )
-    columns = Counter(finding.example for finding in (*known, *found))
-    yield from (f for f in found if not f.loose or columns[f.example] > 1)
+    columns_with = Counter(finding.example for finding in (*known, *found))
+    yield from (f for f in found if not f.loose or columns_with[f.example] > 1)
 
 
 def _with_row(finding: Finding, train: pa.Table) -> Finding:
@@ -233,7 +209,7 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
     Only integers and texts that `rule` parses count. The rounding of other floats loses digits that
     seldom matter.
     """
-    numbers: Any = pc.unique(values.drop_null())
+    numbers = pc.unique(values.drop_null())
     if rule and column.kind == "text":
         numbers = parse_texts(numbers, rule).drop_null()
     exact = np.unique(np.asarray(numbers))
@@ -244,7 +220,7 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
         yield Finding("rounded", column.name, share=equal / len(exact))
 
 
-def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Finding]:
+def _unseen(parts: Parts, column: ColumnSummary) -> Iterator[Finding]:
     """Yield a finding if valid has its own source, with texts of a column that train lacks."""
     if column.kind == "text" and "valid" in parts:
         valid = parts["valid"].column(column.name).drop_null()
@@ -300,7 +276,8 @@ def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         gap = np.abs(distinct[end] - rest[end])
         often = counts[end] >= max(MARKER_COPIES, MARKER_SHARE * len(numbers))
         if often and gap >= (rest[-1] - rest[0]) / 2:
-            example, count = as_text(float(distinct[end])), int(counts[end])
+            example = as_text(float(distinct[end]))
+            count = int(counts[end])
             yield Finding("marker", name, example, NUMBER, count=count)
 
 
@@ -332,8 +309,8 @@ def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
     All columns count, also those that are no features.
 
     Args:
-        copies: which rows of the sample are copies of earlier rows.
-        rows: number of rows of train.
+        copies: Which rows of the sample are copies of earlier rows.
+        rows: Number of rows of train.
     """
     count = int(copies.sum())
     if len(copies) < MIN_ROWS or count < MIN_COPIES:
@@ -344,7 +321,7 @@ def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
 
 
 def _overlaps(
-    parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence[ColumnSummary], seed: int
+    parts: Parts, sample: pa.Table, columns: Sequence[ColumnSummary], seed: int
 ) -> Iterator[Finding]:
     """Yield a finding for each split with a source of its own that has many rows of train."""
     names = [c.name for c in columns if c.role in ("feature", "label")]

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.core.command_hints import printable
 from sweeps.data.summary import VALUE_LENGTH, DataSummary, percent, shown
 from sweeps.data.summary_warnings import warnings
-
-if TYPE_CHECKING:
-    from sweeps.space import Space
+from sweeps.space import Space
 
 HEAD = ("column", "kind", "missing", "distinct", "values")
+# The columns of `HEAD` that are aligned to the right
+NUMBERS = (2, 3)
 # Number of columns of the data that a table lists, and number of classes of the label that a line
 # lists.
-MOST_COLUMNS, MOST_CLASSES = 60, 4
+MOST_COLUMNS = 60
+MOST_CLASSES = 4
 # Words for the kinds of columns, in the order of the line.
 _KINDS = {
     "number": "numeric",
@@ -104,17 +105,12 @@ def remarks(summary: DataSummary) -> list[str]:
     return texts
 
 
-def text_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (2, 3)
-) -> list[str]:
-    """Return rows as aligned lines, two spaces apart.
-
-    The columns in `right` are aligned to the right.
-    """
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as aligned lines, two spaces apart. The columns in `NUMBERS` end alike."""
     sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
         "  ".join(
-            cell.rjust(size) if i in right else cell.ljust(size)
+            cell.rjust(size) if i in NUMBERS else cell.ljust(size)
             for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
         ).rstrip()
         for row in (head, *rows)
@@ -125,8 +121,8 @@ def data_messages(stored: Mapping[str, Any], space: Space) -> tuple[str, ...]:
     """Return what `sweeps run` prints about the data: a line about the rows, and one per warning.
 
     Args:
-        stored: the summary as JSON data.
-        space: the search space.
+        stored: The summary as JSON data.
+        space: The search space.
     """
     summary = DataSummary.from_json(stored)
     lines = [

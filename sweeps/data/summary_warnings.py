@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
+from sweeps.core.label_columns import LabelValue
 from sweeps.core.step_kinds import ENCODERS
-from sweeps.data.column_checks import selects
+from sweeps.data.column_checks import selects, steps_of
 from sweeps.data.label_checks import split_rules
 from sweeps.data.missing import EVERY_COLUMN
 from sweeps.data.summary import DataSummary, Finding, percent, shown
+from sweeps.space import Space
 from sweeps.space.nodes import scalar
 from sweeps.space.step_names import Step
-from sweeps.space.templates import walk
 from sweeps.space.yaml_writer import flow
-
-if TYPE_CHECKING:
-    from sweeps.space import Space
 
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive
 # class needs no warning.
@@ -56,95 +53,75 @@ NAMED = 5
 TEXTS = {
     "leak": (
         "data.drop",
-        (
-            "{names} alone explains {share} of the label; if it is known only after the label, "
-            "add it "
-            "to data.drop"
-        ),
+        "{names} alone explains {share} of the label; if it is known only after the label, "
+        "add it to data.drop",
     ),
     "overlap": (
         "data.drop_duplicates",
-        (
-            "about {share} of the rows of data.{example} are also in data.train; write "
-            "data.drop_duplicates: true, which leaves them out of train"
-        ),
+        "about {share} of the rows of data.{example} are also in data.train; write "
+        "data.drop_duplicates: true, which leaves them out of train",
     ),
     "identifier": (
         "data.drop",
-        (
-            "{names} has {count:,} different values in {sampled:,} rows{copies}, such as "
-            "{example}; "
-            "it identifies rows and cannot generalize; add it to data.drop"
-        ),
+        "{names} has {count:,} different values in {sampled:,} rows{copies}, such as "
+        "{example}; it identifies rows and cannot generalize; add it to data.drop",
     ),
-    "row_number": ("data.drop", "{names} numbers the rows ({example}, …); add it to data.drop"),
+    "row_number": (
+        "data.drop",
+        "{names} numbers the rows ({example}, …); add it to data.drop",
+    ),
     "number_text": (
         "data.parse",
-        (
-            "{names} has numbers as text{others}, such as {example}{row}; write data.parse: "
-            "{{{column}: {entry}}}{effect}"
-        ),
+        "{names} has numbers as text{others}, such as {example}{row}; write data.parse: "
+        "{{{column}: {entry}}}{effect}",
     ),
     "date_text": (
         "data.parse",
-        (
-            "{names} has dates as text{others}, such as {example}{row}; write data.parse: "
-            "{{{column}: "
-            "{entry}}}{effect}"
-        ),
+        "{names} has dates as text{others}, such as {example}{row}; write data.parse: "
+        "{{{column}: {entry}}}{effect}",
     ),
     "prose": (
         "space.preprocessor",
-        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example}; "
-        "read it with the step "
-        "HashingVectorizer: {{columns: [{column}], num_features: 64}}, or add it to data.drop",
+        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example};"
+        " read it with the step HashingVectorizer: {{columns: [{column}], num_features: 64}},"
+        " or add it to data.drop",
     ),
     "rounded": (
         "data.drop",
-        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its "
-        "values as equal to others; "
-        "subtract the smallest value of the column, or add it to data.drop if it is an identifier",
+        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of "
+        "its values as equal to others; subtract the smallest value of the column, or add it "
+        "to data.drop if it is an identifier",
     ),
     "infinite": (
         "data.drop",
-        (
-            "{names} has {count:,} infinite values, which most trainers refuse; remove these "
-            "rows, or "
-            "add the column to data.drop"
-        ),
+        "{names} has {count:,} infinite values, which most trainers refuse; remove these "
+        "rows, or add the column to data.drop",
     ),
     "unseen": (
         "data.valid",
         "{count:,} values ({share}) of {names} in data.valid are not in data.train; encoders "
-        "treat them as missing; "
-        "choose a split with the same values",
+        "treat them as missing; choose a split with the same values",
     ),
     "duplicates": (
         "data.drop_duplicates",
-        (
-            "about {share} of the train rows are copies of other rows, so copies of train rows "
-            "are in "
-            "valid; write data.drop_duplicates: true"
-        ),
+        "about {share} of the train rows are copies of other rows, so copies of train rows "
+        "are in valid; write data.drop_duplicates: true",
     ),
     "marker": (
         "data.missing",
-        (
-            "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing "
-            "value, "
-            "write data.missing: {markers}"
-        ),
+        "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing "
+        "value, write data.missing: {markers}",
     ),
     "many": (
         "space.preprocessor",
-        (
-            "{names} {have} more than 30 different texts; if these are no categories, add {them} "
-            "to "
-            "data.drop"
-        ),
+        "{names} {have} more than 30 different texts; if these are no categories, add {them} "
+        "to data.drop",
     ),
     "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
-    "constant": ("data.drop", "{names} {have} the same value in all rows; add {them} to data.drop"),
+    "constant": (
+        "data.drop",
+        "{names} {have} the same value in all rows; add {them} to data.drop",
+    ),
 }
 # Kinds of findings with one warning for all columns.
 GROUPED = ("many", "empty", "constant")
@@ -155,8 +132,8 @@ class DataWarning:
     """A warning about the data.
 
     Attributes:
-        key: the key of the space file that mends it.
-        text: the warning in one line. It says what was found, and what to write.
+        key: The key of the space file that mends it.
+        text: The warning in one line. It says what was found, and what to write.
     """
 
     key: str
@@ -173,7 +150,8 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
     """Yield a warning if a setting needs the positive class, and the space file names none."""
-    classes, params = list(summary.label), space.sections.get("params")
+    classes = list(summary.label)
+    params = space.sections.get("params")
     metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
     named = {name.partition("-")[2] for name in metrics}
     used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))
@@ -197,11 +175,11 @@ def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning
             continue
         for step in _steps(space):
             if step.name in ENCODERS and step.columns and selects(step, column.name, False):
-                text = (
+                yield DataWarning(
+                    "space.preprocessor",
                     f"`{column.name}` has numbers, which {step.name} makes codes, so that other "
-                    "numbers are missing values; take it out of `columns`"
+                    "numbers are missing values; take it out of `columns`",
                 )
-                yield DataWarning("space.preprocessor", text)
 
 
 def _matters(finding: Finding, space: Space) -> bool:
@@ -227,7 +205,7 @@ def _matters(finding: Finding, space: Space) -> bool:
 
 
 def _steps(space: Space) -> Iterator[Step]:
-    return (part for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step))
+    return steps_of(space.sections.get("preprocessor"))
 
 
 def _is_handled(column: str, space: Space) -> bool:
@@ -283,7 +261,7 @@ def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
     )
 
 
-def parse_entry(finding: Finding) -> Any:
+def parse_entry(finding: Finding) -> str | dict[str, str]:
     """Return the rule of `data.parse` for a finding.
 
     Texts that do not fit become missing values.
@@ -291,7 +269,7 @@ def parse_entry(finding: Finding) -> Any:
     return {"rule": finding.rule, "other": "missing"} if finding.count else finding.rule
 
 
-def missing_entry(findings: Sequence[Finding]) -> dict[str, list[Any]]:
+def missing_entry(findings: Sequence[Finding]) -> dict[str, list[LabelValue | None]]:
     """Return the value of `data.missing` for findings with the same marker."""
     example = findings[0].example
     column = findings[0].column if len(findings) == 1 else EVERY_COLUMN

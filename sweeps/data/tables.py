@@ -6,9 +6,10 @@ Equal rows then have the same types and the same fingerprint, whatever their sou
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +22,27 @@ if TYPE_CHECKING:
     import pandas as pd
     import ray
 
+# Rows by split or source
+Parts = dict[str, pa.Table]
+
 # Texts that are missing values in every format and column. `sweeps.data.missing` decides about
 # other texts.
 ALWAYS_MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "NULL", "NaN", "nan", "null"),
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "NULL",
+    "NaN",
+    "nan",
+    "null",
 )
 # Share of the texts that must have the same length if the texts of a column are codes such as ZIP
 # codes.
@@ -93,7 +110,8 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_date(kind):
         return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
     if types.is_float16(kind):
-        column, kind = column.cast(pa.float32()), pa.float32()
+        column = column.cast(pa.float32())
+        kind = pa.float32()
     if types.is_floating(kind):
         nan = pc.is_nan(column)
         if pc.any(nan).as_py():
@@ -112,8 +130,8 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa
     Blank texts are null, too.
 
     Args:
-        column: the column.
-        texts: the texts.
+        column: The column.
+        texts: The texts.
     """
     trimmed = pc.utf8_trim_whitespace(column)
     found = pc.is_in(trimmed, value_set=texts.cast(column.type))
@@ -127,16 +145,22 @@ def is_number(kind: pa.DataType) -> bool:
     return any(is_of_type(kind) for is_of_type in _NUMBERS)
 
 
+def extension_name(field: pa.Field) -> str:
+    """Return the name of a column's extension type, known to Arrow or not; "" if it has none."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    marked: bytes = (field.metadata or {}).get(EXTENSION_KEY, b"")
+    return marked.decode(errors="replace")
+
+
 def type_name(field: pa.Field) -> str:
     """Return how messages name the type of a column: "text", "category", or the name of the type.
 
     Return "" for numbers and booleans.
     """
+    if extension := extension_name(field):
+        return extension
     kind = field.type
-    if extension := (field.metadata or {}).get(EXTENSION_KEY):
-        return str(extension.decode())
-    if isinstance(kind, pa.BaseExtensionType):
-        return str(kind.extension_name)
     value = kind.value_type if types.is_dictionary(kind) else kind
     if is_number(value):
         return ""
@@ -199,19 +223,19 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Convert a column of CSV text to int64, float64 or bool, as pandas would.
 
     Raises:
-        pyarrow.ArrowInvalid: a value does not fit the type.
+        pyarrow.ArrowInvalid: A value does not fit the type.
     """
     return _plain_numbers(column).cast(kind)
 
 
-def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str:
+def fingerprint(parts: Parts, extra: Iterable[str] = ()) -> str:
     """Hash the names, types and values of tables.
 
     The hash depends on the order of the rows, but not on the sizes of blocks.
 
     Args:
-        parts: tables by name.
-        extra: further strings to hash.
+        parts: Tables by name.
+        extra: Further strings to hash.
 
     Returns:
         The SHA-256 in hex.
@@ -228,13 +252,18 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
     return digest.hexdigest()
 
 
+def hash_of(parts: Sequence[object]) -> str:
+    """Return the SHA-256 of values that JSON can store, in hex. Other values count by `repr`."""
+    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()
+
+
 def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
     """Return the rows of a Ray Dataset for one of `k` ranks, as a Ray Dataset in memory.
 
     The rows are the same as in `split_equally(..., k)[rank]`.
 
     Raises:
-        InputError: there are fewer rows than parts.
+        InputError: There are fewer rows than parts.
     """
     import ray.data
 
@@ -263,17 +292,19 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
 
     Args:
         table: n rows.
-        k: number of parts.
+        k: Number of parts.
 
     Raises:
-        InputError: there are fewer rows than parts.
+        InputError: There are fewer rows than parts.
     """
     if k == 1:
         return [table]
     each = table.num_rows // k
     if not each:
-        text = f"the trial has {k} workers, but the train split has only {table.num_rows} rows"
-        raise InputError("scaling.num_workers", text)
+        raise InputError(
+            "scaling.num_workers",
+            f"the trial has {k} workers, but the train split has only {table.num_rows} rows",
+        )
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
 
 
@@ -283,12 +314,12 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
     Arrow can store tensors, and training loops can read them in batches.
 
     Args:
-        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension
+        frame: Rows. Arrays with two or more dimensions become tensors. Arrays with one dimension
             are kept; Arrow stores them as lists.
-        names: columns whose arrays become tensors even if they have one dimension.
+        names: Columns whose arrays become tensors even if they have one dimension.
     """
 
-    def holds_arrays(name: Any) -> bool:
+    def holds_arrays(name: str) -> bool:
         values = frame[name]
         first = values.iloc[0] if len(values) and values.dtype == object else None
         return (

@@ -6,11 +6,11 @@ Pure functions.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +27,8 @@ DISTINCT_SHARE = 0.95
 EXCEPTION_ROWS = 0.01
 # A column of texts with at least this many words on average, and this share of distinct texts, is
 # prose.
-PROSE_WORDS, PROSE_SHARE = 3.0, 0.2
+PROSE_WORDS = 3.0
+PROSE_SHARE = 0.2
 # A column with more distinct texts is named if there is no other finding.
 MANY_TEXTS = 30
 # Formats of dates and times that are recognised. The first format that fits is suggested.
@@ -70,11 +71,13 @@ def _shape(text: str) -> str:
 
 # Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too, also after
 # letters.
-_DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
+_DIGITS = r"^\d+$"
+_CODE = r"^[A-Z]* ?0\d+$"
 # What an amount has beside the sign of its currency
 _AMOUNT = r"[eE][+-]?\d+|(k|K|M|mn|B|bn)?\+?\s*$|[\d.,' ()<>≤≥~≈=+−-]"
 # Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
-_LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
+_LABELLED = r"^[A-Z]+[-_]\d+$"
+_NUMBERED = r"^[A-Z]+[-_]?\d+$"
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 # Amounts and measures of whatever kind, such as `8.35 kmpl`, `Fr. 12.-` and `50:37`. They differ,
 # but identify nothing.
@@ -128,9 +131,9 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> 
     None for codes such as ZIP codes.
 
     Args:
-        name: the column.
-        texts: the distinct texts.
-        counts: number of rows with each text.
+        name: The column.
+        texts: The distinct texts.
+        counts: Number of rows with each text.
         differ: True if nearly all rows have different texts.
     """
     suspect = pc.match_substring_regex(texts, SUSPECT).to_numpy(zero_copy_only=False)
@@ -145,7 +148,8 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> 
     if not fits:
         return None
     odd_rows, rule, wrong = min(fits, key=lambda fit: fit[0])
-    fitting, others = texts.filter(pa.array(~wrong)), texts.filter(pa.array(wrong))
+    fitting = texts.filter(pa.array(~wrong))
+    others = texts.filter(pa.array(wrong))
     plain = pc.match_substring_regex(fitting, _PLAIN)
     if rule == NUMBER and (
         pc.any(pc.match_substring_regex(fitting, _CODE)).as_py()
@@ -180,10 +184,8 @@ def _has_two_scales(texts: pa.Array, counts: np.ndarray) -> bool:
     Examples are `$` and `€`, and `%` beside no sign.
     """
     signs = pc.replace_substring_regex(texts, _AMOUNT, "")
-    rows = Counter[str]()
-    for sign, count in zip(signs.to_pylist(), counts, strict=True):
-        rows[sign] += int(count)
-    often = {sign for sign, count in rows.items() if count > EXCEPTION_ROWS * counts.sum()}
+    rows = pd.Series(counts).groupby(signs.to_pylist()).sum()
+    often = {*rows.index[rows > EXCEPTION_ROWS * counts.sum()]}
     return len(often - {""}) > 1 or often == {"", "%"}
 
 

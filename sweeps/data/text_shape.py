@@ -14,7 +14,6 @@ import itertools
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,8 @@ from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 from sweeps.space.yaml_writer import flow
 
 Row = tuple[int, list[str]]  # the number of the row's first line, and its values
+
+Fix = dict[str, str | int | list[str]]  # keys of `data.read`
 
 _SEPARATORS = ";\t|, "
 # Values that may stand in a column of numbers
@@ -50,9 +51,9 @@ def rows_of(lines: Iterable[str], separator: str, first: int = 1) -> Iterator[Ro
     A row that the module `csv` cannot read is the last one, and has no values.
 
     Args:
-        lines: the lines, with their ends.
-        separator: the character between two values.
-        first: number of the first line.
+        lines: The lines, with their ends.
+        separator: The character between two values.
+        first: Number of the first line.
     """
     reader = csv.reader(lines, delimiter=separator)
     line = first
@@ -79,16 +80,16 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
     Return None if nothing is.
 
     Args:
-        lines: the lines after those that `read` skips. At least one is not blank.
-        read: how the file is read.
-        separator: the character between two values, as `read` or the suffix of the file gives it.
+        lines: The lines after those that `read` skips. At least one is not blank.
+        read: How the file is read.
+        separator: The character between two values, as `read` or the suffix of the file gives it.
     """
     first = read.skip_lines + 1
     rows = list(rows_of(lines, separator, first))
     if text := bad_byte(rows, read.encoding):
         return text
     text = ""
-    fix: dict[str, Any] = {}
+    fix: Fix = {}
     likely = separator
     if len(rows[0][1]) == 1 and not read.separator:
         sniffer = csv.Sniffer()
@@ -115,15 +116,15 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
     return f"{text}add `data.read: {flow(given | fix)}`" if fix else None
 
 
-def _header_problem(rows: Sequence[Row], width: int) -> tuple[str, dict[str, Any]]:
+def _header_problem(rows: Sequence[Row], width: int) -> tuple[str, Fix]:
     """Return what is wrong with the header of a table, and the keys of `data.read` for it.
 
     Args:
-        rows: the rows from the first line on, which is not wider than the table.
-        width: the number of values in most rows.
+        rows: The rows from the first line on, which is not wider than the table.
+        width: The number of values in most rows.
     """
     text = ""
-    fix: dict[str, Any] = {}
+    fix: Fix = {}
     start, cells = rows[0]
     # A title that ends with separators is as wide as the table, but has only its first value
     table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
@@ -194,10 +195,10 @@ def rows_problem(
     """Return what is wrong with the rows of a text file; None if nothing is.
 
     Args:
-        rows: the rows below the header.
-        names: the names of the columns, from `column_names`.
-        encoding: the encoding with which the file was read.
-        file: name of the file.
+        rows: The rows below the header.
+        names: The names of the columns, from `column_names`.
+        encoding: The encoding with which the file was read.
+        file: Name of the file.
     """
     repeats = []
     for line, cells in rows:

@@ -5,18 +5,19 @@ Pure functions, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.data.label_checks import describe_type, is_numeric
 from sweeps.space.data_section import CLASS_WEIGHT_TASK
 
 if TYPE_CHECKING:
-    from sweeps.data.folds import Fold
+    from sweeps.data.folds import Folds
     from sweeps.data.load import Splits
+    from sweeps.data.tables import Parts
     from sweeps.space import DataSpec
 
 # Name of the column that the shard of train has if its rows have weights.
@@ -24,12 +25,12 @@ COLUMN = "sample_weight"
 RULE = "a weight must be a finite number of at least 0"
 
 
-def check_weights(spec: DataSpec, parts: Mapping[str, pa.Table]) -> list[Problem]:
+def check_weights(spec: DataSpec, parts: Parts) -> list[Problem]:
     """Check that the columns of weights have only finite numbers of at least 0.
 
     Args:
-        spec: the `data` section.
-        parts: tables by split: "train", and the splits that have separate sources. They have the
+        spec: The `data` section.
+        parts: Tables by split: "train", and the splits that have separate sources. They have the
             columns of weights.
 
     Returns:
@@ -50,18 +51,11 @@ def check_weights(spec: DataSpec, parts: Mapping[str, pa.Table]) -> list[Problem
 
 def _weight_problem(column: pa.ChunkedArray, key: str) -> str | None:
     """Return what is wrong with a column of weights of the split `key`; None if nothing is."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        shown = "text" if pa.types.is_large_string(column.type) else str(column.type)
-        return (
-            f"holds {shown} in data.{key}, such as {column[0].as_py()!r}"
-            if len(column)
-            else f"holds {shown} in data.{key}"
-        )
-    if column.null_count:
-        return (
-            f"has {column.null_count} missing value{'s' if column.null_count > 1 else ''} in "
-            f"data.{key}"
-        )
+    if not is_numeric(column.type):
+        example = f", such as {column[0].as_py()!r}" if len(column) else ""
+        return f"holds {describe_type(column.type)} in data.{key}{example}"
+    if count := column.null_count:
+        return f"has {count} missing value{'s' * (count > 1)} in data.{key}"
     values = column.to_numpy()
     wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     return f"is {values[wrong[0]]} in row {wrong[0] + 1} of data.{key}" if len(wrong) else None
@@ -74,15 +68,15 @@ def check_class_weight(spec: DataSpec, task: str | None) -> list[Problem]:
     return [Problem("data.class_weight", CLASS_WEIGHT_TASK)]
 
 
-def check_train_weights(spec: DataSpec, train: pa.Table, folds: Sequence[Fold]) -> list[Problem]:
+def check_train_weights(spec: DataSpec, train: pa.Table, folds: Folds) -> list[Problem]:
     """Check that at least one train row has a weight above 0.
 
     With a cross-validation, check the train rows of each fold.
 
     Args:
-        spec: the `data` section.
-        train: the train split.
-        folds: see `Splits.folds`.
+        spec: The `data` section.
+        train: The train split.
+        folds: See `Splits.folds`.
     """
     problems = []
     for name in spec.weight_columns:
@@ -107,33 +101,22 @@ def row_weights(splits: Splits) -> np.ndarray | None:
     """Return the weight of each train row, float64 of shape (n,). None if the rows have no weights.
 
     Args:
-        splits: the splits. For a cross-validation, these are the splits of one fold.
+        splits: The splits. For a cross-validation, these are the splits of one fold.
 
     Raises:
-        InputError: every weight is 0, for example because `data.rows` has sampled only rows with
+        InputError: Every weight is 0, for example because `data.rows` has sampled only rows with
             the weight 0.
     """
     if splits.weight is None and splits.class_weight is None:
         return None
+    from sklearn.utils.class_weight import compute_sample_weight
+
     weights = np.ones(splits.train.num_rows)
     if splits.weight is not None:
         weights = splits.train.column(splits.weight).to_numpy().astype(np.float64)
         if not weights.any():
             raise InputError(_no_weight(splits.weight, "of this trial"))
     if splits.class_weight is not None:
-        weights = weights * balanced(splits.train.column(splits.label).to_numpy())
+        codes = splits.train.column(splits.label).to_numpy()
+        weights = weights * compute_sample_weight("balanced", codes)
     return weights
-
-
-def balanced(codes: np.ndarray) -> np.ndarray:
-    """Return the weight of each row with which all classes have the same total weight.
-
-    The weight is n / (number of classes * number of rows of the row's class), as
-    `compute_class_weight("balanced")` of scikit-learn computes it. Classes without a row do not
-    count.
-
-    Args:
-        codes: class codes, integers of shape (n,).
-    """
-    counts = np.bincount(codes)
-    return np.asarray(len(codes) / (np.count_nonzero(counts) * counts[codes]))

@@ -21,6 +21,7 @@ from sweeps.execution.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
+    from sweeps.data.prepared_data import PreparedData
     from sweeps.data.refit_rows import RefitRows
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class DataRequests:
         # it.
         self._known = asyncio.Event()
         self._prepared: dict[
-            tuple[str, str], asyncio.Future[dict[str, Any]]
+            tuple[str, str], asyncio.Future[PreparedData]
         ] = {}  # By data variant and chain.
         self._chains: set[tuple[str, str]] = (
             set()
@@ -112,7 +113,7 @@ class DataRequests:
         for future in [self.request(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
 
-    def request(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
+    def request(self, data: dict, chain: tuple) -> asyncio.Future[PreparedData]:
         """Return a future of a trial's prepared data: the data after its preprocessing steps.
 
         If several trials have equal arguments, they get the same future, and the data is prepared
@@ -127,7 +128,7 @@ class DataRequests:
             self._prepared[key] = self.spawn(self._prepare(key, data, chain))
         return self._prepared[key]
 
-    def forget(self, prepared: dict[str, Any]) -> None:
+    def forget(self, prepared: PreparedData) -> None:
         """Forget prepared data that a trial could not read.
 
         The next trial that needs this data requests it again.
@@ -146,7 +147,7 @@ class DataRequests:
         """
         return len(self._chains)
 
-    async def _prepare(self, key: tuple[str, str], data: dict, chain: tuple) -> dict[str, Any]:
+    async def _prepare(self, key: tuple[str, str], data: dict, chain: tuple) -> PreparedData:
         await self._known.wait()
         async with self._fitting:
             try:
@@ -162,7 +163,7 @@ class DataRequests:
             self._chains.add(key)
         return prepared
 
-    async def _call_data_actor(self, data: dict, chain: tuple) -> dict[str, Any]:
+    async def _call_data_actor(self, data: dict, chain: tuple) -> PreparedData:
         """Let the data actor prepare data.
 
         If its process dies meanwhile, let the new process of the actor do it.
@@ -181,7 +182,8 @@ class DataRequests:
                 kills = exit_causes.kills_for_memory()
                 try:
                     prepare = self.data_actor.prepare.remote
-                    return dict(await prepare(chain, data, self._reload, self._refit))
+                    prepared: PreparedData = await prepare(chain, data, self._reload, self._refit)
+                    return prepared
                 except RayActorError as e:
                     from sweeps.data.data_actor import describe_loss
 
@@ -215,7 +217,7 @@ class DataRequests:
         return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote())
 
 
-def _has_result(future: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:
+def _has_result(future: asyncio.Future[PreparedData], prepared: PreparedData) -> bool:
     return (
         future.done()
         and not future.cancelled()

@@ -10,6 +10,7 @@ from typing import Any
 from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
 from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
+from sweeps.data.prepared_data import Shards
 from sweeps.data.streaming.settings import StreamSettings
 from sweeps.study.events import RankPlace, TrialEvent
 
@@ -181,7 +182,7 @@ class Data:
             ranks read `train` through a split coordinator.
     """
 
-    shards: dict[str, tuple[Any, ...]]
+    shards: Shards
     check: Any
     whole: bool = False
     folds: tuple[Data, ...] = ()

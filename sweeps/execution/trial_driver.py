@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ray.exceptions import RayError, RayTaskError
 
@@ -37,6 +37,9 @@ from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, 
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import append_line, hide_secrets, log_of
 from sweeps.execution.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from sweeps.data.prepared_data import PreparedData
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +224,7 @@ class TrialDriver:
         log.warning("trial %s: %s", running.trial.id, text)
         self.files.submit(append_line, log_of(running.folder, 0), text)
 
-    async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
+    async def _attempt(self, running: RunningTrial, prepared: PreparedData) -> Ended | WorkerLost:
         """Reserve workers, run one attempt on them, and release them.
 
         Return the result of the attempt.
@@ -231,7 +234,7 @@ class TrialDriver:
         try:
             workers, running.kept = running.kept, []
             workers = workers or await self.workers.reserve(
-                running.trial.shape, prepared["key"], started_before
+                running.trial.shape, prepared.key, started_before
             )
             running.stage = Stage.STARTING
             gang = await self.workers.form(workers, running.trial.shape)
@@ -256,7 +259,7 @@ class TrialDriver:
             return self._lose_data(gang, prepared)
         return outcome
 
-    def _lose_data(self, gang: Gang, prepared: dict[str, Any]) -> WorkerLost:
+    def _lose_data(self, gang: Gang, prepared: PreparedData) -> WorkerLost:
         """Make the next attempt request its data again.
 
         The reason: the process that had prepared the data has died.
@@ -266,12 +269,12 @@ class TrialDriver:
         self.data_requests.forget(prepared)
         for worker in gang.workers:
             worker.cached = tuple(
-                entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|")
+                entry for entry in worker.cached if not entry[0].startswith(f"{prepared.key}|")
             )
         return WorkerLost("the process that had prepared the data has died", blameless=True)
 
     async def _run_on(
-        self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]
+        self, gang: Gang, running: RunningTrial, prepared: PreparedData
     ) -> Ended | WorkerLost:
         size = len(gang.workers)
         attempt = running.begin_attempt([worker.place for worker in gang.workers])
@@ -286,7 +289,7 @@ class TrialDriver:
             for pair in zip(gang.workers, assignments, strict=True)
         ]
         late = await self._await_ranks(gang, running, ranks)
-        shares_stream = bool(prepared.get("stream")) and size > 1
+        shares_stream = prepared.stream and size > 1
         if late is None:
             if shares_stream and any(isinstance(_result(rank), WorkerLost) for rank in ranks):
                 self._close_stream(
@@ -342,7 +345,7 @@ class TrialDriver:
             )
 
     def _assignments(
-        self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]
+        self, gang: Gang, running: RunningTrial, attempt: int, prepared: PreparedData
     ) -> list[Assignment]:
         """Return the assignment of each rank.
 
@@ -350,7 +353,7 @@ class TrialDriver:
         as XGBoost's matrix at the same time.
         """
         size = len(gang.workers)
-        keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
+        keys = [f"{prepared.key}|{size}|{rank}" for rank in range(size)]
         cached = all(
             key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True)
         )
@@ -359,7 +362,7 @@ class TrialDriver:
         room = room_of(self.workers.total, running.trial.shape.of_size(size))
         assignments = []
         for worker, key, ranks in zip(gang.workers, keys, gang.ranks, strict=True):
-            worker.cached = keep(worker.cached, key, prepared["bytes"], room)
+            worker.cached = keep(worker.cached, key, prepared.size, room)
             kept = tuple(name for name, _ in worker.cached)
             checkpoint, spent = running.state.checkpoint, running.seconds
             assignments.append(
@@ -537,28 +540,23 @@ class TrialDriver:
                 self.spawn(self.workers.ask_to_leave(worker))
 
 
-def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
+def data_of(prepared: PreparedData, workers: int, whole: bool) -> Data:
     """Return the part of prepared data that a gang reads.
 
     Args:
-        prepared: The prepared data; see `sweeps.data.data_actor`.
+        prepared: The prepared data.
         workers: Number of parts into which `train` is cut.
         whole: See `Data.whole`.
     """
-    folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
-    parts = {
-        step: data_of(part, workers, whole) for step, part in prepared.get("parts", {}).items()
-    }
-    stream = prepared.get("stream", False)
     return Data(
-        shards=prepared["shards"][workers],
-        check=prepared["check"],
-        whole=whole and not stream,
-        folds=folds,
-        weight=prepared["weight"],
-        stream=stream,
-        parts=parts,
-        rows=prepared.get("rows", 0),
+        shards=prepared.shards[workers],
+        check=prepared.check,
+        whole=whole and not prepared.stream,
+        folds=tuple(data_of(fold, workers, whole) for fold in prepared.folds),
+        weight=prepared.weight,
+        stream=prepared.stream,
+        parts={step: data_of(part, workers, whole) for step, part in prepared.parts.items()},
+        rows=prepared.rows,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sweeps.loaders.lookup import find, library
+from sweeps.loaders.lookup import find
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
@@ -50,24 +50,30 @@ def images(
     Raises:
         ValueError: There are no images, an image cannot be decoded, or an argument is wrong.
     """
+    from ray.data.extensions import ArrowTensorArray
+
     if len(size) != 2 or not all(isinstance(n, int) and n > 0 for n in size):
         raise ValueError(f"size: must be [height, width] in pixels, got {list(size)}")
     where = find(path)
-    others: dict[str, Any] = {}
+    others: dict[str, pa.ChunkedArray | list[str]] = {}
     if where.is_dir():
-        encoded: dict[str, Any] = _files(where, path)
-        files = encoded.values()
+        found = _files(where, path)
+        encoded: Mapping[str, Any] = found
+        files = found.values()
         if label is not None and all(file.parent != where for file in files):
             others[label] = [file.parent.name for file in files]
     else:
         table = _parquet(where, path, bytes_column)
-        encoded = _bytes(table.column(bytes_column))
+        encoded = {
+            f"row {number}": value.get("bytes") if isinstance(value, dict) else value
+            for number, value in enumerate(table.column(bytes_column).to_pylist())
+        }
         others = {name: table.column(name) for name in table.column_names if name != bytes_column}
     decode = functools.partial(_decode, size=(size[1], size[0]), mode=mode)
     names = [f"{path}: {name}" for name in encoded]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without Python's lock.
         decoded = np.stack(list(pool.map(decode, encoded.values(), names)))
-    return pa.table({column: _tensor(decoded)} | others)
+    return pa.table({column: ArrowTensorArray.from_numpy(decoded)} | others)
 
 
 def _files(folder: Path, path: str) -> dict[str, Path]:
@@ -95,33 +101,19 @@ def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
     return table
 
 
-def _bytes(column: pa.ChunkedArray) -> dict[str, Any]:
-    """Return the encoded images in a column, by the names of their rows."""
-    return {
-        f"row {number}": value.get("bytes") if isinstance(value, dict) else value
-        for number, value in enumerate(column.to_pylist())
-    }
-
-
 def _decode(encoded: Path | bytes, name: str, size: tuple[int, int], mode: str) -> np.ndarray:
     """Decode one image, and resize it to a width and a height."""
-    image_module = library("PIL.Image", "pillow")
-
     try:
-        with image_module.open(
-            io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
-        ) as image:
+        from PIL import Image
+    except ModuleNotFoundError as e:
+        raise ValueError(
+            'needs the package `pillow`; install it with: pip install "sweeps-ray[sources]"'
+        ) from e
+    try:
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
             converted = image.convert(mode)
-            return np.asarray(
-                converted
-                if converted.size == size
-                else converted.resize(size, image_module.Resampling.BILINEAR)
-            )
+            if converted.size != size:
+                converted = converted.resize(size, Image.Resampling.BILINEAR)
+            return np.asarray(converted)
     except Exception as e:
         raise ValueError(f"`{name}` cannot be decoded as an image: {e}") from e
-
-
-def _tensor(values: np.ndarray) -> Any:
-    from ray.data.extensions import ArrowTensorArray
-
-    return ArrowTensorArray.from_numpy(values)

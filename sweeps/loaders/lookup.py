@@ -1,13 +1,11 @@
-"""Find the paths and the libraries that loaders need."""
+"""Find the paths that loaders read."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 _base: contextvars.ContextVar[Path] = contextvars.ContextVar("base", default=Path())
 
@@ -32,18 +30,3 @@ def find(path: str) -> Path:
     """
     beside = _base.get() / path
     return beside if beside.exists() else Path(path)
-
-
-def library(name: str, package: str | None = None) -> Any:
-    """Import a library that only some sources need.
-
-    Raises:
-        ValueError: The library is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        raise ValueError(
-            f"needs the package `{package or name}`; install it with: pip install "
-            '"sweeps-ray[sources]"'
-        ) from e

@@ -18,7 +18,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data import ingest, schema_probe
 from sweeps.data.early_summary import TableReader
-from sweeps.data.files import find_files
+from sweeps.data.files import Source, find_files
 from sweeps.data.label_checks import drop_unlabeled, infer_task
 from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.parse import parse_texts
@@ -78,11 +78,11 @@ def open_table(
         folder = folder or Path.cwd()
         large = False
         if not source.startswith("sklearn:"):
-            files = find_files(source, folder, "--data", read)
+            files = find_files(Source(source, folder, "--data", read=read))
             schema_probe.probe_schemas(files)
             large = ingest.estimate_bytes(files) >= ingest.STREAM_FROM
         reader = TableReader(large)
-        return source, reader, reader(source, folder, "data.train", {}, read)
+        return source, reader, reader(Source(source, folder, "data.train", read=read))
     except InputError as e:
         texts = [re.sub("`data.read: (.*?)`", r"`--read '\1'`", p.text) for p in e.problems]
         raise InputError([Problem("--data", text) for text in texts]) from None

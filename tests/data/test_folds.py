@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.errors import InputError
 from sweeps.data.folds import assign_folds
-from sweeps.data.split import SplitError
 from sweeps.space import Split
 
 FOLDS = st.integers(2, 6)
@@ -48,7 +48,7 @@ def test_a_group_is_never_on_both_sides(count, some, classify, seed):
     rule = Split("folds", column="g", folds=count)
     try:
         folds = assign_folds(rule, len(column), column, strata, seed)
-    except SplitError as e:
+    except InputError as e:
         assert classify and "a fold would have no rows" in str(e)
         return
     checked(folds, len(column), rule)
@@ -132,5 +132,5 @@ def test_too_few_rows_are_refused(rule, n, column, strata, expected):
     if expected is None:
         assert len(assign_folds(*arguments)) == 3
         return
-    with pytest.raises(SplitError, match=expected.replace("(", r"\(")):
+    with pytest.raises(InputError, match=expected.replace("(", r"\(")):
         assign_folds(*arguments)

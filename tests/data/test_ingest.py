@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from sweeps.data import ingest
-from sweeps.data.files import find_files
+from sweeps.data.files import Source, find_files
 from sweeps.space import load
 
 LOOP = '{loop: "json:load"}'
@@ -74,7 +74,7 @@ def test_the_space_file_decides_if_it_names_a_way(space, mode):
 def test_the_size_of_many_files_is_estimated_from_some_of_them(tmp_path, monkeypatch):
     for i in range(7):
         (tmp_path / f"{i}.csv").write_text("a\n" + "1\n" * (100 * i))
-    files = find_files(str(tmp_path / "*.csv"), Path(), "data.train")
+    files = find_files(Source(str(tmp_path / "*.csv"), Path(), "data.train"))
     exact = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert ingest.estimate_bytes(files) == exact
     monkeypatch.setattr(ingest, "SAMPLED_FILES", 3)

@@ -18,6 +18,7 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import QUERY
 from sweeps.data import sources
+from sweeps.data.files import Source
 from sweeps.data.load import _distribute, fold_of, load_splits
 from sweeps.space import load
 from sweeps.space.section_models import DataSpec, Split
@@ -104,12 +105,9 @@ def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, 
 def test_dropped_columns_are_not_features(module, tmp_path):
     rows = "{'id': range(8), 'x': range(8), 'y': [0, 1] * 4}"
     assert frame_of(module, tmp_path, rows, label="y", drop=("id",)).features == ("x",)
-    for drop, text in (
-        (("idd",), "no column `idd`; did you mean `id`?"),
-        (("y",), "must not contain the label, `y`"),
-    ):
-        with pytest.raises(InputError, match=f"data.drop: .*{re.escape(text)}"):
-            frame_of(module, tmp_path, rows, label="y", drop=drop)
+    text = re.escape("no column `idd`; did you mean `id`?")
+    with pytest.raises(InputError, match=f"data.drop: .*{text}"):
+        frame_of(module, tmp_path, rows, label="y", drop=("idd",))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +149,7 @@ def test_local_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
     )
     frame.iloc[:5].to_parquet(tmp_path / "1.parquet", row_group_size=2)
     frame.iloc[5:].to_parquet(tmp_path / "2.pq")
-    read = sources.read_source("*.p*q*", tmp_path, "data.train")
+    read = sources.read_source(Source("*.p*q*", tmp_path, "data.train"))
     assert read.column_names == ["a", "c", "y"] and read.to_pydict() == frame.to_dict("list")
 
 
@@ -159,7 +157,7 @@ def test_tensors_in_parquet_files_keep_their_type(tmp_path):
     tensors = pytest.importorskip("ray.data.extensions").TensorArray(np.zeros((4, 3, 2)))
     table = pa.Table.from_pandas(pd.DataFrame({"x": tensors, "y": [0, 1, 0, 1]}))
     pq.write_table(table, tmp_path / "rows.parquet")
-    read = sources.read_source("rows.parquet", tmp_path, "data.train")
+    read = sources.read_source(Source("rows.parquet", tmp_path, "data.train"))
     assert isinstance(read.schema.field("x").type, pa.BaseExtensionType)
 
 

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from sweeps.core.errors import InputError
+from sweeps.data.files import Source
 from sweeps.data.sources import pickled_by_value, read_source, to_arrow
 
 LOADER = "sweeps.loaders"
@@ -26,7 +27,7 @@ def read(folder: Path, name: str, **args: Any) -> pa.Table:
     """Read a source as sweeps does, with paths relative to a folder that is not the working
     directory.
     """
-    return read_source(f"{LOADER}:{name}", folder, "data.train", args)
+    return read_source(Source(f"{LOADER}:{name}", folder, "data.train", args))
 
 
 def refused(folder: Path, name: str, **args: Any) -> str:
@@ -106,7 +107,7 @@ def test_a_function_of_a_library_is_a_loader(tmp_path, monkeypatch):
         FRAME.to_sql("rows", database, index=False)
     monkeypatch.setenv("ROWS", str(tmp_path / "rows.db"))
     args = {"sql": "SELECT a, b FROM rows WHERE a > 1 ORDER BY a", "con": "sqlite:///${ROWS}"}
-    table = read_source("pandas:read_sql", tmp_path, "data.train", args)
+    table = read_source(Source("pandas:read_sql", tmp_path, "data.train", args))
     assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
 
 

@@ -16,7 +16,7 @@ from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import enforce_schema, infer_schema
 from sweeps.core.errors import InputError
 from sweeps.data import preflight
-from sweeps.data.files import find_files
+from sweeps.data.files import Source, find_files
 from sweeps.data.load import load_splits
 from sweeps.data.parsed_columns import read_rows
 from sweeps.data.schema_probe import read_blocks, read_columns
@@ -113,10 +113,10 @@ def test_codes_with_leading_zeros_stay_text(tmp_path):
         "zip,month,mixed,n\n"
         + "".join(f"{i * 97:05d},{i % 12 + 1:02d},{i:03d}{i},{i}\n" for i in range(50))
     )
-    from sweeps.data.files import find_files
+    from sweeps.data.files import Source, find_files
 
     table = read_columns(
-        find_files("rows.csv", tmp_path, "data.train"), ["zip", "month", "mixed", "n"]
+        find_files(Source("rows.csv", tmp_path, "data.train")), ["zip", "month", "mixed", "n"]
     )
     kinds = [str(kind) for kind in table.schema.types]
     assert kinds == ["large_string", "large_string", "int64", "int64"]
@@ -220,7 +220,7 @@ def as_records(frame):
 
 def read_csv(folder):
     GIVEN.to_csv(folder / "given.csv", index=False)
-    files = find_files("given.csv", folder, "rows")
+    files = find_files(Source("given.csv", folder, "rows"))
     blocks = read_blocks(files, files.paths[0], list(GIVEN.columns))
     return pa.concat_tables(blocks).to_pandas()
 

@@ -15,6 +15,7 @@ import sweeps
 from sweeps.controller.rerun import rerun
 from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import SweepFolder
+from sweeps.data.files import Source
 from sweeps.data.passed_tables import named_tables, save_tables
 from sweeps.data.sources import read_source, to_arrow
 from sweeps.space.passed_tables import table_overrides
@@ -78,7 +79,7 @@ def test_ray_dataset_becomes_a_folder_of_files(local_ray, tmp_path):
     assert table_overrides(tmp_path / "tables") == (
         f'data.train="{tmp_path}/tables/train.parquet"',
     )
-    read = read_source(str(tmp_path / "tables" / "train.parquet"), tmp_path, "data.train")
+    read = read_source(Source(str(tmp_path / "tables" / "train.parquet"), tmp_path, "data.train"))
     assert read.column("y").to_pylist() == [0, 1, 0, 0, 1, 0]
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data import files, preflight, schema_probe, sklearn_datasets
+from sweeps.data import files, ingest, preflight, sklearn_datasets
 from sweeps.data.column_checks import check_step_columns
 from sweeps.data.label_checks import infer_task
 from sweeps.space import Space, load
@@ -245,14 +245,14 @@ def test_the_spaces_that_ship_pass(name):
 def test_the_columns_of_toy_sets_are_scikit_learns():
     from sklearn import datasets
 
-    assert set(sklearn_datasets.NAMES) == set(SKLEARN)
-    for name in sklearn_datasets.NAMES:
-        assert (*sklearn_datasets.feature_names(name), "target") == tuple(
+    assert set(sklearn_datasets.COLUMNS) == set(SKLEARN)
+    for name in sklearn_datasets.COLUMNS:
+        assert (*sklearn_datasets.COLUMNS[name], "target") == tuple(
             getattr(datasets, f"load_{name}")(as_frame=True).frame.columns
         )
 
 
-@pytest.mark.parametrize("name", sklearn_datasets.NAMES)
+@pytest.mark.parametrize("name", sklearn_datasets.COLUMNS)
 def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name):
     from sklearn import datasets
 
@@ -399,8 +399,8 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
-    weigh = lambda name: schema_probe.bytes_to_read(  # noqa: E731
-        files.find_files(name, tmp_path, "data.train"), columns
+    weigh = lambda name: ingest.estimate_bytes(  # noqa: E731
+        files.find_files(files.Source(name, tmp_path, "data.train")), columns
     )
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size

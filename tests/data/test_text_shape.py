@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.data.early_summary import TableReader
-from sweeps.data.files import find_files, unsupported
+from sweeps.data.files import Source, find_files, unsupported
 from sweeps.data.load import load_splits
 from sweeps.data.schema_probe import COLUMN_BLOCK, probe_schemas
 from sweeps.data.sources import read_source
@@ -176,7 +176,7 @@ def test_names_are_not_given_to_a_file_that_has_a_header():
 )
 def test_a_nul_byte_and_too_many_skipped_lines_are_named(tmp_path, content, skip, message):
     (tmp_path / "rows.csv").write_bytes(content)
-    files = find_files("rows.csv", tmp_path, "data.train", ReadKeys(skip_lines=skip))
+    files = find_files(Source("rows.csv", tmp_path, "data.train", read=ReadKeys(skip_lines=skip)))
     with pytest.raises(InputError) as e:
         probe_schemas(files)
     assert message in e.value.problems[0].text
@@ -223,7 +223,7 @@ def refused(folder: Path, name: str, content: bytes | str, read: ReadKeys = READ
     texts = []
     for reader in (read_source, TableReader(False), TableReader(True)):  # run, plan and init
         with pytest.raises(InputError) as e:
-            reader(name, folder, "data.train", {}, read)
+            reader(Source(name, folder, "data.train", read=read))
         texts.append(e.value.problems[0].text)
     assert len(set(texts)) == 1
     return texts[0]
@@ -231,7 +231,7 @@ def refused(folder: Path, name: str, content: bytes | str, read: ReadKeys = READ
 
 def rows(folder: Path, name: str, content: bytes | str, **read) -> pa.Table:
     (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_source(name, folder, "data.train", {}, ReadKeys(**read))
+    return read_source(Source(name, folder, "data.train", read=ReadKeys(**read)))
 
 
 LATE = "a,b\n" + "".join(f"{i},plain\n" for i in range(9000))
@@ -245,7 +245,7 @@ def test_a_late_byte_is_found(tmp_path, suffix):
         "it is not UTF-8 text (byte 0xe9, line 9002); it is probably cp1252: "
         "add `data.read: {encoding: cp1252}`"
     ) in refused(tmp_path, f"rows.{suffix}", content)
-    table = read_source(f"rows.{suffix}", tmp_path, "x", {}, ReadKeys(encoding="cp1252"))
+    table = read_source(Source(f"rows.{suffix}", tmp_path, "x", read=ReadKeys(encoding="cp1252")))
     assert table["b"].to_pylist()[-2:] == ["café", "thé"]
 
 
@@ -296,7 +296,7 @@ def test_files_of_one_source_may_have_their_columns_in_another_order(tmp_path):
     (tmp_path / "year=2020").mkdir()
     (tmp_path / "year=2020" / "1.csv").write_text("a,b\n1,x\n")
     (tmp_path / "year=2020" / "2.csv").write_text("b,a\ny,2\n")
-    table = read_source(".", tmp_path, "data.train")
+    table = read_source(Source(".", tmp_path, "data.train"))
     assert table.to_pydict() == {"a": [1, 2], "b": ["x", "y"], "year": [2020, 2020]}
 
 
@@ -336,7 +336,7 @@ def test_json_lines(tmp_path, name):
 def test_other_formats_are_named_with_a_loader(tmp_path, name, call):
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(InputError) as e:
-        read_source(name, tmp_path, "data.train")
+        read_source(Source(name, tmp_path, "data.train"))
     assert call in str(e.value) and 'data.train: "my_loader:rows"' in str(e.value)
     assert "loader" not in unsupported("rows.unknown")
 
@@ -344,4 +344,4 @@ def test_other_formats_are_named_with_a_loader(tmp_path, name, call):
 def test_a_file_is_found_with_its_keys(tmp_path):
     (tmp_path / "rows.tsv").write_text("a\n")
     read = ReadKeys(decimal=",")
-    assert find_files("rows.tsv", tmp_path, "data.train", read).read is read
+    assert find_files(Source("rows.tsv", tmp_path, "data.train", read=read)).read is read

@@ -150,7 +150,7 @@ def test_the_data_actor_fits_a_chain_once_per_variant_and_stores_what_an_export_
         for r in (0.5, 1.0)
     ]
     made = [data_actor.prepare(scaled, data) for data in datas + datas]
-    assert data_actor.store.count_chains() == len({one["key"] for one in made}) == len(datas)
+    assert data_actor.store.count_chains() == len({one.key for one in made}) == len(datas)
     data_actor.prepare((), datas[0])
     assert data_actor.store.count_chains() == len(datas), "without a step nothing is fitted"
     store = PreparedStore(tmp_path)
@@ -222,12 +222,12 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
         match=r"`plan` is of the type category, which the trainer cannot read, .* add an encoder",
     ):
         data_actor.prepare((Step("Categorizer"),))
-    assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
+    assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder"))).key
     categories = replace(numeric, reads_categories=True)
     reader = _DataActor((), str(tmp_path), (1, 2), trainer=categories)
     reader.load(asked, 0)
     prepared = reader.prepare((Step("Categorizer"),))
-    for part in prepared["shards"][2]["train"]:
+    for part in prepared.shards[2]["train"]:
         plan = ray.get(part).to_pandas()["plan"]
         assert plan.dtype == pd.CategoricalDtype(["basic", "pro"]) and len(plan) == 15
     no_features = _DataActor((), str(tmp_path), (1,), trainer=numeric)
@@ -236,9 +236,7 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
         no_features.prepare(())
     any_loop = _DataActor((), str(tmp_path), (1,))
     any_loop.load(asked, 0)
-    assert any_loop.prepare((Step("StandardScaler"),))["key"], (
-        "a loop of the user's own may read text"
-    )
+    assert any_loop.prepare((Step("StandardScaler"),)).key, "a loop of the user's own may read text"
 
 
 @pytest.mark.integration
@@ -268,12 +266,12 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     ]
     for chain in ((), (Step("StandardScaler"),)):
         made = data_actor.prepare(chain)
-        for shard in (*made["shards"][2]["train"], *made["shards"][2]["valid"]):
+        for shard in (*made.shards[2]["train"], *made.shards[2]["valid"]):
             (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
         fitted = PreparedStore(tmp_path).load_chain(chain)
         rows = (
-            ray.get(made["check"]),
+            ray.get(made.check),
             fitted.transform(facts.check),
             fitted.transform(PreparedStore(tmp_path).load_test()[0]),
         )
@@ -319,9 +317,9 @@ def test_a_large_table_reaches_workers_with_the_same_values(
         actor.load(asked, 0)
         made = actor.prepare(tuple(map(Step, chain)))
         shards = (
-            *made["shards"][1]["train"],
-            *made["shards"][2]["train"],
-            *made["shards"][1]["valid"],
+            *made.shards[1]["train"],
+            *made.shards[2]["train"],
+            *made.shards[1]["valid"],
         )
         found.append([ray.get(shard).to_pandas() for shard in shards])
     for small, large in zip(*found, strict=True):
@@ -349,6 +347,6 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_pa
         and actor.prepare(scaled, {}, reload) is made
         and actor.variants is None
     )
-    assert actor.runs_tasks() and actor.prepare((), {}, reload)["key"] != made["key"], (
+    assert actor.runs_tasks() and actor.prepare((), {}, reload).key != made.key, (
         "another chain reads the rows again"
     )

@@ -70,11 +70,6 @@ def test_balanced_weights_are_those_of_scikit_learn():
     np.testing.assert_allclose(both, found * weights.row_weights(load_splits(spec(weight="w"))))
 
 
-def test_a_class_without_train_rows_does_not_count():
-    codes = np.array([0, 0, 0, 2])
-    np.testing.assert_allclose(weights.balanced(codes), compute_sample_weight("balanced", codes))
-
-
 def test_classes_are_counted_in_the_train_part_of_each_fold_and_in_all_rows_of_a_refit():
     whole = load_splits(spec(class_weight="balanced", valid=Split("folds", folds=3)))
     for number in range(3):

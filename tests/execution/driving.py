@@ -11,6 +11,7 @@ import ray
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
+from sweeps.data.prepared_data import PreparedData
 from sweeps.execution.messages import Job, Labels, TrialUpdate
 from sweeps.execution.pool import Pool
 from sweeps.study.events import TrialEnded
@@ -38,7 +39,7 @@ class TinyKeeper:
 
     def prepare(
         self, steps: tuple, data: dict | None = None, reload: Any = None, refit: Any = None
-    ) -> dict[str, Any]:
+    ) -> PreparedData:
         valid = ray.put(ray.data.from_pandas(self.frame))
         shards = {}
         for workers in (1, 2, 3):
@@ -47,13 +48,7 @@ class TinyKeeper:
                 "train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts),
                 "valid": (valid,),
             }
-        return {
-            "key": repr(steps),
-            "bytes": 10_000,
-            "shards": shards,
-            "check": None,
-            "weight": None,
-        }
+        return PreparedData(repr(steps), shards, check=None, size=10_000)
 
 
 def job(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from sweeps.data.files import Source
 from sweeps.data.sources import read_source, to_arrow
 
 pytestmark = pytest.mark.frameworks
@@ -23,7 +24,7 @@ def test_a_dataset_of_hugging_face_from_a_folder_and_from_a_file(tmp_path, monke
     import datasets
 
     def read(function: str, **args):
-        return read_source(f"datasets:{function}", tmp_path, "data.train", args).to_pydict()
+        return read_source(Source(f"datasets:{function}", tmp_path, "data.train", args)).to_pydict()
 
     datasets.Dataset.from_pandas(FRAME).save_to_disk(str(tmp_path / "saved"))
     assert read("load_from_disk", dataset_path=str(tmp_path / "saved")) == FRAME.to_dict("list")

@@ -169,6 +169,7 @@ def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
 
 
 def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
+    from sweeps.data.files import Source
     from sweeps.data.sources import read_source
 
     code = (
@@ -178,23 +179,26 @@ def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
     (tmp_path / "variable_rows.py").write_text(code)
     monkeypatch.setenv("API_KEY", "hunter2")
     table = read_source(
-        "variable_rows:rows",
-        Path(tmp_path),
-        "data.train",
-        {"key": "${API_KEY}", "plain": "$${API_KEY}"},
+        Source(
+            "variable_rows:rows",
+            Path(tmp_path),
+            "data.train",
+            {"key": "${API_KEY}", "plain": "$${API_KEY}"},
+        )
     )
     assert table.to_pylist() == [{"a": "hunter2", "b": "${API_KEY}"}]
 
 
 @pytest.mark.parametrize("key", ["API_KEY", "SHOP"])
 def test_the_error_of_a_loader_shows_no_value(tmp_path, monkeypatch, key):
+    from sweeps.data.files import Source
     from sweeps.data.sources import read_source
 
     code = "def rows(key):\n    raise OSError(f'{key!r} and {key.partition(chr(64))[0]}')\n"
     (tmp_path / "failing_rows.py").write_text(code)
     monkeypatch.setenv(key, """mysql://me:it's/a "key"@host""")
     with pytest.raises(InputError) as caught:
-        read_source("failing_rows:rows", tmp_path, "data.train", {"key": f"${{{key}}}"})
+        read_source(Source("failing_rows:rows", tmp_path, "data.train", {"key": f"${{{key}}}"}))
     assert "OSError: " in str(caught.value)
     assert "it" not in str(caught.value).partition("OSError")[2]
 

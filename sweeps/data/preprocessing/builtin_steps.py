@@ -13,18 +13,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.typing import SeriesGroupBy
 
 from sweeps.data.columns import is_number, unique_names
+from sweeps.data.label_checks import as_text
 from sweeps.data.preprocessing.portable_steps import (
     Bin,
     Categorize,
+    Cell,
     Encode,
+    EncodedColumn,
     Fill,
     HashTokens,
     Normalize,
+    Params,
     PortableStep,
     Power,
     Scale,
+    ScaledColumn,
+    is_missing,
     to_cells,
 )
 
@@ -33,27 +40,27 @@ MISSING_TEXT = "__missing__"
 TINY = 1e-8
 # Function that returns what a function returns for all rows, or for each block of a stream.
 Collect = Callable[[Callable[[pd.DataFrame], Any]], Iterable[Any]]
-Counts = Mapping[str, Mapping[Any, int]]
+Counts = Mapping[str, Mapping[Cell, int]]
 
 
 def fit_builtin(
     name: str,
     frame: pd.DataFrame,
     inputs: Sequence[str],
-    params: Mapping[str, Any],
+    params: Params,
     collect: Collect,
 ) -> PortableStep:
     """Fit a built-in step.
 
     Args:
-        name: name of the step.
-        frame: all rows, or the first rows of a stream.
-        inputs: columns that the step changes.
-        params: parameters of the step.
-        collect: see `Collect`.
+        name: Name of the step.
+        frame: All rows, or the first rows of a stream.
+        inputs: Columns that the step changes.
+        params: Parameters of the step.
+        collect: See `Collect`.
 
     Raises:
-        ValueError: there is no such step, or a parameter is missing.
+        ValueError: There is no such step, or a parameter is missing.
     """
     columns = list(inputs)
     if name == "PowerTransformer":
@@ -72,31 +79,27 @@ def fit_builtin(
     if name == "Categorizer":
         return Categorize({n: _sorted(known) for n, known in _counts(columns, collect).items()})
     if name == "HashingVectorizer":
-        return _vectorizer(frame, columns, params["num_features"])
+        taken = [name for name in frame.columns if name not in columns]
+        names = {}
+        for column in columns:
+            numbered = (f"{column}_{i}" for i in range(params["num_features"]))
+            names[column] = unique_names(numbered, taken)
+            taken += names[column]
+        return HashTokens(names)
     if name == "Normalizer":
         return Normalize(columns, params.get("norm", "l2"))
     return _scaler(name, columns, params, collect=collect)
 
 
-def _vectorizer(frame: pd.DataFrame, columns: list[str], width: int) -> HashTokens:
-    """Return a step that replaces each column of texts by `width` columns."""
-    taken = [n for n in frame.columns if n not in columns]
-    names = {}
-    for column in columns:
-        names[column] = unique_names((f"{column}_{i}" for i in range(width)), taken)
-        taken += names[column]
-    return HashTokens(names)
-
-
-def _scaler(
-    name: str, columns: list[str], params: Mapping[str, Any], collect: Collect
-) -> PortableStep:
+def _scaler(name: str, columns: list[str], params: Params, collect: Collect) -> PortableStep:
     """Fit a step that learns from the moments of columns of numbers; see `fit_builtin`."""
     moments = merge_moments(collect(functools.partial(_moments, columns=columns)))
-    low, high = moments["low"], moments["high"]
+    low = moments["low"]
+    high = moments["high"]
     if name == "UniformKBinsDiscretizer":
         bins = _for_each(params["bins"], columns)
-        return Bin({n: _edges(low[n], high[n], bins[n]) for n in columns})
+        edges = {n: pd.cut([low[n], high[n]], bins[n], retbins=True)[1] for n in columns}
+        return Bin({n: found.tolist() for n, found in edges.items()})
     if name == "StandardScaler":
         return _scale(moments["mean"], np.sqrt(moments["squares"] / moments["count"]))
     if name == "MinMaxScaler":
@@ -113,7 +116,7 @@ def _for_each(value: Any, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _scale(center: pd.Series, width: pd.Series) -> Scale:
-    columns = {}
+    columns: dict[str, ScaledColumn] = {}
     for name in center.index:
         by = float(width[name]) if width[name] >= TINY else 1.0
         minus = None if np.isnan(center[name]) else float(center[name])
@@ -143,7 +146,7 @@ def merge_moments(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
         return blocks[0]
     every = pd.concat(blocks)
 
-    def by_column(values: pd.Series) -> Any:
+    def by_column(values: pd.Series) -> SeriesGroupBy:
         return values.groupby(level=0, sort=False)
 
     count = by_column(every["count"]).sum()
@@ -160,27 +163,26 @@ def merge_moments(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def _counts(columns: list[str], collect: Collect) -> dict[str, Counter[Any]]:
+def _counts(columns: list[str], collect: Collect) -> dict[str, Counter[Cell]]:
     """Return the number of rows of each value of columns. Missing values have the key None."""
-    found = {name: Counter[Any]() for name in columns}
+    found = {name: Counter[Cell]() for name in columns}
     for part in collect(functools.partial(_count_values, columns=columns)):
         for name, counts in part.items():
             found[name] += counts
     return found
 
 
-def _count_values(frame: pd.DataFrame, columns: list[str]) -> dict[str, Counter[Any]]:
+def _count_values(frame: pd.DataFrame, columns: list[str]) -> dict[str, Counter[Cell]]:
     found = {}
     for name in columns:
-        counted = frame[name].value_counts()
-        found[name] = Counter(
-            dict(zip(to_cells(counted.index.array), counted.tolist(), strict=True))
-        )
-        found[name][None] = int(frame[name].isna().sum())
-    return {name: +counts for name, counts in found.items()}
+        counted = frame[name].value_counts(dropna=False)
+        cells = to_cells(counted.index.array)
+        keys = [None if is_missing(cell) else cell for cell in cells]
+        found[name] = Counter(dict(zip(keys, counted.tolist(), strict=True)))
+    return found
 
 
-def _sorted(values: Iterable[Any]) -> list[Any]:
+def _sorted(values: Iterable[Cell]) -> list[Cell]:
     """Return values in sorted order, numbers before texts, without the missing value."""
     present = (value for value in values if value is not None)
     return sorted(present, key=lambda value: (isinstance(value, str), value))
@@ -192,13 +194,13 @@ def _encoder(
     """Return an encoder. A missing value is a category of its own, the last one.
 
     Args:
-        counts: the number of rows of each value by column.
-        limits: the largest number of categories by column; None for no limit.
-        names: names of all columns of the frame.
-        hot: see `Encode.hot`.
+        counts: The number of rows of each value by column.
+        limits: The largest number of categories by column; None for no limit.
+        names: Names of all columns of the frame.
+        hot: See `Encode.hot`.
     """
     taken = [name for name in names if name not in counts or not hot]
-    columns = {}
+    columns: dict[str, EncodedColumn] = {}
     for column, counted in counts.items():
         ordered = _sorted(counted)
         keys = [*ordered, None] if None in counted else ordered
@@ -206,21 +208,14 @@ def _encoder(
         keys = [key for key in keys if key in kept]
         new = [column]
         if hot:
-            new = unique_names((f"{column}_{_category_name(key)}" for key in keys), taken)
+            texts = ["missing" if key is None else as_text(key) for key in keys]
+            new = unique_names((f"{column}_{text}" for text in texts), taken)
             taken += new
         columns[column] = {"keys": keys, "names": new}
     return Encode(columns, hot)
 
 
-def _category_name(value: Any) -> str:
-    if value is None:
-        return "missing"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _imputer(
-    frame: pd.DataFrame, columns: list[str], params: Mapping[str, Any], collect: Collect
-) -> Fill:
+def _imputer(frame: pd.DataFrame, columns: list[str], params: Params, collect: Collect) -> Fill:
     """Return an imputer. A column without a value gets 0 or `MISSING_TEXT`."""
     strategy = params.get("strategy", "mean")
     if strategy == "constant":
@@ -236,16 +231,3 @@ def _imputer(
         empty = 0.0 if is_number(frame[name]) else MISSING_TEXT
         values[name] = max(present, key=counted.__getitem__, default=empty)
     return Fill(values)
-
-
-def _edges(low: float, high: float, bins: int) -> list[float]:
-    """Return the edges of bins of equal width, as `pandas.cut` chooses them.
-
-    The first bin contains `low`.
-    """
-    if low == high:
-        pad = 0.001 * abs(low) or 0.001
-        return [*map(float, np.linspace(low - pad, high + pad, bins + 1))]
-    edges = np.linspace(low, high, bins + 1)
-    edges[0] -= 0.001 * (high - low)
-    return [*map(float, edges)]

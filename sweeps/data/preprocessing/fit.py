@@ -5,29 +5,29 @@ The fitted chain needs no Ray cluster to transform rows.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.extensions import ExtensionDtype
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.columns import (
     PREPROCESSOR_KEY,
-    InputColumn,
     input_column,
     is_categorical,
     is_number,
     select_columns,
 )
-from sweeps.data.preprocessing import fitted_steps, portable_steps
+from sweeps.data.preprocessing import fitted_steps
 from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fitted_chain import (
     FittedChain,
@@ -37,13 +37,12 @@ from sweeps.data.preprocessing.fitted_chain import (
     restore_dtypes,
 )
 
-T = TypeVar("T")
-
 if TYPE_CHECKING:
+    from sweeps.data.streaming.fit import RowStream
     from sweeps.space import Step
 
 
-def _output_dtype(values: pd.Series) -> Any:
+def _output_dtype(values: pd.Series) -> np.dtype | ExtensionDtype:
     """Return the dtype to which a prepared column is converted, both in training and in prediction.
 
     Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8,
@@ -58,15 +57,15 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> Fi
     """Fit steps on the train split, one after the other.
 
     Args:
-        steps: the steps in order. Each step selects from the columns that the previous step
+        steps: The steps in order. Each step selects from the columns that the previous step
             returned.
-        train: rows of the train split.
-        label: see `Splits.label`. Steps do not get the label among their columns. If the `fit` of
+        train: Rows of the train split.
+        label: See `Splits.label`. Steps do not get the label among their columns. If the `fit` of
             an estimator takes `y`, the label is passed as `y`, with one column for each label
             column if there are several.
 
     Raises:
-        InputError: a step names a missing column, has invalid parameters, or fails.
+        InputError: A step names a missing column, has invalid parameters, or fails.
     """
     return fit_transform(steps, train, label)[0]
 
@@ -76,37 +75,38 @@ def fit_transform(
     train: pa.Table,
     label: Label | None,
     copy: bool = True,
-    stream: Stream | None = None,
+    stream: RowStream | None = None,
     parse: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[FittedChain, pd.DataFrame]:
     """Fit steps in the same way as `fit_chain`, and also return the transformed rows of train.
 
     Args:
-        steps: see `fit_chain`.
-        train: rows of the train split. If there is a stream, the first rows of the stream.
-        label: see `fit_chain`.
+        steps: See `fit_chain`.
+        train: Rows of the train split. If there is a stream, the first rows of the stream.
+        label: See `fit_chain`.
         copy: False to let the returned columns share the memory of `train` where no step changes
             them.
-        stream: the rows of the train split as a stream, on which the steps are then fitted. None
+        stream: The rows of the train split as a stream, on which the steps are then fitted. None
             to fit the steps on `train`.
-        parse: the rules of `data.parse`, by column. The steps get the parsed columns.
+        parse: The rules of `data.parse`, by column. The steps get the parsed columns.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
     labels = label_columns(label)
     inputs = tuple(
         input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in labels
     )
-    target = _target(train, label)
+    target = label_values(train, label)
     # Arrow then copies no column of numbers without nulls
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
         rows = stream and stream.after(inputs, fitted)
-        fitted_step = _fit_step(step, frame, label, target, rows)
-        if fitted_step is not None:
-            frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
-            fitted.append(fitted_step)
+        with _step_errors(step):
+            fitted_step = _fit_step(step, frame, label, target=target, stream=rows)
+            if fitted_step is not None:
+                frame = _apply_checked(fitted_step, frame)
+                fitted.append(fitted_step)
     if not fitted:
         empty = convert_inputs(inputs, raw.iloc[:0], keep_integers=True)
         unchanged = FittedChain(chain, label, inputs, (), empty)
@@ -115,13 +115,12 @@ def fit_transform(
         raise InputError(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
-    arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
     present = {n: train.column(n).to_pandas() for n in labels if n in train.column_names}
-    prepared = restore_dtypes(arrays, empty, len(frame))
+    prepared = restore_dtypes(dict(frame.items()), empty, len(frame))
     return result, result.with_label(prepared, pd.DataFrame(present, index=frame.index))
 
 
-def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
+def label_values(train: pa.Table, label: Label | None) -> np.ndarray | None:
     """Return the values of the label, shape (n,), or (n, k) for k columns.
 
     None if the table has no label.
@@ -133,13 +132,11 @@ def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
     return values[:, 0] if isinstance(label, str) else values
 
 
-def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
-    """Call a function and return its result.
-
-    Convert any error to an `InputError` that names the step.
-    """
+@contextlib.contextmanager
+def _step_errors(step: StepConfig) -> Iterator[None]:
+    """Convert any error in the `with` block to an `InputError` that names the step."""
     try:
-        return call()
+        yield
     except InputError:
         raise
     except Exception as e:
@@ -159,64 +156,57 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
     return whole
 
 
-class Stream(Protocol):
-    """The rows of the train split, if they are streamed."""
-
-    def after(
-        self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]
-    ) -> Stream:
-        """Return the stream of the rows after these steps.
-
-        The raw rows have the columns `inputs`.
-        """
-
-    def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
-        """Pass over the rows, and yield what a function returns for each block."""
-
-
 def _fit_step(
     step: StepConfig,
     frame: pd.DataFrame,
     label: Label | None,
     target: np.ndarray | None,
-    stream: Stream | None,
+    stream: RowStream | None,
 ) -> fitted_steps.FittedStep | None:
     """Fit a step on the rows that the previous steps returned.
 
     Return None if the step has no columns to process.
 
     Args:
-        step: the step.
-        frame: the rows that the previous steps returned. If there is a stream, the first rows.
-        label: the label column.
-        target: the label of each row of `frame`.
-        stream: all rows that the previous steps returned. None if `frame` has all rows.
+        step: The step.
+        frame: The rows that the previous steps returned. If there is a stream, the first rows.
+        label: The label column.
+        target: The label of each row of `frame`.
+        stream: All rows that the previous steps returned. None if `frame` has all rows.
     """
-    kind = None
-    if ":" in step.name:
-        try:
-            kind = references.resolve(step.name)
-        except references.RefError as e:
-            raise InputError(PREPROCESSOR_KEY, str(e)) from e
     inputs = select_columns(frame, step.columns, _default_columns(step), step.name, label)
-    if kind is None:
-        inputs = _suitable_columns(step, frame, inputs)
+    if ":" in step.name:
+        return _fit_reference(step, frame, inputs, target=target, stream=stream)
+    inputs = _suitable_columns(step, frame, inputs)
     if not inputs:
         return None
-    if kind is None:
-        if stream is not None and step.name == "RobustScaler":
-            raise InputError(PREPROCESSOR_KEY, "RobustScaler needs all rows in memory")
+    if stream is not None and step.name == "RobustScaler":
+        raise InputError(PREPROCESSOR_KEY, "RobustScaler needs all rows in memory")
 
-        def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
-            return [function(frame)] if stream is None else stream.results(function)
+    def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
+        return [function(frame)] if stream is None else stream.results(function)
 
-        return _with_step_errors(
-            step, lambda: fit_builtin(step.name, frame, inputs, step.params, collect)
-        )
+    return fit_builtin(step.name, frame, inputs, params=step.params, collect=collect)
+
+
+def _fit_reference(
+    step: StepConfig,
+    frame: pd.DataFrame,
+    inputs: tuple[str, ...],
+    *,
+    target: np.ndarray | None,
+    stream: RowStream | None,
+) -> fitted_steps.FittedStep | None:
+    """Fit a step `module:attr` on some columns; see `_fit_step`."""
+    try:
+        kind = references.resolve(step.name)
+    except references.RefError as e:
+        raise InputError(PREPROCESSOR_KEY, str(e)) from e
+    if not inputs:
+        return None
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return _with_step_errors(
-            step,
-            lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream),
+        return fitted_steps.fit_estimator(
+            kind, frame, inputs, params=step.params, target=target, stream=stream
         )
     if callable(kind) and not isinstance(kind, type):
         return fitted_steps.FunctionStep(kind, inputs, step.params)
@@ -233,13 +223,10 @@ def _default_columns(step: StepConfig) -> str:
     if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
     short = step.name.rpartition(":")[2]
-    if short == "SimpleImputer":
-        return "numeric" if step.params.get("strategy", "mean") == "mean" else "all"
-    return (
-        "categorical"
-        if short.endswith(("Encoder", "Categorizer", "Vectorizer", "LabelBinarizer"))
-        else "numeric"
-    )
+    if short == "SimpleImputer" and step.params.get("strategy", "mean") != "mean":
+        return "all"
+    reads_texts = short.endswith(("Encoder", "Categorizer", "Vectorizer", "LabelBinarizer"))
+    return "categorical" if reads_texts else "numeric"
 
 
 def _suitable_columns(
@@ -250,7 +237,7 @@ def _suitable_columns(
     Other selected columns are left out.
 
     Raises:
-        InputError: a column that is named in the `columns` of the step cannot be processed.
+        InputError: A column that is named in the `columns` of the step cannot be processed.
     """
     number = step.name != "HashingVectorizer"
     text = step.name.endswith(("Encoder", "Categorizer", "Vectorizer"))
@@ -268,8 +255,9 @@ def _suitable_columns(
     named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
     if wrong := [n for n in inputs if n not in suitable and n in named]:
         has = f"the type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "no value"
-        problem = f"{step.name} cannot be used for column `{wrong[0]}`, which has {has}"
-        raise InputError(PREPROCESSOR_KEY, problem)
+        raise InputError(
+            PREPROCESSOR_KEY, f"{step.name} cannot be used for column `{wrong[0]}`, which has {has}"
+        )
     return tuple(suitable)
 
 
@@ -278,16 +266,6 @@ def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
 
     The digits depend only on the fingerprint of the data and on the steps.
     """
-    plain = [
-        {"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)}
-        for s in steps
-    ]
+    plain = [{"name": s.name, "columns": s.columns, "params": dict(s.params)} for s in steps]
     text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _json_value(value: Any) -> Any:
-    """Convert tuples to lists and keys to text, at any depth."""
-    if isinstance(value, Mapping):
-        return {str(k): _json_value(v) for k, v in value.items()}
-    return [_json_value(v) for v in value] if isinstance(value, (list, tuple)) else value

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
-from sweeps.core.errors import InputError
+from sweeps.core.errors import InputError, first_line
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, convert_column
 from sweeps.data.preprocessing import fitted_steps, portable_steps
@@ -22,15 +21,15 @@ class StepConfig:
     reads space files.
 
     Attributes:
-        name: name of the step, or `module:attr` of a user's step.
-        columns: the columns to process: a keyword, a name or a pattern, or several of these. None
+        name: Name of the step, or `module:attr` of a user's step.
+        columns: The columns to process: a keyword, a name or a pattern, or several of these. None
             for the step's default.
-        params: parameters of the step.
+        params: Parameters of the step.
     """
 
     name: str
-    columns: Any = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    columns: str | Sequence[str] | None = None
+    params: portable_steps.Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +39,13 @@ class FittedChain:
     It can be pickled, and `transform` does not need a running Ray.
 
     Attributes:
-        steps: the steps as they were configured in the space file.
-        label: the label column, or a tuple of label columns, which `transform` returns unchanged.
+        steps: The steps as they were configured in the space file.
+        label: The label column, or a tuple of label columns, which `transform` returns unchanged.
             None if there is no label.
-        inputs: the raw columns of the train split, without the label.
-        fitted_steps: the fitted steps. Steps that selected no columns, and `LabelEncoder`, are left
+        inputs: The raw columns of the train split, without the label.
+        fitted_steps: The fitted steps. Steps that selected no columns, and `LabelEncoder`, are left
             out.
-        empty: a frame without rows that has the columns and dtypes of the result.
+        empty: A frame without rows that has the columns and dtypes of the result.
     """
 
     steps: tuple[StepConfig, ...]
@@ -66,7 +65,7 @@ class FittedChain:
         return tuple(self.empty.columns)
 
     @property
-    def known_values(self) -> dict[str, Iterable[Any]]:
+    def known_values(self) -> dict[str, Iterable[portable_steps.Cell]]:
         """Values of each raw column of categories that an encoder or a model saw in training.
 
         The model is one that reads categories.
@@ -106,7 +105,7 @@ class FittedChain:
             The index is the index of `df`.
 
         Raises:
-            InputError: a column is missing, a value does not fit its column, or a step fails.
+            InputError: A column is missing, a value does not fit its column, or a step fails.
         """
         missing = [name for name in self.columns_in if name not in df.columns]
         if missing:
@@ -134,11 +133,11 @@ class FittedChain:
         """Apply the steps to columns that already have the dtypes of `inputs`.
 
         Args:
-            columns: the array of each column, by name. Numbers are floats.
-            count: number of rows.
+            columns: The array of each column, by name. Numbers are floats.
+            count: Number of rows.
 
         Raises:
-            InputError: a step cannot transform the values.
+            InputError: A step cannot transform the values.
         """
         if not count:
             return self.empty.copy()
@@ -164,9 +163,9 @@ def convert_inputs(
     They have the columns in the order and with the dtypes of `inputs`, and a range index.
 
     Args:
-        inputs: names and types of the columns.
-        df: raw rows.
-        keep_integers: see `convert_column`.
+        inputs: Names and types of the columns.
+        df: Raw rows.
+        keep_integers: See `convert_column`.
         copy: False to let columns of numbers share the memory of `df`.
     """
     given = df[[c.name for c in inputs]].reset_index(drop=True)
@@ -183,7 +182,7 @@ def restore_dtypes(
     """Return prepared columns in the order and with the dtypes of `empty`; see `FittedChain.empty`.
 
     Raises:
-        InputError: a column of `empty` is missing, because a step created it in training but not
+        InputError: A column of `empty` is missing, because a step created it in training but not
             for these rows.
     """
     missing = [n for n in empty.columns if n not in columns]
@@ -201,10 +200,7 @@ def restore_dtypes(
 
 
 def one_line(e: Exception) -> str:
-    """Return a description of an error in one line."""
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    if (
-        hasattr(e, "as_instanceof_cause") and lines
-    ):  # Ray's errors contain a traceback whose last line is the error
-        return lines[-1]
-    return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"
+    """Return a description of an error in one line, with its type."""
+    line = first_line(e)
+    # The last line of the traceback of a task of Ray has the type
+    return line if hasattr(e, "as_instanceof_cause") else f"{type(e).__name__}: {line}"

@@ -8,17 +8,20 @@ the rows, and its result for a row does not depend on other rows.
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from sweeps.data.columns import unique_names
-from sweeps.data.preprocessing.portable_steps import replace_arrays
+from sweeps.data.preprocessing.portable_steps import Params, replace_arrays
+
+if TYPE_CHECKING:
+    from sweeps.data.streaming.fit import RowStream
 
 # Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds
 # differently for other numbers of rows
@@ -35,10 +38,10 @@ class FittedStep(Protocol):
 def replace_columns(
     frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame
 ) -> pd.DataFrame:
-    """Drop columns of a frame and add new ones; see `replace_arrays`."""
-    return pd.DataFrame(
-        replace_arrays(dict(frame.items()), dropped, dict(new.items())), index=frame.index
-    )
+    """Drop columns of a frame and add new ones for the same rows; see `replace_arrays`."""
+    new = new.set_axis(frame.index, axis=0)
+    columns = replace_arrays(dict(frame.items()), dropped, dict(new.items()))
+    return pd.DataFrame(columns, index=frame.index)
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,9 @@ class FittedEstimator:
     """Step that applies a fitted estimator of scikit-learn, or a user's object with `transform`.
 
     Attributes:
-        estimator: the fitted estimator or object.
-        inputs: columns that the estimator reads. They are replaced by the outputs.
-        outputs: columns that the estimator returns.
+        estimator: The fitted estimator or object.
+        inputs: Columns that the estimator reads. They are replaced by the outputs.
+        outputs: Columns that the estimator returns.
         fixed_blocks: True to transform blocks of exactly `_ROWS_AT_ONCE` rows. The result for a row
             then does not depend on how many rows are transformed. It is True for scikit-learn.
     """
@@ -71,8 +74,7 @@ class FittedEstimator:
             result.append(
                 to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows]
             )
-        new = pd.concat(result, ignore_index=True)
-        return replace_columns(frame, self.inputs, new.set_axis(frame.index, axis=0))
+        return replace_columns(frame, self.inputs, pd.concat(result))
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
@@ -80,25 +82,20 @@ def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
 
     All estimators of scikit-learn accept these values.
     """
-    return (
-        part.apply(
-            lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()
-        )
-        if len(part.columns)
-        else part
-    )
+    texts = part.select_dtypes("str")
+    return part.assign(**texts.astype(object).where(texts.notna(), np.nan))
 
 
 def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
     """Convert the result of a `transform` to a frame.
 
     Args:
-        result: a DataFrame, a Series, an array or a sparse matrix.
-        rows: required number of rows.
-        names: names of the columns. None to keep the names in `result`, with any number of columns.
+        result: A DataFrame, a Series, an array or a sparse matrix.
+        rows: Required number of rows.
+        names: Names of the columns. None to keep the names in `result`, with any number of columns.
 
     Raises:
-        ValueError: the number of rows or columns is wrong.
+        ValueError: The number of rows or columns is wrong.
     """
     if hasattr(result, "toarray"):
         result = result.toarray()
@@ -125,9 +122,9 @@ def fit_estimator(
     kind: type,
     frame: pd.DataFrame,
     inputs: tuple[str, ...],
-    params: Mapping[str, Any],
+    params: Params,
     target: np.ndarray | None,
-    stream: Any = None,
+    stream: RowStream | None = None,
 ) -> FittedEstimator:
     """Fit an estimator on some columns.
 
@@ -137,7 +134,7 @@ def fit_estimator(
     `partial_fit`.
 
     Raises:
-        ValueError: the estimator cannot be fitted on a stream.
+        ValueError: The estimator cannot be fitted on a stream.
     """
     estimator = kind(**{**_safe_defaults(kind), **params})
     part = text_to_objects(frame[list(inputs)])
@@ -148,7 +145,7 @@ def fit_estimator(
                 f"{text}; use a built-in step or an estimator with `partial_fit`, or write "
                 "`data.ingest: memory`"
             )
-        for more in stream.results(functools.partial(_columns_of, columns=list(inputs))):
+        for more in stream.results(operator.itemgetter(list(inputs))):
             estimator.partial_fit(text_to_objects(more))
     elif hasattr(estimator, "fit"):
         if target is not None and _takes_labels(estimator):
@@ -156,20 +153,15 @@ def fit_estimator(
         else:
             estimator.fit(part)
     head = part.iloc[: max(1, min(len(part), 8))]
-    result = to_frame(estimator.transform(head), len(head))
-    if result.shape[1] == len(inputs) and isinstance(result.columns, pd.RangeIndex):
-        wanted = list(inputs)
-    elif isinstance(result.columns, pd.RangeIndex):
-        wanted = _output_names(estimator, inputs) or [
-            f"{kind.__name__.lower()}{i}" for i in range(result.shape[1])
-        ]
-    else:
-        wanted = [str(n) for n in result.columns]
-    names = (
-        unique_names(wanted, [n for n in frame.columns if n not in inputs])
-        if wanted != list(inputs)
-        else wanted
-    )
+    columns = to_frame(estimator.transform(head), len(head)).columns
+    names = [str(name) for name in columns]
+    if isinstance(columns, pd.RangeIndex):
+        names = list(inputs)
+        if len(columns) != len(inputs):
+            numbered = [f"{kind.__name__.lower()}{i}" for i in columns]
+            names = _output_names(estimator, inputs) or numbered
+    if names != list(inputs):
+        names = unique_names(names, [n for n in frame.columns if n not in inputs])
     return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
 
 
@@ -181,10 +173,6 @@ def _takes_labels(estimator: Any) -> bool:
     return len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
 
 
-def _columns_of(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    return frame[columns]
-
-
 def _learns(estimator: Any) -> bool:
     """Return whether the `fit` of an estimator learns from the rows.
 
@@ -194,7 +182,7 @@ def _learns(estimator: Any) -> bool:
     return tags is None or bool(tags().requires_fit)
 
 
-def _safe_defaults(kind: type) -> dict[str, Any]:
+def _safe_defaults(kind: type) -> dict[str, str | float]:
     """Return parameters with which scikit-learn's encoders accept unseen categories.
 
     {} for other classes.
@@ -221,9 +209,9 @@ class FunctionStep:
     The function's result replaces the input columns.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., pd.DataFrame]
     inputs: tuple[str, ...]
-    params: Mapping[str, Any]
+    params: Params
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a frame in which the function's result replaces the input columns."""
@@ -232,12 +220,7 @@ class FunctionStep:
             raise ValueError(
                 f"the step returned a {type(result).__name__}, but must return a DataFrame"
             )
-        if len(result) != len(frame):
-            raise ValueError(f"the step returned {len(result)} rows for {len(frame)} input rows")
-        new = result.set_axis([str(n) for n in result.columns], axis=1).set_axis(
-            frame.index, axis=0
-        )
-        return replace_columns(frame, self.inputs, new)
+        return replace_columns(frame, self.inputs, to_frame(result, len(frame)).rename(columns=str))
 
 
 def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
@@ -246,12 +229,12 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
     Otherwise, predictions would not match the training.
 
     Args:
-        step: the fitted step.
-        frame: the frame to which the step is applied.
-        whole: the step's result for the whole frame.
+        step: The fitted step.
+        frame: The frame to which the step is applied.
+        whole: The step's result for the whole frame.
 
     Raises:
-        ValueError: the result for the first row alone, or for the first 50 rows alone, differs from
+        ValueError: The result for the first row alone, or for the first 50 rows alone, differs from
             `whole`.
     """
     for rows in sorted({1, min(len(frame), 50)}):

@@ -9,20 +9,27 @@ scikit-learn nor a pickle.
 
 from __future__ import annotations
 
+import functools
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, TypedDict
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from sweeps.data.columns import is_number
 
-Columns = dict[str, Any]
+# Parameters of a step, as the user gives them
+Params = Mapping[str, Any]
+# One value of a column
+Cell = bool | int | float | str | None
+Values: TypeAlias = "np.ndarray | ExtensionArray"
+Columns = dict[str, Values]
 
 
-def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -> Columns:
+def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, Values]) -> Columns:
     """Drop columns and add new ones.
 
     A new column takes the place of an old column with the same name. All other new columns are
@@ -42,36 +49,30 @@ def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, A
     return out | added
 
 
-def to_floats(values: Any) -> np.ndarray:
+def to_floats(values: Values) -> np.ndarray:
     """Convert a column of numbers to 64-bit floats. A column of 32-bit floats stays unchanged."""
-    numbers = (
-        np.asarray(values)
-        if isinstance(getattr(values, "dtype", None), np.dtype)
-        else values.to_numpy(np.float64, na_value=np.nan)
-    )
+    if not isinstance(values, np.ndarray):
+        values = values.to_numpy(np.float64, na_value=np.nan)
+    numbers: np.ndarray = values
     return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64, copy=False)
 
 
-def to_objects(values: Any) -> list[Any]:
+def to_objects(values: Values) -> list[Cell]:
     """Convert a column to a list of Python objects."""
-    return list(
-        values.to_numpy(object).tolist()
-        if hasattr(values, "to_numpy")
-        else np.asarray(values).tolist()
-    )
+    return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def to_cells(values: Any) -> list[Any]:
+def to_cells(values: Values) -> list[Cell]:
     """Convert a column to a list: floats for numbers, Python objects for text and categories."""
     return to_floats(values).tolist() if is_number(values) else to_objects(values)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: Cell) -> bool:
     """Return whether a value of a column is missing."""
     return value is None or value is pd.NA or value is pd.NaT or value != value
 
 
-def column_array(series: pd.Series) -> Any:
+def column_array(series: pd.Series) -> Values:
     """Return the values of a frame's column.
 
     Numbers and booleans are a NumPy array, and other values are the pandas array.
@@ -102,17 +103,33 @@ class PortableStep:
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
 
+class ScaledColumn(TypedDict):
+    """How a column is scaled. If `minus` is None, the result is NaN for all rows."""
+
+    minus: float | None
+    by: float
+
+
+class EncodedColumn(TypedDict):
+    """The categories of a column in the order of their codes, and the names of the new columns.
+
+    The key None is a missing value. There is one name for the codes, or one for each key.
+    """
+
+    keys: list[Cell]
+    names: list[str]
+
+
 @dataclass(frozen=True)
 class Scale(PortableStep):
     """A scaler. It computes `(x - minus) / by` for each column.
 
     Attributes:
-        columns: maps each column to a dict such as {"minus": 2.0, "by": 0.5}. If `minus` is None,
-            the result is NaN for all rows.
+        columns: Maps each column to a dict such as {"minus": 2.0, "by": 0.5}.
     """
 
     kind = "scale"
-    columns: dict[str, dict[str, Any]]
+    columns: dict[str, ScaledColumn]
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns after scaling."""
@@ -130,8 +147,8 @@ class Power(PortableStep):
     """A power transformation, as scikit-learn's `PowerTransformer` defines it, with a given power.
 
     Attributes:
-        columns: names of the columns.
-        power: the power, often named lambda.
+        columns: Names of the columns.
+        power: The power, often named lambda.
         method: "yeo-johnson" or "box-cox".
     """
 
@@ -164,7 +181,7 @@ class Normalize(PortableStep):
     A row of zeros becomes NaN.
 
     Attributes:
-        columns: names of the columns.
+        columns: Names of the columns.
         norm: "l1", "l2" or "max".
     """
 
@@ -186,18 +203,18 @@ class Fill(PortableStep):
     """An imputer. It replaces each missing value of a column by a constant.
 
     Attributes:
-        columns: maps each column to its constant: a number for numbers, or a text for texts.
+        columns: Maps each column to its constant: a number for numbers, or a text for texts.
     """
 
     kind = "fill"
-    columns: dict[str, Any]
+    columns: dict[str, Cell]
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns without missing values."""
         return columns | {name: _filled(columns[name], by) for name, by in self.columns.items()}
 
 
-def _filled(values: Any, value: Any) -> Any:
+def _filled(values: Values, value: Cell) -> Values:
     if isinstance(value, str):
         cells = to_objects(values)
         return pd.array([value if is_missing(cell) else cell for cell in cells], dtype="str")
@@ -212,29 +229,28 @@ class Encode(PortableStep):
     It replaces categories by codes, or by one column of ones and zeros for each category.
 
     Attributes:
-        columns: maps each column to a dict with `keys` and `names`. `keys` are the categories in
-            the order of their codes. The key None is a missing value. `names` are the names of the
-            new columns: one name for the codes, or one for each key.
+        columns: Maps each column to its categories and names.
         hot: True to create a column of uint8 for each key. All of these are 0 for an unseen
             category. False to create one column of codes. The code of an unseen category is NaN.
     """
 
     kind = "encode"
-    columns: dict[str, dict[str, Any]]
+    columns: dict[str, EncodedColumn]
     hot: bool
 
-    def __post_init__(self) -> None:
-        tables = {
-            name: {key: i for i, key in enumerate(how["keys"])}
+    @functools.cached_property
+    def codes(self) -> dict[str, dict[Cell, int]]:
+        """The code of each category, by column."""
+        return {
+            name: {key: code for code, key in enumerate(how["keys"])}
             for name, how in self.columns.items()
         }
-        object.__setattr__(self, "_tables", tables)
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns with codes in place of categories."""
         new: Columns = {}
         for name, how in self.columns.items():
-            table = self._tables[name]  # type: ignore[attr-defined]
+            table = self.codes[name]
             cells = to_cells(columns[name])
             codes = np.array([table.get(None if is_missing(v) else v, -1) for v in cells], np.int64)
             if self.hot:
@@ -249,7 +265,7 @@ class Bin(PortableStep):
     """A step that replaces each number by the number of its bin, or by NaN outside of all bins.
 
     Attributes:
-        columns: maps each column to the edges of its bins. A bin contains its right edge.
+        columns: Maps each column to the edges of its bins. A bin contains its right edge.
     """
 
     kind = "bin"
@@ -269,7 +285,7 @@ class HashTokens(PortableStep):
     """A step that counts the tokens of texts, by their hash.
 
     Attributes:
-        columns: maps each column of texts to the names of the columns that replace it.
+        columns: Maps each column of texts to the names of the columns that replace it.
     """
 
     kind = "hash"
@@ -292,31 +308,32 @@ class Categorize(PortableStep):
     """A step that turns columns into categories of pandas.
 
     Attributes:
-        columns: maps each column to its categories, in sorted order. Missing and unseen values are
+        columns: Maps each column to its categories, in sorted order. Missing and unseen values are
             missing. A column without categories becomes a column of numbers that are all missing.
     """
 
     kind = "categorize"
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[Cell]]
 
-    def __post_init__(self) -> None:
-        dtypes = {name: pd.CategoricalDtype(keys) for name, keys in self.columns.items()}
-        object.__setattr__(self, "_dtypes", dtypes)
+    @functools.cached_property
+    def dtypes(self) -> dict[str, pd.CategoricalDtype]:
+        """The dtype of each column."""
+        return {name: pd.CategoricalDtype(keys) for name, keys in self.columns.items()}
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns with categories in place of values."""
-        dtypes: dict[str, Any] = self._dtypes  # type: ignore[attr-defined]
-        return columns | {name: _categories(columns[name], kind) for name, kind in dtypes.items()}
+        new = {name: _categories(columns[name], dtype) for name, dtype in self.dtypes.items()}
+        return columns | new
 
 
-def _categories(values: Any, dtype: pd.CategoricalDtype) -> Any:
+def _categories(values: Values, dtype: pd.CategoricalDtype) -> Values:
     if not len(dtype.categories):
         return np.full(len(values), np.nan)
     codes = dtype.categories.get_indexer(to_cells(values))  # -1 for a value without a category
     return pd.Categorical.from_codes(codes, dtype=dtype)
 
 
-KINDS: dict[str, Any] = {
+KINDS: dict[str, Callable[..., PortableStep]] = {
     c.kind: c for c in (Scale, Power, Normalize, Fill, Encode, Bin, HashTokens, Categorize)
 }
 
@@ -325,7 +342,7 @@ def from_json(stored: Mapping[str, Any]) -> PortableStep:
     """Create a step from the result of its `to_json`.
 
     Raises:
-        KeyError, TypeError: the data does not describe a step.
+        KeyError, TypeError: The data does not describe a step.
     """
     fields = dict(stored)
     step: PortableStep = KINDS[fields.pop("kind")](**fields)

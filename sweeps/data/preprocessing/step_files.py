@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionDtype
 
 from sweeps.core import references
 from sweeps.data.columns import InputColumn
@@ -39,9 +40,10 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
         "sklearn.decomposition._pca.PCA"}.
 
     Raises:
-        pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
+        pickle.PicklingError, TypeError, AttributeError: A step cannot be pickled.
     """
-    pickled, stages = {}, []
+    pickled = {}
+    stages = []
     for i, step in enumerate(fitted.fitted_steps):
         stored = _to_json(step)
         if stored is None:
@@ -53,11 +55,15 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
         stages.append(stored)
     outputs = [_column_json(name, fitted.empty[name].dtype) for name in fitted.empty.columns]
     chain = [{"name": s.name, "columns": s.columns, "params": s.params} for s in fitted.steps]
-    text = {"steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
-    text |= {"inputs": [asdict(c) for c in fitted.inputs], "outputs": outputs, "stages": stages}
-    (folder / FILE).write_text(
-        json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    description = {
+        "steps": json.loads(json.dumps(chain, default=str)),
+        "label": fitted.label,
+        "inputs": [asdict(c) for c in fitted.inputs],
+        "outputs": outputs,
+        "stages": stages,
+    }
+    text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
     return pickled
 
 
@@ -67,12 +73,12 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
     The function loads pickles and imports users' functions, so it may run code.
 
     Args:
-        folder: folder of the chain.
-        read: function that returns the contents of a pickle file. It may raise an error to refuse a
+        folder: Folder of the chain.
+        read: Function that returns the contents of a pickle file. It may raise an error to refuse a
             file.
 
     Raises:
-        ValueError, KeyError, TypeError: the files do not describe a chain.
+        ValueError, KeyError, TypeError: The files do not describe a chain.
     """
     stored = read_description(folder)
     stages = tuple(_from_json(stage, folder, read) for stage in stored["stages"])
@@ -100,33 +106,32 @@ def function_references(folder: Path) -> list[str]:
 
 def _to_json(step: FittedStep) -> dict[str, Any] | None:
     """Return a description of a step as plain data. Return None if the step can only be pickled."""
-    described: dict[str, Any] | None = None
     if isinstance(step, portable_steps.PortableStep):
         described = step.to_json()
-    elif isinstance(step, FunctionStep):
-        name = f"{step.function.__module__}:{getattr(step.function, '__qualname__', '?')}"
-        if step.function.__module__ != "__main__" and _resolves_to(name, step.function):
-            described = {
-                "kind": "function",
-                "function": name,
-                "inputs": list(step.inputs),
-                "params": dict(step.params),
-            }
+    elif isinstance(step, FunctionStep) and (name := _reference(step.function)) is not None:
+        described = {
+            "kind": "function",
+            "function": name,
+            "inputs": list(step.inputs),
+            "params": dict(step.params),
+        }
+    else:
+        return None
     try:
-        same = (
-            described is not None
-            and json.loads(json.dumps(described, allow_nan=False)) == described
-        )
+        same = json.loads(json.dumps(described, allow_nan=False)) == described
     except (TypeError, ValueError):
         return None
     return described if same else None
 
 
-def _resolves_to(reference: str, function: Any) -> bool:
+def _reference(function: Callable[..., pd.DataFrame]) -> str | None:
+    """Return the `module:function` that leads to a function; None if there is none."""
+    name = f"{function.__module__}:{getattr(function, '__qualname__', '?')}"
     try:
-        return references.resolve(reference) is function
+        found = function.__module__ != "__main__" and references.resolve(name) is function
     except references.RefError:
-        return False
+        return None
+    return name if found else None
 
 
 def _from_json(
@@ -142,7 +147,7 @@ def _from_json(
     return portable_steps.from_json(stored)
 
 
-def _column_json(name: str, dtype: Any) -> dict[str, Any]:
+def _column_json(name: str, dtype: np.dtype | ExtensionDtype) -> dict[str, Any]:
     if isinstance(dtype, pd.CategoricalDtype):
         values = dtype.categories.tolist()
         return {
@@ -155,7 +160,7 @@ def _column_json(name: str, dtype: Any) -> dict[str, Any]:
     return {"name": name, "dtype": str(dtype)}
 
 
-def _dtype(stored: Mapping[str, Any]) -> Any:
+def _dtype(stored: Mapping[str, Any]) -> np.dtype | ExtensionDtype | str:
     if stored["dtype"] != "category":
         return (
             np.dtype(stored["dtype"]) if stored["dtype"] in ("object", "bool") else stored["dtype"]

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from sweeps.data.label_checks import unified_type
-from sweeps.data.missing import WORDS, Profile, without_markers
-from sweeps.data.tables import canonical_table, drop_index_names, is_text, parse_text
+from sweeps.data.missing import WORDS, Markers, Profile, without_markers
+from sweeps.data.tables import canonical_table, is_text, parse_text
 
 
 def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile]:
@@ -48,24 +47,25 @@ def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:
     The columns are in the order of the first schema.
 
     Args:
-        schemas: schemas by the name of the file or split. All have the same columns.
-        place: key of the space file that names the source, for messages.
+        schemas: Schemas by the name of the file or split. All have the same columns.
+        place: Key of the space file that names the source, for messages.
 
     Raises:
-        InputError: the types of a column cannot be unified, such as text and integers.
+        InputError: The types of a column cannot be unified, such as text and integers.
     """
     first = next(iter(schemas))
+    canonical = {
+        key: canonical_table(schema.empty_table()).schema for key, schema in schemas.items()
+    }
     types = {}
-    for name in drop_index_names(schemas[first].names):
-        kinds = {key: schema.field(name).type for key, schema in schemas.items()}
-        known = {k: canonical_type(kind) for k, kind in kinds.items() if not pa.types.is_null(kind)}
+    for name in canonical[first].names:
+        known = {
+            key: schema.field(name).type
+            for key, schema in canonical.items()
+            if not pa.types.is_null(schemas[key].field(name).type)
+        }
         types[name] = unified_type(name, known or {first: pa.float64()}, place)
     return pa.schema(types)
-
-
-def canonical_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type to which `canonical_table` converts a column of this type."""
-    return canonical_table(pa.schema({"x": kind}).empty_table()).schema.field("x").type
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,20 @@ class Convert:
     """Function that converts each block of a source to the types of the whole source.
 
     Attributes:
-        schema: names and types of the columns of the result.
+        schema: Names and types of the columns of the result.
         text: True if the blocks have the texts of CSV files.
-        missing: the markers of missing values, by column; see `sweeps.data.missing`.
+        missing: The markers of missing values, by column; see `sweeps.data.missing`.
     """
 
     schema: pa.Schema
     text: bool = False
-    missing: Mapping[str, list[Any]] = field(default_factory=dict)
+    missing: Markers = field(default_factory=dict)
 
     def __call__(self, block: pa.Table) -> pa.Table:
         """Convert a block.
 
         Raises:
-            InputError: a value does not fit the type of its column.
+            InputError: A value does not fit the type of its column.
         """
         table = canonical_table(block.select(self.schema.names))
         columns = [self._column(table.column(f.name), f) for f in self.schema]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,66 +14,29 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps.data.columns import InputColumn
-from sweeps.data.preprocessing.fit import fit_transform
 from sweeps.data.preprocessing.fitted_chain import FittedChain, convert_inputs
 from sweeps.data.preprocessing.fitted_steps import FittedStep
-from sweeps.data.streaming.splits import StreamSplits
 from sweeps.data.tables import arrays_to_tensors
 
 if TYPE_CHECKING:
-    from sweeps.space import Step
+    from ray.data import Dataset
 
 # Number of rows at the beginning of train that decide the types and names of the prepared columns.
 FIRST_ROWS = 10_000
 
 
-def fit_on_stream(
-    steps: Iterable[Step], splits: StreamSplits, roots: tuple[str, ...]
-) -> tuple[FittedChain, pd.DataFrame]:
-    """Fit a chain on the train split. Return the chain, and the first prepared rows.
-
-    Args:
-        steps: the steps in order.
-        splits: the splits.
-        roots: folders of the user's modules.
-
-    Raises:
-        InputError: a step names a missing column, has invalid parameters, fails, or cannot be
-            fitted on a stream.
-    """
-    first = first_rows(splits.train, FIRST_ROWS, splits.schema)
-    return fit_transform(
-        steps,
-        first,
-        splits.label,
-        stream=RowStream(splits.train, roots),
-        parse=splits.parse,
-    )
-
-
-def first_rows(dataset: Any, count: int, schema: pa.Schema) -> pa.Table:
-    """Return the first rows of a lazy dataset, at most `count`."""
-    blocks = list(dataset.limit(count).iter_batches(batch_size=None, batch_format="pyarrow"))
-    table = (
-        pa.concat_tables([block.select(schema.names) for block in blocks])
-        if blocks
-        else schema.empty_table()
-    )
-    return table.replace_schema_metadata(None)
-
-
 @dataclass(frozen=True)
 class RowStream:
-    """The rows of train after some steps. It implements `fit.Stream`.
+    """The rows of train after some steps.
 
     Attributes:
-        dataset: lazy dataset of raw rows.
-        roots: folders of the user's modules.
-        inputs: the raw columns.
-        steps: fitted steps.
+        dataset: Lazy dataset of raw rows.
+        roots: Folders of the user's modules.
+        inputs: The raw columns.
+        steps: Fitted steps.
     """
 
-    dataset: Any
+    dataset: Dataset
     roots: tuple[str, ...]
     inputs: tuple[InputColumn, ...] = ()
     steps: tuple[FittedStep, ...] = ()
@@ -83,9 +47,8 @@ class RowStream:
 
     def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
         """Yield what a function returns for each block. The function runs in Ray Data's tasks."""
-        apply = InTask.create(
-            functools.partial(_result, inputs=self.inputs, steps=self.steps, function=function),
-            self.roots,
+        apply = in_task(
+            _result, self.roots, inputs=self.inputs, steps=self.steps, function=function
         )
         found = self.dataset.map_batches(apply, batch_format="pyarrow", batch_size=None)
         return (pickle.loads(row["result"]) for row in found.iter_rows())
@@ -107,29 +70,19 @@ def _result(
     return pa.table({"result": pa.array(results, pa.binary())})
 
 
-@dataclass(frozen=True)
-class InTask:
-    """Function for Ray's tasks that may contain functions and objects of the user's modules.
+def in_task(function: Callable[..., Any], roots: tuple[str, ...], /, **arguments: Any) -> Any:
+    """Return a function for Ray's tasks that calls a function of a block with these arguments.
 
-    Attributes:
-        pickled: the function, pickled. It is unpickled only after the folders can be imported from.
-        roots: folders of the user's modules.
+    The arguments may contain functions and objects of the user's modules. They are pickled, and
+    unpickled only after the modules can be imported from the folders `roots`.
     """
+    pickler = importlib.import_module("ray.cloudpickle")
+    pickled = pickler.dumps(functools.partial(function, **arguments))
+    return functools.partial(_call_pickled, pickled=pickled, roots=roots)
 
-    pickled: bytes
-    roots: tuple[str, ...]
 
-    @classmethod
-    def create(cls, function: Callable[[pa.Table], Any], roots: tuple[str, ...]) -> InTask:
-        """Return a picklable form of a function."""
-        from ray import cloudpickle
-
-        pickler: Any = cloudpickle
-        return cls(pickler.dumps(function), roots)
-
-    def __call__(self, block: pa.Table) -> Any:
-        """Call the function."""
-        return _unpickled(self.pickled, self.roots)(block)
+def _call_pickled(block: pa.Table, pickled: bytes, roots: tuple[str, ...]) -> Any:
+    return _unpickled(pickled, roots)(block)
 
 
 @functools.lru_cache(maxsize=16)
@@ -139,17 +92,19 @@ def _unpickled(pickled: bytes, roots: tuple[str, ...]) -> Callable[[pa.Table], A
     return function
 
 
-def prepared(dataset: Any, chain: FittedChain, schema: pa.Schema, roots: tuple[str, ...]) -> Any:
+def prepared_stream(
+    dataset: Dataset, chain: FittedChain, schema: pa.Schema, roots: tuple[str, ...]
+) -> Dataset:
     """Return the rows of a lazy dataset after a fitted chain, as a lazy dataset.
 
     Args:
-        dataset: raw rows with the label.
-        chain: the fitted chain.
-        schema: names and types of the columns of the raw rows.
-        roots: folders of the user's modules.
+        dataset: Raw rows with the label.
+        chain: The fitted chain.
+        schema: Names and types of the columns of the raw rows.
+        roots: Folders of the user's modules.
     """
     tensors = frozenset(f.name for f in schema if isinstance(f.type, pa.BaseExtensionType))
-    apply = InTask.create(functools.partial(_transform, chain=chain, tensors=tensors), roots)
+    apply = in_task(_transform, roots, chain=chain, tensors=tensors)
     return dataset.map_batches(apply, batch_format="pyarrow", batch_size=None)
 
 

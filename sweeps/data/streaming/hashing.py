@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from sweeps.data.tables import is_text
 
-VALID, SHARE = "valid", "rows"
+VALID = "valid"
+SHARE = "rows"
 
 
 def below(
@@ -27,10 +28,10 @@ def below(
 
     Args:
         table: n rows.
-        columns: columns whose values decide.
-        share: fraction between 0 and 1.
+        columns: Columns whose values decide.
+        share: Fraction between 0 and 1.
         purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
-        seed: seed of the sweep.
+        seed: Seed of the sweep.
     """
     start = pd.util.hash_array(np.array([f"{purpose} {int(seed)}"], dtype=object))
     hashes = pd.util.hash_array(row_hashes(table, columns) ^ start)
@@ -47,7 +48,7 @@ def row_hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     return np.asarray(pd.util.hash_pandas_object(frame, index=False))
 
 
-def _hashable(column: pa.ChunkedArray) -> Any:
+def _hashable(column: pa.ChunkedArray) -> np.ndarray | pd.Series:
     """Return values that pandas hashes alike, whatever the other values of the block are."""
     kind = column.type
     if is_text(kind):

@@ -22,8 +22,8 @@ class StreamSettings:
     it holds a CPU, so each task ends, whatever the loops do.
 
     Attributes:
-        cpus: number of CPUs that no worker holds. The tasks of one dataset use at most this number.
-        trials: number of trials that may run at the same time. They share the object store.
+        cpus: Number of CPUs that no worker holds. The tasks of one dataset use at most this number.
+        trials: Number of trials that may run at the same time. They share the object store.
     """
 
     cpus: float

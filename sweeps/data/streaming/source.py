@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import functools
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sweeps.core.errors import first_line
 from sweeps.data import sources
-from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
+from sweeps.data.files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.schema_probe import probe_schemas
-from sweeps.data.streaming.block_types import (
-    Convert,
-    merge_profiles,
-    unify_schemas,
-)
-from sweeps.data.tables import canonical_table, fingerprint, is_text
+from sweeps.data.streaming.block_types import merge_profiles, unify_schemas
+from sweeps.data.tables import canonical_table, fingerprint, hash_of, is_text
 
 if TYPE_CHECKING:
+    from ray.data import Dataset, Schema
+
     from sweeps.space import DataSpec
 
 
@@ -31,53 +29,47 @@ class LazySource:
     """A source that is open, but not read.
 
     Attributes:
-        dataset: lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
-        convert: function that gives each block the types of the whole source.
-        digest: text that changes if the source changes. For files, it is a hash of their names,
+        dataset: Lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
+        schema: Names and types of the columns.
+        digest: Text that changes if the source changes. For files, it is a hash of their names,
             sizes and times of change.
-        profiles: facts about each column of texts.
+        text: True if the blocks have the texts of CSV files.
+        profiles: Facts about each column of texts.
     """
 
-    dataset: Any
-    convert: Convert
+    dataset: Dataset
+    schema: pa.Schema
     digest: str
+    text: bool = False
     profiles: Mapping[str, Profile] = field(default_factory=dict)
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self.convert.schema
 
-
-def open_source(
-    spec: DataSpec, source: str, place: str, args: Mapping[str, Any] | None = None
-) -> LazySource:
+def open_source(spec: DataSpec, source: Source) -> LazySource:
     """Open a source. Its columns of texts are read once, to find their types and missing values.
 
     A source that is in memory anyway, such as `sklearn:NAME` or a function that returns a frame,
     becomes a Ray Dataset of one block.
 
     Args:
-        spec: the `data` section.
-        source: see `sources.read_source`.
-        place: see `sources.read_source`.
-        args: see `sources.read_source`.
+        spec: The `data` section.
+        source: One of its sources.
 
     Raises:
-        InputError: the source does not exist or cannot be read, or its files have different columns
+        InputError: The source does not exist or cannot be read, or its files have different columns
             or types.
     """
-    opened = _open(spec, source, place, args or {})
+    opened = _open(source)
     texts = tuple(f.name for f in opened.schema if is_text(f.type))
     if not texts:
         return opened
-    profile = _ProfileBlock(spec, texts)
+    profile = functools.partial(_profile_block, spec=spec, texts=texts)
     try:
         rows = opened.dataset.map_batches(
             profile, batch_format="pyarrow", batch_size=None
         ).take_all()
     except Exception as e:
-        raise_problem(place, f"`{source}` cannot be read: {sources.task_error(e)}", e)
+        reason = first_line(e).removeprefix("ValueError: ")
+        raise_problem(source.place, f"`{source.name}` cannot be read: {reason}", e)
     profiles = merge_profiles([pickle.loads(row["profiles"]) for row in rows])
     fields = []
     for column in opened.schema:
@@ -85,46 +77,34 @@ def open_source(
         if found is None:
             fields.append(column)
         elif not (column.name.startswith("Unnamed: ") and pa.types.is_null(found.kind)):
-            fields.append(pa.field(column.name, found.type_of_others(opened.convert.text)))
-    schema = pa.schema(fields)
-    return replace(opened, convert=replace(opened.convert, schema=schema), profiles=profiles)
+            fields.append(pa.field(column.name, found.type_of_others(opened.text)))
+    return replace(opened, schema=pa.schema(fields), profiles=profiles)
 
 
-@dataclass(frozen=True)
-class _ProfileBlock:
-    spec: DataSpec
-    texts: tuple[str, ...]
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        found = profile_columns(self.spec, canonical_table(block.select(self.texts)))
-        return pa.table({"profiles": [pickle.dumps(found)]})
+def _profile_block(block: pa.Table, spec: DataSpec, texts: tuple[str, ...]) -> pa.Table:
+    found = profile_columns(spec, canonical_table(block.select(texts)))
+    return pa.table({"profiles": [pickle.dumps(found)]})
 
 
-def _open(spec: DataSpec, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
+def _open(source: Source) -> LazySource:
     """Open a source without reading it. All columns of CSV files are texts."""
-
-    def open_dataset(dataset: Any) -> LazySource:
-        return _of_dataset(dataset, source, place, args)
-
-    if sources.is_loader(source):
-        opened = sources.call_loader(source, spec.base, place, args, open_dataset)
-        if isinstance(opened, LazySource):
-            # Ray's tasks, which run later, cannot import a module beside the space file
-            sources.pickle_by_value(spec.base.absolute())
-    elif source.startswith("sklearn:"):
-        opened = sources.read_source(source, spec.base, place)
-    else:
-        opened = _of_files(find_files(source, spec.base, place, spec.read))
-    return opened if isinstance(opened, LazySource) else _of_table(opened)
+    if source.name.startswith("sklearn:"):
+        return _of_table(sources.read_source(source))
+    if not sources.is_loader(source.name):
+        return _of_files(find_files(source))
+    opened = sources.call_loader(source, functools.partial(_of_dataset, source=source))
+    if not isinstance(opened, LazySource):
+        return _of_table(opened)
+    # Ray's tasks, which run later, cannot import a module beside the space file
+    sources.pickle_by_value(source.base.absolute())
+    return opened
 
 
 def _of_table(table: pa.Table) -> LazySource:
     import ray.data
 
     table = canonical_table(table)
-    return LazySource(
-        ray.data.from_arrow(table), Convert(table.schema), fingerprint({"table": table})
-    )
+    return LazySource(ray.data.from_arrow(table), table.schema, fingerprint({"table": table}))
 
 
 def _of_files(files: SourceFiles) -> LazySource:
@@ -142,8 +122,9 @@ def _of_files(files: SourceFiles) -> LazySource:
         files.display_name(path): pa.unify_schemas([each.schema, more])
         for path, each in zip(files.paths, known, strict=False)
     }
-    convert = Convert(unify_schemas(schemas, files.place), files.is_text)
-    return LazySource(sources.ray_dataset(files), convert, files_digest(files))
+    schema = unify_schemas(schemas, files.place)
+    dataset = sources.ray_dataset(files)
+    return LazySource(dataset, schema, files_digest(files), text=files.is_text)
 
 
 def files_digest(files: SourceFiles) -> str:
@@ -161,7 +142,7 @@ def files_digest(files: SourceFiles) -> str:
     )
 
 
-def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
+def _of_dataset(dataset: Dataset, source: Source) -> LazySource:
     """Open the Ray Dataset that a loader has returned, or that a script has passed.
 
     Its digest depends on the source, its arguments and the schema.
@@ -169,14 +150,15 @@ def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) 
     try:
         schema = dataset.schema()
     except Exception as e:
-        raise_problem(place, f"`{source}` failed: {first_line(e)}", e)
+        raise_problem(source.place, f"`{source.name}` failed: {first_line(e)}", e)
     if schema is None or not schema.names:
-        raise_problem(place, f"`{source}` returned a Ray Dataset without columns")
-    types = unify_schemas({source: _arrow_schema(schema, source, place)}, place)
-    return LazySource(dataset, Convert(types), hash_of([source, dict(args), str(types)]))
+        raise_problem(source.place, f"`{source.name}` returned a Ray Dataset without columns")
+    types = unify_schemas({source.name: _arrow_schema(schema, source)}, source.place)
+    digest = hash_of([source.name, dict(source.args), str(types)])
+    return LazySource(dataset, types, digest)
 
 
-def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
+def _arrow_schema(schema: Schema, source: Source) -> pa.Schema:
     base = schema.base_schema
     if isinstance(base, pa.Schema):
         return base
@@ -190,12 +172,7 @@ def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
     except (pa.ArrowException, TypeError):
         advice = "end it with `map_batches` with `batch_format='pyarrow'`"
         raise_problem(
-            place,
-            f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than "
+            source.place,
+            f"`{source.name}` returned a Ray Dataset whose pandas blocks have other columns than "
             f"numbers; {advice}",
         )
-
-
-def hash_of(parts: Sequence[Any]) -> str:
-    """Return a hash of values that JSON can store."""
-    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()

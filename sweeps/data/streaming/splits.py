@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem
-from sweeps.data.files import raise_problem
+from sweeps.core.errors import InputError, first_line
+from sweeps.data.files import raise_problem, sources_of
 from sweeps.data.ingest import STREAM_MARK
 from sweeps.data.label_checks import (
     check_columns,
-    check_dropped,
-    check_same_task,
     infer_task,
     missing_class_notes,
     missing_labels,
     positive_last,
+    split_columns,
 )
 from sweeps.data.load import encode_label
-from sweeps.data.missing import decide, label_problems
+from sweeps.data.missing import Markers, decide, label_problems
 from sweeps.data.parse import count_misfits, misfits_note, parse_values
 from sweeps.data.parsed_columns import features_parse
-from sweeps.data.sources import task_error
 from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
-from sweeps.data.streaming.source import LazySource, hash_of, open_source
+from sweeps.data.streaming.source import LazySource, open_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
+from sweeps.data.tables import hash_of
+from sweeps.data.variants import TunedData, Variants
 from sweeps.space.section_models import variant_of
 
 if TYPE_CHECKING:
+    from ray.data import Dataset
+
+    from sweeps.core.label_columns import Classes
     from sweeps.space import DataSpec, Split
 
 # A label with more distinct values than this number is an error, unless it is for a regression.
@@ -50,12 +54,12 @@ class SelectRows:
     """Function that returns the rows of one split from each block of a source.
 
     Attributes:
-        convert: see `LazySource.convert`.
+        convert: Function that gives each block the types of the whole source.
         split: "train" or "valid".
-        rule: rule that selects the rows of valid among the rows of the block. None if the source
+        rule: Rule that selects the rows of valid among the rows of the block. None if the source
             has only the rows of `split`.
-        seed: seed of the sweep.
-        label: the label column. None if there is no label.
+        seed: Seed of the sweep.
+        label: The label column. None if there is no label.
         drop_missing: True to leave out rows without a label.
     """
 
@@ -82,8 +86,8 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
 
     Args:
         table: n rows of a source, with all columns.
-        rule: a rule of the kind fraction, group or column.
-        seed: seed of the sweep.
+        rule: A rule of the kind fraction, group or column.
+        seed: Seed of the sweep.
     """
     if rule.kind == "column":
         return equals(table.column(str(rule.column)).to_numpy(), rule.value)
@@ -91,37 +95,28 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
     return below(table, names, float(rule.fraction or 0), VALID, seed)
 
 
-@dataclass(frozen=True)
-class CountRows:
-    """Function that returns one row for each block.
+def count_rows(block: pa.Table, select: SelectRows, parse: Mapping[str, str]) -> pa.Table:
+    """Return one row with the pickled `SplitCount` of a block.
 
-    The row has the number of rows in the split, and the distinct values of the label.
-
-    Attributes:
-        select: function that returns the rows of the split.
-        parse: the rules of `data.parse`, by column. Each value is checked.
+    Args:
+        block: Rows of the source.
+        select: Function that returns the rows of the split.
+        parse: The rules of `data.parse`, by column. Each value is checked.
     """
-
-    select: SelectRows
-    parse: Mapping[str, str] = field(default_factory=dict)
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """Count the rows of a block."""
-        table = self.select(block)
-        raw = table.select(list(self.parse)).to_pandas()
-        parsed = {name: parse_values(raw[name], rule, name) for name, rule in self.parse.items()}
-        label = self.select.label
-        labels = table.column(label) if label else pa.chunked_array([[]])
-        counted = SplitCount(
-            rows=table.num_rows,
-            missing=labels.null_count,
-            # A regression may have millions of values. More than MOST_CLASSES are not needed.
-            values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
-            nulls={name: table.column(name).null_count for name in table.column_names},
-            sample=_sampled(table, self.select.seed),
-            misfits=count_misfits(raw, parsed),
-        )
-        return pa.table({"count": [pickle.dumps(counted)]})
+    table = select(block)
+    raw = table.select(list(parse)).to_pandas()
+    parsed = {name: parse_values(raw[name], rule, name) for name, rule in parse.items()}
+    labels = table.column(select.label) if select.label else pa.chunked_array([[]])
+    counted = SplitCount(
+        rows=table.num_rows,
+        missing=labels.null_count,
+        # A regression may have millions of values. More than MOST_CLASSES are not needed.
+        values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
+        nulls={name: table.column(name).null_count for name in table.column_names},
+        sample=_sampled(table, select.seed),
+        misfits=count_misfits(raw, parsed),
+    )
+    return pa.table({"count": [pickle.dumps(counted)]})
 
 
 @dataclass(frozen=True)
@@ -129,13 +124,13 @@ class SplitCount:
     """Facts about the rows of a split.
 
     Attributes:
-        rows: number of rows.
-        missing: number of rows without a label.
-        values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
-        nulls: number of missing values of each column.
-        sample: some rows, for a summary of the data. Their columns of lists and tensors have no
+        rows: Number of rows.
+        missing: Number of rows without a label.
+        values: Distinct values of the label: all of them, or more than `MOST_CLASSES`.
+        nulls: Number of missing values of each column.
+        sample: Some rows, for a summary of the data. Their columns of lists and tensors have no
             values.
-        misfits: number of texts that do not fit their rule of `data.parse` and are missing values,
+        misfits: Number of texts that do not fit their rule of `data.parse` and are missing values,
             by column.
     """
 
@@ -174,32 +169,29 @@ def _sampled(table: pa.Table, seed: int) -> pa.Table:
     return pa.table(simple)
 
 
-@dataclass(frozen=True)
-class EncodeRows:
-    """Function that returns the columns of a trial from each block of a split.
+def encode_rows(
+    block: pa.Table,
+    select: SelectRows,
+    classes: Classes | None,
+    columns: tuple[str, ...],
+    share: float,
+) -> pa.Table:
+    """Return the columns of a trial, with an encoded label.
 
-    Attributes:
-        select: function that returns the rows of the split.
-        classes: see `Splits.classes`.
-        columns: columns to return: the features, and the label if there is one.
-        share: fraction of the rows to return, in (0, 1].
+    Args:
+        block: Rows of the source.
+        select: Function that returns the rows of the split.
+        classes: See `Splits.classes`.
+        columns: Columns to return: the features, and the label if there is one.
+        share: Fraction of the rows to return, in (0, 1].
     """
-
-    select: SelectRows
-    classes: tuple[Any, ...] | None
-    columns: tuple[str, ...]
-    share: float = 1.0
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """Return rows with an encoded label."""
-        table = self.select(block)
-        if self.share < 1:
-            table = table.filter(
-                pa.array(below(table, table.column_names, self.share, SHARE, self.select.seed))
-            )
-        if self.select.label is not None:
-            table = encode_label(table, self.select.label, self.classes)
-        return table.select(list(self.columns))
+    table = select(block)
+    if share < 1:
+        kept = below(table, table.column_names, share, SHARE, select.seed)
+        table = table.filter(pa.array(kept))
+    if select.label is not None:
+        table = encode_label(table, select.label, classes)
+    return table.select(list(columns))
 
 
 @dataclass(frozen=True)
@@ -209,25 +201,40 @@ class StreamSplits:
     For the other attributes, see `sweeps.data.load.Splits`.
 
     Attributes:
-        train: rows to train on. Each block is an Arrow table with the features and the encoded
+        train: Rows to train on. Each block is an Arrow table with the features and the encoded
             label.
-        valid: rows to validate on, with the same columns.
-        schema: names and types of these columns.
-        rows: number of rows by split.
+        valid: Rows to validate on, with the same columns.
+        schema: Names and types of these columns.
+        rows: Number of rows by split.
     """
 
-    train: Any
-    valid: Any
+    train: Dataset
+    valid: Dataset
     schema: pa.Schema
     label: str | None
     task: str | None
-    classes: tuple[Any, ...] | None
+    classes: Classes | None
     features: tuple[str, ...]
     rows: dict[str, int]
     fingerprint: str
     notes: tuple[str, ...]
+    lacking: tuple[str, ...]
     parse: Mapping[str, str]
-    missing: Mapping[str, list[Any]]
+    missing: Markers
+    summary: DataSummary | None = None
+
+    def first_valid(self, count: int) -> pa.Table:
+        """Return the features of the first rows of valid, at most `count`."""
+        return first_rows(self.valid, count, self.schema).select(list(self.features))
+
+
+def first_rows(dataset: Dataset, count: int, schema: pa.Schema) -> pa.Table:
+    """Return the first rows of a lazy dataset, at most `count`."""
+    blocks: list[pa.Table] = list(
+        dataset.limit(count).iter_batches(batch_size=None, batch_format="pyarrow")
+    )
+    tables = [block.select(schema.names) for block in blocks] or [schema.empty_table()]
+    return pa.concat_tables(tables).replace_schema_metadata(None)
 
 
 @dataclass(frozen=True)
@@ -235,16 +242,14 @@ class SplitSource:
     """A source whose rows were counted once, with the rules that split it.
 
     Attributes:
-        sources: the source of each split. The two sources are the same object if valid is a part of
+        sources: The source of each split. The two sources are the same object if valid is a part of
             train's source.
-        selects: for each split, the function that returns its rows.
-        schema: names and types of all columns.
-        counts: facts about each split.
-        task: see `Splits.task`.
-        classes: see `Splits.classes`.
-        removed: columns that are not features: the label, and the column of a split `{column: ...,
-            value: ...}`. None if there is none.
-        missing: see `Splits.missing`.
+        selects: For each split, the function that returns its rows.
+        schema: Names and types of all columns.
+        counts: Facts about each split.
+        task: See `Splits.task`.
+        classes: See `Splits.classes`.
+        missing: See `Splits.missing`.
     """
 
     sources: Mapping[str, LazySource]
@@ -252,28 +257,40 @@ class SplitSource:
     schema: pa.Schema
     counts: Mapping[str, SplitCount]
     task: str | None
-    classes: tuple[Any, ...] | None
-    removed: tuple[str | None, ...]
-    missing: Mapping[str, list[Any]]
+    classes: Classes | None
+    missing: Markers
 
     @property
     def digest(self) -> str:
         """Text that changes if the source changes."""
         return " ".join(dict.fromkeys(source.digest for source in self.sources.values()))
 
+    def encoded(self, columns: tuple[str, ...], share: float) -> dict[str, Dataset]:
+        """Return the rows of each split with these columns; of train, only a share of the rows."""
+        lazy = {}
+        for key, select in self.selects.items():
+            encode = functools.partial(
+                encode_rows,
+                select=select,
+                classes=self.classes,
+                columns=columns,
+                share=share if key == "train" else 1.0,
+            )
+            dataset = self.sources[key].dataset
+            lazy[key] = dataset.map_batches(encode, batch_format="pyarrow", batch_size=None)
+        return lazy
+
 
 def split_source(spec: DataSpec, seed: int) -> SplitSource:
     """Open the sources of a `data` section, and read them once to count rows and find classes.
 
     Raises:
-        InputError: a source cannot be read, columns are missing, the label cannot be used, or a
+        InputError: A source cannot be read, columns are missing, the label cannot be used, or a
             split is empty.
     """
     rule = spec.valid
     assert rule is not None
-    sources = {"train": open_source(spec, spec.train, "data.train", spec.args)}
-    if rule.kind == "path":
-        sources["valid"] = open_source(spec, str(rule.path), "data.valid", rule.args)
+    sources = {key: open_source(spec, source) for key, source in sources_of(spec).items()}
     problems = check_columns(spec, {key: source.schema.names for key, source in sources.items()})
     problems += label_problems(spec, {key: source.profiles for key, source in sources.items()})
     if problems:
@@ -287,24 +304,39 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     selects: dict[str, SelectRows] = {}
     counts: dict[str, SplitCount] = {}
     for key, source in sources.items():
-        convert = replace(source.convert, schema=schema, missing=missing)
+        convert = Convert(schema, source.text, missing)
         selects[key] = SelectRows(
-            convert, key, inside, seed, spec.only_label, spec.drop_missing_label
+            convert,
+            key,
+            inside,
+            seed=seed,
+            label=spec.only_label,
+            drop_missing=spec.drop_missing_label,
         )
-        counts[key] = _count(source, CountRows(selects[key], spec.parse), f"data.{key}")
-    task, classes = None, None
+        count = functools.partial(count_rows, select=selects[key], parse=spec.parse)
+        counts[key] = _count(source, count, f"data.{key}")
+    task = None
+    classes = None
     if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
-    for key, count in counts.items():
-        if not count.rows:
-            text = f"the {key} split has no rows; give another split or another seed"
-            raise InputError("data.valid", text)
-    removed = (spec.only_label, rule.column if rule.kind == "column" else None)
-    return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
+    for key, counted in counts.items():
+        if not counted.rows:
+            raise InputError(
+                "data.valid", f"the {key} split has no rows; give another split or another seed"
+            )
+    return SplitSource(
+        sources,
+        selects,
+        schema,
+        counts=counts,
+        task=task,
+        classes=classes,
+        missing=missing,
+    )
 
 
-def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
-    """Read a source once, and return the facts about a split."""
+def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str) -> SplitCount:
+    """Read a source once, and return the facts about a split, which `count` finds by block."""
     total: SplitCount | None = None
     try:
         counted = source.dataset.map_batches(count, batch_format="pyarrow", batch_size=None)
@@ -314,7 +346,8 @@ def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
     except InputError:
         raise
     except Exception as e:
-        raise_problem(place, f"the data cannot be read: {task_error(e)}", e)
+        reason = first_line(e).removeprefix("ValueError: ")
+        raise_problem(place, f"the data cannot be read: {reason}", e)
     if total is None:
         raise_problem(place, "the data has no rows")
     return total
@@ -322,7 +355,7 @@ def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
 
 def _task(
     spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]
-) -> tuple[str, tuple[Any, ...] | None]:
+) -> tuple[str, Classes | None]:
     """Return the task and the classes of the label; see `infer_task`."""
     label = str(spec.label)
     kind = schema.field(label).type
@@ -336,72 +369,43 @@ def _task(
     )
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"
-        text = (
+        raise InputError(
+            "data.label",
             f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; "
-            f"{advice}"
+            f"{advice}",
         )
-        raise InputError("data.label", text)
     return task, positive_last(spec, task, classes)
 
 
-class StreamVariants:
-    """All data variants of a sweep, as streams.
+class StreamVariants(Variants[SplitSource]):
+    """All data variants of a sweep, as streams."""
 
-    The counterpart for data in memory is `sweeps.data.variants.DataVariants`.
+    def _read(self, variant: DataSpec) -> SplitSource:
+        return split_source(variant, self.seed)
 
-    Args:
-        spec: see `sweeps.space.Space.data`.
-        variants: see `sweeps.space.Space.variants`.
-        seed: seed of the sweep, also for splits by fraction and by group.
+    def _columns(self, spec: DataSpec) -> list[str]:
+        return list(self.sources[spec.source].schema.names)
 
-    Attributes:
-        sources: each distinct source, by `DataSpec.source`.
-        fingerprint: hash of all variants.
-
-    Raises:
-        InputError: see `split_source`. Also raised if a column in a tuned `drop` does not exist, or
-            the sources differ in task or classes.
-    """
-
-    def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int):
-        self.spec = spec
-        self.seed = seed
-        self.sources: dict[Any, SplitSource] = {}
-        problems: list[Problem] = []
-        tasks = []
-        for variant in variants:
-            if variant.source not in self.sources:
-                source = split_source(variant, seed)
-                self.sources[variant.source] = source
-                tasks.append((variant.train, source.task, source.classes))
-            problems += check_dropped(variant, self.sources[variant.source].schema.names)
-        problems += check_same_task(tasks)
-        if problems:
-            raise InputError(dict.fromkeys(problems))
-        fingerprints = [self._fingerprint(variant) for variant in variants]
-        self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else _digest(fingerprints)
+    @staticmethod
+    def _digest(parts: Sequence[object]) -> str:
+        # As many characters as the fingerprint of data in memory
+        return (STREAM_MARK + hash_of(parts))[:64]
 
     @property
-    def summary(self) -> DataSummary:
-        """Summary of the first source, from a sample of its rows."""
+    def first(self) -> StreamSplits:
+        """The splits of the first source, with a summary of a sample of its rows."""
         source = next(iter(self.sources.values()))
         train = source.counts["train"]
-        return summarize(
-            self.spec,
-            {"train": train.sample},
-            source.classes,
-            self.seed,
-            {"train": train.rows},
-            train.nulls,
+        parts = {"train": train.sample}
+        rows = {"train": train.rows}
+        summary = summarize(
+            self.spec, parts, source.classes, seed=self.seed, rows=rows, missing=train.nulls
         )
-
-    def fingerprint_of(self, data: Mapping[str, Any]) -> str:
-        """Return the fingerprint of a variant."""
-        return self._fingerprint(variant_of(self.spec, data))
+        return replace(self.splits({}), fingerprint=self.fingerprint, summary=summary)
 
     def _fingerprint(self, spec: DataSpec) -> str:
         source = self.sources[spec.source]
-        return _digest(
+        return self._digest(
             [
                 "stream",
                 source.digest,
@@ -411,35 +415,28 @@ class StreamVariants:
                 repr(source.classes),
                 spec.drop_missing_label,
                 repr(spec.valid),
-                *filter(None, (spec.parse, spec.missing)),
+                *filter(None, (spec.parse, spec.missing, spec.group)),
                 sorted(set(spec.drop)),
                 spec.rows,
                 self.seed,
             ]
         )
 
-    def splits(self, data: Mapping[str, Any], added: Sequence[str] = ()) -> StreamSplits:
+    def splits(self, data: TunedData, added: Sequence[str] = ()) -> StreamSplits:
         """Return the splits of a trial.
 
         Args:
-            data: the trial's values of the tuned keys of `data`.
-            added: names of splits whose rows are added to train. These rows also stay in their
+            data: The trial's values of the tuned keys of `data`.
+            added: Names of splits whose rows are added to train. These rows also stay in their
                 splits.
         """
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
         label = spec.only_label
-        features = tuple(
-            name for name in source.schema.names if name not in (*source.removed, *spec.drop)
-        )
+        others = {*spec.labels, *spec.drop, *split_columns(spec)}
+        features = tuple(name for name in source.schema.names if name not in others)
         columns = features if label is None else (*features, label)
-        lazy = {}
-        for key, select in source.selects.items():
-            share = spec.rows if key == "train" else 1.0
-            encode = EncodeRows(select, source.classes, columns, share)
-            lazy[key] = source.sources[key].dataset.map_batches(
-                encode, batch_format="pyarrow", batch_size=None
-            )
+        lazy = source.encoded(columns, spec.rows)
         rows = {key: count.rows for key, count in source.counts.items()}
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
@@ -460,33 +457,25 @@ class StreamVariants:
             features=features,
             rows=rows,
             fingerprint=self._fingerprint(spec),
-            notes=_notes(source, label),
+            notes=tuple(
+                note
+                for key, count in source.counts.items()
+                for note in misfits_note(count.misfits, key)
+            ),
+            lacking=_lacking(source, label),
             parse=features_parse(spec, features),
             missing=source.missing,
         )
 
 
-def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
-    """Return notes about splits without rows of a class, and about texts that do not fit.
-
-    The texts do not fit their rule of `data.parse`.
-    """
+def _lacking(source: SplitSource, label: str | None) -> tuple[str, ...]:
+    """Return a note for each split that lacks a class; see `missing_class_notes`."""
+    if not label or not source.classes:
+        return ()
+    kind = source.schema.field(label).type
+    classes = pa.array(source.classes, kind)
     present = {}
-    if label and source.classes:
-        kind = source.schema.field(label).type
-        classes = pa.array(source.classes, kind)
-        for key, count in source.counts.items():
-            codes = pc.index_in(count.values.cast(kind), value_set=classes)
-            present[key] = pa.table({label: codes})
-    notes = missing_class_notes(label, source.classes, present)
     for key, count in source.counts.items():
-        notes += misfits_note(count.misfits, key)
-    return notes
-
-
-def _digest(parts: Sequence[Any]) -> str:
-    """Return a fingerprint of a stream.
-
-    It has as many characters as the fingerprint of data in memory.
-    """
-    return (STREAM_MARK + hash_of(parts))[:64]
+        codes = pc.index_in(count.values.cast(kind), value_set=classes)
+        present[key] = pa.table({label: codes})
+    return missing_class_notes(label, source.classes, present)

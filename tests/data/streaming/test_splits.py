@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.preprocessing.fit import fit_chain
-from sweeps.data.streaming.fit import fit_on_stream, prepared
+from sweeps.data.preprocessing.fit import fit_chain, fit_transform
+from sweeps.data.streaming.fit import FIRST_ROWS, RowStream, prepared_stream
 from sweeps.data.streaming.settings import StreamSettings
-from sweeps.data.streaming.splits import StreamVariants, rows_of_valid
+from sweeps.data.streaming.splits import StreamVariants, first_rows, rows_of_valid
 from sweeps.data.variants import DataVariants
 from sweeps.space import DataSpec, Split, Step
 from sweeps.space.section_models import ReadKeys
@@ -79,6 +79,11 @@ def spec(folder: Path, train: str, valid: Split, **more) -> DataSpec:
     return DataSpec(train, "y", valid, None, None, folder, ingest="stream", **more)
 
 
+def fit_on_stream(steps, splits, roots):
+    first = first_rows(splits.train, FIRST_ROWS, splits.schema)
+    return fit_transform(steps, first, splits.label, stream=RowStream(splits.train, roots))
+
+
 def frame_of(dataset) -> pd.DataFrame:
     blocks = [
         block
@@ -116,7 +121,7 @@ def test_a_stream_has_what_the_same_files_have_in_memory(ray_data, folder, kind,
     assert fitted.columns_out == expected.columns_out and len(first) == 450
     for split in compared:
         raw = getattr(memory, split).to_pandas()
-        blocks = prepared(
+        blocks = prepared_stream(
             getattr(streams, split), fitted, streams.schema, (str(folder),)
         ).iter_batches(batch_size=None, batch_format="pandas")
         pd.testing.assert_frame_equal(
