@@ -46,6 +46,7 @@ __all__ = [
     "LabeledRows",
     "constraints_by_position",
     "fill_parameters",
+    "float_array",
     "main_names",
     "queries",
     "read_rows",
@@ -234,6 +235,20 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
             f"these columns are not numeric after preprocessing: {first_of(others)}; this trainer "
             f"reads only numbers, so {advice}"
         )
+
+
+def float_array(features: pd.DataFrame) -> np.ndarray:
+    """Return prepared features as float32 of shape (n, columns). Missing values become 0.
+
+    Raises:
+        ValueError: A column is not numeric.
+    """
+    import numpy as np
+
+    require_numbers(features)
+    values = features.to_numpy(np.float32, na_value=np.nan)
+    filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
+    return filled
 
 
 def safe_names(columns: Iterable[Any], refused: str) -> list[str]:

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers._best import BestStep
+from sweeps.trainers._best import Steps
 from sweeps.trainers._keras_model import Description, Model, predict
 
 LATEST = "latest.npz"
 GUIDE = "https://keras.io/guides/serialization_and_saving"
 
 
-class Best(BestStep):
-    """Best epoch so far, and the weights of the network after this epoch. An epoch is a step.
+class KerasSteps(Steps):
+    """The steps of a network's training, and the weights of the best step. An epoch is a step.
 
     Args:
         cur: The trial.
+        lead: Metric that decides among the epochs that satisfy the constraints.
         description: Description of the network.
         network: The network, before the first epoch.
         x: Features of some rows, shape (n, columns), with which the file of the network is checked.
@@ -33,9 +34,18 @@ class Best(BestStep):
             network predicts other values.
     """
 
-    def __init__(self, cur: trial.Current, description: Description, network: Any, x: np.ndarray):
-        super().__init__(cur)
+    def __init__(
+        self,
+        cur: trial.Current,
+        lead: str,
+        description: Description,
+        *,
+        network: Any,
+        x: np.ndarray,
+    ):
+        super().__init__(cur, lead)
         self.description = description
+        self.network = network
         self.weights: list[np.ndarray] = []
         # A copy on the CPU and without optimizer, which checkpoints contain. If Keras cannot load
         # it, the trial fails now, not the export.
@@ -62,30 +72,29 @@ class Best(BestStep):
                 f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
             )
 
-    def save(self, network: Any, epoch: int, folder: Path) -> None:
-        """Write a checkpoint, from which a resumed trial continues after `epoch`.
+    def keep(self) -> None:
+        """Keep the weights of the latest epoch."""
+        self.weights = self.network.get_weights()
 
-        The checkpoint has the model of the best epoch, and the state of the training.
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best epoch, and the state of the training.
+
+        A copy of the model predicts the check rows, because a GPU rounds differently from the CPU,
+        on which a bundle predicts.
         """
-        self.copy.network.set_weights(self.weights or network.get_weights())
+        latest, optimizer = self.network.get_weights(), self.network.optimizer
+        self.copy.network.set_weights(self.weights or latest)
         self.description.save(self.copy.network, folder)
-        optimizer = network.optimizer
-        weights = {f"weight-{number}": value for number, value in enumerate(network.get_weights())}
+        weights = {f"weight-{number}": value for number, value in enumerate(latest)}
         variables = {
             f"optimizer-{number}": variable.numpy()
             for number, variable in enumerate(optimizer.variables)
         }
         np.savez(folder / LATEST, kind=np.array(type(optimizer).__name__), **weights, **variables)
-        self.write(folder, epoch)
-        # The copy predicts the check rows, because a GPU rounds differently from the CPU, on which
-        # a bundle predicts.
-        check = None if self.cur.check is None else self.copy.predict(self.cur.check)
-        self.cur.note_checkpoint(folder, self.step or epoch, check)
+        return None if self.cur.check is None else self.copy.predict(self.cur.check)
 
-    def restore(self, network: Any) -> int:
-        """Restore the checkpoint from which the trial continues, and return its last epoch.
-
-        Return 0 if there is no checkpoint.
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote.
 
         Under PBT, the checkpoint may come from another trial. The optimizer keeps its own learning
         rate. If the checkpoint was written with another optimizer, the optimizer starts without a
@@ -94,17 +103,11 @@ class Best(BestStep):
         Raises:
             ValueError: The weights in the checkpoint do not have the network's shapes.
         """
-        import ray.train
-
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is None:
-            return 0
-        with checkpoint.as_directory() as folder:
-            epoch = self.read(Path(folder))
-            if self.step is not None:
-                self.weights = self.description.load(Path(folder)).get_weights()
-            with np.load(Path(folder, LATEST)) as latest:
-                stored = {name: latest[name] for name in latest.files}
+        network, optimizer = self.network, self.network.optimizer
+        if self.best is not None:
+            self.weights = self.description.load(folder).get_weights()
+        with np.load(folder / LATEST) as latest:
+            stored = {name: latest[name] for name in latest.files}
         weights = [stored[name] for name in stored if name.startswith("weight-")]
         if [value.shape for value in weights] != [value.shape for value in network.get_weights()]:
             raise ValueError(
@@ -113,17 +116,9 @@ class Best(BestStep):
                 "under pbt, arguments that change the shapes must be constants"
             )
         network.set_weights(weights)
-        if str(stored["kind"]) == type(network.optimizer).__name__:
-            _restore_optimizer(
-                network.optimizer,
-                [stored[name] for name in stored if name.startswith("optimizer-")],
-            )
-        return epoch
-
-
-def _restore_optimizer(optimizer: Any, values: list[np.ndarray]) -> None:
-    """Set the variables of an optimizer, except the learning rate."""
-    rate = optimizer.learning_rate
-    for variable, value in zip(optimizer.variables, values, strict=True):
-        if variable is not rate:
-            variable.assign(value)
+        if str(stored["kind"]) == type(optimizer).__name__:
+            rate = optimizer.learning_rate
+            values = [stored[name] for name in stored if name.startswith("optimizer-")]
+            for variable, value in zip(optimizer.variables, values, strict=True):
+                if variable is not rate:
+                    variable.assign(value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.core import references
-from sweeps.trainers import require_numbers
+from sweeps.trainers import float_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,14 +34,8 @@ def import_keras(framework: str) -> Any:
     Args:
         framework: "torch" or "tensorflow".
     """
-    before = os.environ.get("KERAS_BACKEND")
     os.environ["KERAS_BACKEND"] = framework
-    try:
-        return importlib.import_module("keras")
-    finally:
-        del os.environ["KERAS_BACKEND"]
-        if before is not None:
-            os.environ["KERAS_BACKEND"] = before
+    return importlib.import_module("keras")
 
 
 @dataclass(frozen=True)
@@ -142,7 +136,7 @@ class Model:
             A float64 array with the probability of the second class, shape (n,); the probabilities
             of k classes, shape (n, k); or the values of a regression, shape (n,).
         """
-        inputs = to_inputs(features[list(self.description.columns)])
+        inputs = float_array(features[list(self.description.columns)])
         return self.description.predictions(self.outputs(inputs))[: len(inputs)]
 
     def outputs(self, x: np.ndarray) -> np.ndarray:
@@ -158,15 +152,3 @@ class Model:
         blocks = max(1, -(-len(x) // BLOCK))
         with keras.device("cpu"):
             return predict(self.network, np.pad(x, ((0, blocks * BLOCK - len(x)), (0, 0))), BLOCK)
-
-
-def to_inputs(features: pd.DataFrame) -> np.ndarray:
-    """Return prepared features as float32 of shape (n, columns). Missing values become 0.
-
-    Raises:
-        ValueError: A column is not numeric.
-    """
-    require_numbers(features)
-    values: np.ndarray = features.to_numpy(np.float32, na_value=np.nan)
-    filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
-    return filled

@@ -10,6 +10,7 @@ from sweeps import trial
 from sweeps.core.metrics import find, score
 from sweeps.trainers import require_metric
 
+SPLITS = ("valid", "train")
 REPORTED = {
     "binary": ("logloss", "error", "accuracy", "auc"),
     "multiclass": ("mlogloss", "merror", "accuracy"),

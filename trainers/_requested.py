@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps import trial
 from sweeps.core.metrics import find
 from sweeps.trainers import require_metric, require_task
-from sweeps.trainers._metrics import is_computed
+from sweeps.trainers._metrics import SPLITS, is_computed, measure
 
-SPLITS = ("valid", "train")
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,30 @@ class RequestedMetrics:
         The reason: the framework does not have them.
         """
         return [name for name in self.reported if name not in self.framework_names]
+
+    def measure_final(
+        self,
+        task: str,
+        reported: Mapping[str, float],
+        predict: Callable[[str], tuple[np.ndarray, np.ndarray]],
+    ) -> dict[str, float]:
+        """Measure the finished model with those of the metrics `final` that sweeps has.
+
+        Args:
+            task: The trial's task.
+            reported: Metrics of the last round, which are not measured again.
+            predict: Function of a split. It returns the labels and the model's predictions.
+        """
+        wanted = [
+            name
+            for name in self.final
+            if name not in reported and find(name.partition("-")[2], task) is not None
+        ]
+        found: dict[str, float] = {}
+        for split in SPLITS:
+            if any(name.startswith(split) for name in wanted):
+                found |= measure(task, split, *predict(split), names=wanted)
+        return found
 
     def select(self, measured: Mapping[str, float]) -> dict[str, float]:
         """Return those of a round's measured metrics that the trial reports.

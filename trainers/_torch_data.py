@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sweeps.trainers import require_numbers
+from sweeps.trainers import float_array, require_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Columns:
             ValueError: A column that should have arrays of one shape has other values.
         """
         inputs = (
-            {NUMBERS: _numbers(features[list(self.numbers)])}
+            {NUMBERS: torch.from_numpy(float_array(features[list(self.numbers)]))}
             if self.numbers or not self.arrays
             else {}
         )
@@ -91,12 +91,6 @@ def _has_arrays(values: pd.Series) -> bool:
         and len(values) > 0
         and isinstance(values.iloc[0], (np.ndarray, list, tuple))
     )
-
-
-def _numbers(features: pd.DataFrame) -> torch.Tensor:
-    require_numbers(features)
-    values = features.to_numpy(np.float32, na_value=np.nan)
-    return torch.from_numpy(np.nan_to_num(values, nan=0.0, posinf=None, neginf=None))
 
 
 def _arrays(values: pd.Series) -> torch.Tensor:
@@ -247,8 +241,9 @@ def forward(
     values = int(np.prod(row_shape(rows)))
     size = max(FEW, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
     with torch.no_grad():
-        parts = [call(network, batch).float() for batch in rows.batches(size, order)]
-        return torch.cat([part.reshape(len(part), -1) for part in parts])
+        outputs = [call(network, batch).float() for batch in rows.batches(size, order)]
+        parts = [each.reshape(len(each), -1) for each in outputs]
+        return torch.cat(parts) if parts else torch.zeros(0)
 
 
 @contextlib.contextmanager

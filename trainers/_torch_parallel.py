@@ -100,20 +100,20 @@ class Ranks:
             dist.all_reduce(total_and_count)
         return float(total_and_count[0] / total_and_count[1])
 
-    def share_of(self, rows: int) -> torch.Tensor | None:
-        """Return the numbers of the rows that this rank evaluates.
+    def average(self, values: np.ndarray) -> np.ndarray:
+        """Return the element-wise mean of the arrays of all ranks, which have the same shape."""
+        if self.world == 1:
+            return values
+        total = torch.tensor(values, device=self.device)
+        dist.all_reduce(total)
+        return (total / self.world).cpu().numpy()
 
-        None for all rows, if there is one rank.
-
-        All ranks get the same number of rows, as `gather` requires. Some rows may be evaluated
-        twice.
-        """
-        each = -(-rows // self.world)
-        return (
-            None
-            if self.world == 1
-            else torch.arange(self.rank * each, (self.rank + 1) * each) % rows
-        )
+    def first(self, value: Any) -> Any:
+        """Return rank 0's value on every rank."""
+        values = [value]
+        if self.world > 1:
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def part_of(self, rows: int) -> range:
         """Return the numbers of the rows that this rank evaluates.
@@ -121,17 +121,6 @@ class Ranks:
         No row is evaluated twice, and a rank may have no rows.
         """
         return range(rows * self.rank // self.world, rows * (self.rank + 1) // self.world)
-
-    def gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the values of all ranks, one rank after the other.
-
-        All ranks must pass tensors of the same shape.
-        """
-        if self.world == 1:
-            return values
-        parts = [torch.empty_like(values) for _ in range(self.world)]
-        dist.all_gather(parts, values.contiguous())
-        return torch.cat(parts)
 
     def gather_array(self, values: np.ndarray) -> np.ndarray:
         """Return the arrays of all ranks as one array, one rank after the other.

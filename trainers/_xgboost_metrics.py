@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
 
 import xgboost as xgb
 
@@ -61,26 +60,3 @@ def parsed(line: str) -> dict[str, float]:
     for error in metrics.keys() & {"valid-error", "valid-merror"}:
         metrics["valid-accuracy"] = 1.0 - metrics[error]
     return metrics
-
-
-def final_metrics(
-    model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], metrics: Iterable[str]
-) -> dict[str, float]:
-    """Measure metrics of a finished model on each split.
-
-    Args:
-        model: The finished model.
-        splits: The matrices of "train" and "valid".
-        metrics: XGBoost's names of the metrics.
-
-    Returns:
-        The value of each metric, by a name such as `valid-logloss`.
-    """
-    metrics = list(metrics)
-    for metric in metrics:
-        model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
-    return (
-        parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()]))
-        if metrics
-        else {}
-    )

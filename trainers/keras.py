@@ -18,21 +18,22 @@ target, unless the option `standardize_target` is false. A missing value of a fe
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import importlib
+import math
 import random
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sweeps import trial
 from sweeps.core import references
 from sweeps.core.trainer_file import read
-from sweeps.trainers import fill_parameters, read_rows, report, require_metric, require_task
+from sweeps.trainers import fill_parameters, float_array, read_rows, require_metric, require_task
 from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._keras_best import Best
+from sweeps.trainers._keras_best import KerasSteps
 from sweeps.trainers._keras_model import (
     BLOCK,
     ROWS_AT_ONCE,
@@ -40,10 +41,11 @@ from sweeps.trainers._keras_model import (
     Model,
     import_keras,
     predict,
-    to_inputs,
 )
-from sweeps.trainers._keras_ranks import Ranks
 from sweeps.trainers._metrics import is_computed, measure
+
+if TYPE_CHECKING:
+    from sweeps.trainers._torch_parallel import Ranks
 
 LOSSES = {
     "binary": "BinaryCrossentropy",
@@ -74,7 +76,10 @@ def train_func(config: dict[str, Any]) -> None:
         ValueError: The data has no label, a column is not numeric, a parameter or a requested
             metric is unknown, or the model does not fit the label.
     """
-    import ray.train
+    import torch  # a bundle for TensorFlow predicts without torch
+
+    from sweeps.trainers._torch_loop import moments
+    from sweeps.trainers._torch_parallel import Ranks
 
     cur = trial.current()
     task = require_task(cur.task)
@@ -83,31 +88,44 @@ def train_func(config: dict[str, Any]) -> None:
     keras = _keras_with(framework)
     engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
     engine.set_threads(cur.threads)
-    context = ray.train.get_context()
-    ranks = Ranks(context.get_world_rank(), context.get_world_size())
-    columns, x, y, weights = cur.cached("keras.train", lambda: _table("train", cur))
-    _, x_valid, y_valid, _ = cur.cached("keras.valid", lambda: _table("valid", cur))
+    ranks = Ranks.of()
+    train = cur.cached("keras.train", lambda: _table("train", cur))
+    valid = cur.cached("keras.valid", lambda: _table("valid", cur))
+    weights = train.weights
     if weights is not None:  # with a mean of 1, the weights do not change the learning rate
-        weights = weights / ranks.mean(weights.mean(keepdims=True))
-
+        weights = weights / ranks.average(weights.mean(keepdims=True))
     _reset(keras, engine, cur.seed)
-    network = _build(keras, cur, config, params, x[:1])
-    moments = _moments(cur, y, weights, ranks=ranks)
+    network = _build(keras, cur, config, params, train.x[:1])
     description = Description(
-        framework, cur.options["model"], columns, task, _has_logits(network), **moments
+        framework, cur.options["model"], train.columns, task, _has_logits(network)
     )
-    _require_outputs(description, predict(network, x_valid[:BLOCK]), cur)
+    if task == "regression" and cur.options["standardize_target"]:
+        y = torch.tensor(train.y, device=ranks.device)
+        parts = None if weights is None else torch.tensor(weights, device=ranks.device)
+        mean, std = moments(y, ranks, parts)
+        description = dataclasses.replace(description, mean=mean, std=std)
+    _require_outputs(description, predict(network, valid.x[:BLOCK]), cur)
     network.set_weights(ranks.first(network.get_weights()))
-    best = Best(cur, description, network, x_valid[:BLOCK])
-    done = best.restore(network)
+    batches = engine.Batches(train.x, description.target(train.y), weights, params["batch_size"])
+    training = _Training(
+        cur,
+        params["epochs"],
+        description,
+        network=network,
+        batches=batches,
+        ranks=ranks,
+        train=train,
+        valid=valid,
+    )
+    training.restore()
     if ranks.world > 1:
-        engine.average_gradients(network.optimizer, ranks)
-    batches = engine.Batches(x, description.target(y), weights, params["batch_size"])
-    epochs = _Epochs(cur, params, network, best, batches, ranks, (x, y), (x_valid, y_valid))
-    callback = keras.callbacks.LambdaCallback(on_epoch_begin=epochs.begin, on_epoch_end=epochs.end)
+        _average_gradients(keras, engine, network.optimizer, ranks)
+    callback = keras.callbacks.LambdaCallback(
+        on_epoch_begin=training.begin, on_epoch_end=training.end
+    )
     network.fit(
         **batches.arguments,
-        initial_epoch=done,
+        initial_epoch=training.step,
         epochs=params["epochs"],
         verbose=0,
         callbacks=[callback],
@@ -135,48 +153,87 @@ def _reset(keras: Any, engine: Any, seed: int) -> None:
     keras.utils.clear_session(
         free_memory=False
     )  # else the layers of the second trial have other names than those of the first
+    # A seed below 2**31, which every framework accepts
+    small = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
     for set_seed in (random.seed, np.random.seed, engine.set_seed):
-        set_seed(_seed(seed))
+        set_seed(small)
 
 
-class _Epochs:
-    """A callback of Keras that prepares each epoch of `fit`, and reports after each epoch.
+def _average_gradients(keras: Any, engine: Any, optimizer: Any, ranks: Ranks) -> None:
+    """Make an optimizer of Keras apply the mean of the gradients of all ranks."""
+    apply, ops = optimizer.apply, keras.ops
+
+    def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
+        given = [ops.convert_to_tensor(each) for each in gradients if each is not None]
+        # one message for all gradients
+        mean = engine.average(ops.concatenate([ops.reshape(each, [-1]) for each in given]), ranks)
+        ends = np.cumsum([math.prod(each.shape) for each in given])
+        parts = zip(given, ops.split(mean, ends[:-1].tolist()), strict=True)
+        averaged = iter([ops.reshape(part, each.shape) for each, part in parts])
+        return apply([None if each is None else next(averaged) for each in gradients], variables)
+
+    optimizer.apply = apply_mean
+
+
+class _Table(NamedTuple):
+    """The rows of a split that a rank has.
+
+    Attributes:
+        columns: Names of the features.
+        x: Features, float32 of shape (n, columns).
+        y: Labels, shape (n,).
+        weights: Weights of the rows, float32 of shape (n,). None if the rows have no weights.
+    """
+
+    columns: tuple[str, ...]
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+
+
+def _table(split: str, cur: trial.Current) -> _Table:
+    """Read this rank's rows of a split."""
+    rows = read_rows(split, cur)
+    weights = None if rows.weight is None else rows.weight.astype(np.float32)
+    columns = tuple(map(str, rows.features.columns))
+    return _Table(columns, float_array(rows.features), rows.label, weights)
+
+
+class _Training(KerasSteps):
+    """The training of a network. Its methods prepare each epoch of `fit`, and report each epoch.
 
     Args:
         cur: The trial.
-        params: The trainer's parameters, with their defaults.
+        epochs: Number of epochs.
+        description: Description of the network.
         network: The compiled model.
-        best: The best epoch.
         batches: The training rows of this rank.
         ranks: The ranks of the trial.
-        train: Features and labels of this rank's rows of train.
-        valid: Features and labels of all rows of valid.
+        train: This rank's rows of train.
+        valid: All rows of valid.
     """
 
     def __init__(
         self,
         cur: trial.Current,
-        params: dict[str, Any],
+        epochs: int,
+        description: Description,
+        *,
         network: Any,
-        best: Best,
         batches: Any,
         ranks: Ranks,
-        train: tuple[np.ndarray, np.ndarray],
-        valid: tuple[np.ndarray, np.ndarray],
+        train: _Table,
+        valid: _Table,
     ):
-        self.cur, self.network, self.best, self.batches, self.ranks = (
-            cur,
-            network,
-            best,
-            batches,
-            ranks,
-        )
-        self.description, self.train, self.valid = best.description, train, valid
-        self.last = min(params["epochs"], cur.max_t or params["epochs"])
         self.usual = tuple(read("keras")["metrics"][cur.task])
-        lead = (
-            cur.metric or self.usual[0]
-        )  # if all objectives are costs, the first metric decides, and is minimized
+        # If all objectives are costs, the first metric decides, and is minimized.
+        lead = cur.metric or self.usual[0]
+        super().__init__(cur, lead, description, network=network, x=valid.x[:BLOCK])
+        self.batches = batches
+        self.ranks = ranks
+        self.train = train
+        self.valid = valid
+        self.last = min(epochs, cur.max_t or epochs)
         self.asked = tuple(dict.fromkeys([lead, *cur.asked]))
         self.generators = [
             variable for variable in network.variables if variable.name == "seed_generator_state"
@@ -203,23 +260,17 @@ class _Epochs:
 
         `logs` has the mean loss of the epoch and the metrics of the compiled model on train.
         """
-        cur, step = self.cur, epoch + 1
         self._average_statistics()
         metrics = self._measure(logs)
-        if self.best.compare(step, metrics, self.asked[0]):
-            self.best.weights = self.network.get_weights()
-        if step == self.last and (
-            final := self._final(metrics)
-        ):  # before `report`, which ends the trial at the scheduler's `max_t`
-            cur.report_final(final)
-        saves = self.ranks.rank == 0 and cur.checkpoint_due(step, last=step == self.last)
-        report(metrics, functools.partial(self.best.save, self.network, step) if saves else None)
+        self.compare(epoch + 1, metrics)
+        last = self.step == self.last
+        self.report(metrics, last=last, due=self.cur.checkpoint_due(self.step, last=last))
 
     def _average_statistics(self) -> None:
         """Average the numbers that layers such as BatchNormalization count in each rank."""
         for variable in self.network.non_trainable_weights if self.ranks.world > 1 else ():
             if "float" in variable.dtype:
-                variable.assign(self.ranks.mean(variable.numpy()))
+                variable.assign(self.ranks.average(variable.numpy()))
 
     def _measure(self, logs: dict[str, float]) -> dict[str, float]:
         """Return the metrics that the epoch reports.
@@ -228,15 +279,20 @@ class _Epochs:
             ValueError: Neither this trainer nor the compiled model has a metric that the space file
                 names.
         """
-        means = self.ranks.mean(np.array([float(value) for value in logs.values()]))
+        means = self.ranks.average(np.array([float(value) for value in logs.values()]))
         known = {f"train-{name}": float(value) for name, value in zip(logs, means, strict=True)}
-        computed = [name for name in self.asked if is_computed(name, self.cur.task)]
+        task = self.description.task
+        computed = [name for name in self.asked if is_computed(name, task)]
         if computed:
-            known |= self._scores("valid", *self.valid, computed)
+            predictions = self._predict(self.valid)
+            known |= measure(task, "valid", self.valid.y, y_pred=predictions, names=computed)
         if any(name.startswith("valid-") and name not in computed for name in self.asked):
-            x, y = self.valid
             values = self.network.evaluate(
-                x, self.description.target(y), batch_size=ROWS_AT_ONCE, verbose=0, return_dict=True
+                self.valid.x,
+                self.description.target(self.valid.y),
+                batch_size=ROWS_AT_ONCE,
+                verbose=0,
+                return_dict=True,
             )
             known |= {
                 f"valid-{name}": float(value)
@@ -247,34 +303,21 @@ class _Epochs:
             require_metric(name, known | dict.fromkeys(self.usual))
         return {name: known[name] for name in self.asked}
 
-    def _scores(
-        self, split: str, x: np.ndarray, y: np.ndarray, names: Collection[str] | None = None
-    ) -> dict[str, float]:
-        """Measure the network on the rows of a split."""
-        return measure(
-            self.description.task,
-            split,
-            y,
-            self.description.predictions(predict(self.network, x)),
-            names,
-        )
+    def _predict(self, table: _Table) -> np.ndarray:
+        """Return the predictions of the network for some rows."""
+        return self.description.predictions(predict(self.network, table.x))
 
-    def _final(self, reported: Collection[str]) -> dict[str, float]:
-        """Measure the model of the best epoch on train and valid.
-
-        Return the metrics that are not in `reported`.
-        """
-        latest = self.network.get_weights()
-        self.network.set_weights(self.best.weights or latest)
-        parts = self.ranks.gather(
-            (self.train[1], self.description.predictions(predict(self.network, self.train[0])))
-        )
-        labels, predictions = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        scores = measure(self.description.task, "train", labels, predictions) | self._scores(
-            "valid", *self.valid
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the model of the best epoch on train and valid."""
+        latest, task = self.network.get_weights(), self.description.task
+        self.network.set_weights(self.weights or latest)
+        labels = self.ranks.gather_array(self.train.y)
+        predictions = self.ranks.gather_array(self._predict(self.train))
+        scores = measure(task, "train", labels, predictions) | measure(
+            task, "valid", self.valid.y, self._predict(self.valid)
         )
         self.network.set_weights(latest)
-        return {name: value for name, value in scores.items() if name not in reported}
+        return scores
 
 
 def _build(
@@ -377,42 +420,3 @@ def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.C
             "model with sigmoid or softmax, "
             "or compile it with a loss that has from_logits=True"
         )
-
-
-def _table(
-    split: str, cur: trial.Current
-) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the columns, features, labels and weights of this rank's rows of a split.
-
-    The weights are None if the rows have none.
-    """
-    rows = read_rows(split, cur)
-    weights = None if rows.weight is None else rows.weight.astype(np.float32)
-    return tuple(map(str, rows.features.columns)), to_inputs(rows.features), rows.label, weights
-
-
-def _moments(
-    cur: trial.Current, y: np.ndarray, weights: np.ndarray | None, ranks: Ranks
-) -> dict[str, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks.
-
-    The ranks have equally many rows. Return {} if the target is not standardized.
-
-    Args:
-        cur: The trial.
-        y: Labels of this rank's rows, shape (n,).
-        weights: Weights of these rows, shape (n,), with a mean of 1 over all ranks. None if all
-            rows count the same.
-        ranks: The ranks of the trial.
-    """
-    if cur.task != "regression" or not cur.options["standardize_target"]:
-        return {}
-    part = np.ones(len(y)) if weights is None else weights.astype(np.float64)
-    mean = float(ranks.mean((part * y).mean(keepdims=True))[0])
-    variance = float(ranks.mean((part * (y - mean) ** 2).mean(keepdims=True))[0])
-    return {"mean": mean, "std": variance**0.5 or 1.0}
-
-
-def _seed(seed: int) -> int:
-    """Return a seed below 2**31, which every framework accepts, for a trial's seed."""
-    return int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)

@@ -37,23 +37,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, label_columns
+from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.trainer_file import read
 from sweeps.trainers import fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
+from sweeps.trainers._metrics import requested
 from sweeps.trainers._torch_data import (
     Columns,
     DatasetRows,
@@ -64,8 +62,8 @@ from sweeps.trainers._torch_data import (
     forward,
     row_shape,
 )
-from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
-from sweeps.trainers._torch_network import NetworkDefinition
+from sweeps.trainers._torch_loop import Settings, Split, Training, moments, set_seeds
+from sweeps.trainers._torch_network import NetworkDefinition, Predictor, load_weights
 from sweeps.trainers._torch_optimizer import build, resolve
 from sweeps.trainers._torch_parallel import Ranks
 
@@ -88,7 +86,6 @@ OF_CLASSES = (
     nn.functional.nll_loss,
 )
 OF_PROBABILITIES = (nn.BCELoss, nn.functional.binary_cross_entropy)
-FILE = "network.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,19 +95,15 @@ class UserNetwork(NetworkDefinition):
     Attributes:
         model: The class or function that returns the network, as `module:attr`.
         arguments: Arguments of `model`, by name.
-        columns: The columns that the network reads. None if `dataset` makes the inputs.
-        dataset: The function that makes the inputs, as `module:attr`, or None.
+        dataset: The function that makes the inputs, as `module:attr`; None if the inputs are
+            `columns`.
         dataset_args: Further arguments of `dataset`, by name.
-        probabilities: True if the output of a binary classification, or of labels of 0 and 1, is a
-            probability.
     """
 
     model: str
     arguments: Mapping[str, Any]
-    columns: Columns | None
     dataset: str | None
     dataset_args: Mapping[str, Any]
-    probabilities: bool
 
     def build(self) -> nn.Module:
         """Return a newly initialized network.
@@ -146,56 +139,28 @@ class UserNetwork(NetworkDefinition):
             workers,
         )
 
-    def predictions(self, outputs: torch.Tensor) -> np.ndarray:
-        """Convert a network's outputs to predictions; see `NetworkDefinition.predictions`."""
-        if self.probabilities:
-            return (outputs if self.task == MULTILABEL else outputs[:, 0]).numpy()
-        return super().predictions(outputs)
-
-    def save(self, folder: Path) -> None:
-        """Write the definition as JSON."""
-        Path(folder, FILE).write_text(json.dumps(asdict(self)))
-
-    def load(self, weights: dict[str, torch.Tensor]) -> Model:
-        """Return the network with weights, on a CPU."""
-        return Model(self, weights)
-
-    @classmethod
-    def read(cls, folder: Path) -> UserNetwork:
-        """Read the definition that `save` wrote."""
-        stored = json.loads(Path(folder, FILE).read_text())
-        columns = stored.pop("columns")
-        return cls(
-            columns=columns and Columns(*(tuple(columns[field.name]) for field in fields(Columns))),
-            **stored,
-        )
-
 
 class Model:
     """A trained network on a CPU."""
 
-    def __init__(self, definition: UserNetwork, weights: dict[str, torch.Tensor]):
-        self.definition = definition
-        self.network = definition.build()
-        self.network.load_state_dict(weights)
+    def __init__(self, folder: str):
+        self.definition = UserNetwork.read(folder)
+        self.network = self.definition.build()
+        self.network.load_state_dict(load_weights(folder))
         self.network.eval()
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`."""
         if not len(features):
-            return self.definition.predictions(
-                torch.zeros((0, self.definition.outputs), dtype=torch.float64)
-            )
+            return self.definition.predictions(torch.zeros(0))
         with few_threads(len(features)):
-            outputs = forward(
-                self.network, self.definition.rows(features, False, torch.device("cpu"))
-            )
-        return self.definition.predictions(outputs.to(torch.float64))
+            rows = self.definition.rows(features, False, torch.device("cpu"))
+            return self.definition.predictions(forward(self.network, rows))
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
-    return Model(UserNetwork.read(Path(folder)), load_file(Path(folder, "model.safetensors")))
+    return Model(folder)
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -209,9 +174,29 @@ def train_func(config: dict[str, Any]) -> None:
             unknown, or the network has another number of outputs than the task needs.
     """
     cur = trial.current()
-    task = require_task(cur.task)
-    options = cur.options
     params = fill_parameters("torch", config, cur.sweep_max_t)
+    train(cur, config, params, options=cur.options, load_model=load)
+
+
+def train(
+    cur: trial.Current,
+    config: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    options: Mapping[str, Any],
+    load_model: Callable[[str], Predictor],
+) -> None:
+    """Train one network, as the trainers `torch` and `torch_tabular` do.
+
+    Args:
+        cur: The trial.
+        config: Those of the trial's `params` that may be arguments of the network.
+        params: The parameters of the trainer `torch`.
+        options: The options of the trainer `torch`.
+        load_model: The trainer's function `load`.
+    """
+    task = require_task(cur.task)
+    asked = requested(cur, read("torch")["metrics"][task])
     if params["loader_workers"] and options["dataset"] is None:
         raise ValueError(
             "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
@@ -219,35 +204,57 @@ def train_func(config: dict[str, Any]) -> None:
         )
     ranks = Ranks.of()
     torch.set_num_threads(cur.threads)
-    loss = _loss(options["loss"] or LOSSES[task], params["loss_args"] or {}, ranks.device)
+    loss = options["loss"] or LOSSES[task]
     definition = UserNetwork(
         task=task,
         outputs=1,
         model=options["model"],
         arguments={},
-        columns=None,
         dataset=options["dataset"],
         dataset_args=params["dataset_args"] or {},
-        probabilities=resolve("trainer.loss", options["loss"] or LOSSES[task]) in OF_PROBABILITIES,
+        probabilities=resolve("trainer.loss", loss) in OF_PROBABILITIES,
     )
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
-    if task == MULTIOUTPUT and params["standardize_target"]:
-        columns = [moments(column, ranks, data[0].weights) for column in data[0].labels.T]
-        definition = replace(
-            definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns]
-        )
-    elif task == "regression" and params["standardize_target"]:
-        mean, std = moments(data[0].labels, ranks, data[0].weights)
-        definition = replace(definition, mean=mean, std=std)
+    if params["standardize_target"]:
+        definition = _standardized(definition, data["train"], ranks)
     set_seeds(cur.seed)
-    network, definition = _network(definition, config, data[0].rows, cur)
+    network, definition = _network(definition, config, data["train"].rows, loss)
     settings = {
         field.name: params[field.name]
         for field in fields(Settings)
-        if params.get(field.name) is not None
+        if params[field.name] is not None
     }
-    usual = read("torch")["metrics"][task]
-    fit(network, definition, loss, Settings(**settings), data=data, ranks=ranks, usual=usual)
+    training = Training(
+        network,
+        definition,
+        _loss(loss, params["loss_args"] or {}, ranks.device),
+        Settings(**settings),
+        data=data,
+        asked=asked,
+        ranks=ranks,
+        load_model=load_model,
+    )
+    training.restore()
+    training.run()
+
+
+def _standardized(definition: UserNetwork, train: Split, ranks: Ranks) -> UserNetwork:
+    """Return a definition with the mean and the standard deviation of the target, if it has them.
+
+    Args:
+        definition: The definition.
+        train: This rank's rows of train.
+        ranks: The ranks of the trial.
+    """
+    if definition.task == "regression":
+        mean, std = moments(train.labels, ranks, train.weights)
+        return replace(definition, mean=mean, std=std)
+    if definition.task == MULTIOUTPUT:
+        columns = [moments(column, ranks, train.weights) for column in train.labels.T]
+        return replace(
+            definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns]
+        )
+    return definition
 
 
 def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
@@ -272,7 +279,7 @@ def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
 
 def _data(
     cur: trial.Current, definition: UserNetwork, device: torch.device, workers: int
-) -> tuple[UserNetwork, tuple[Split, Split]]:
+) -> tuple[UserNetwork, dict[str, Split]]:
     """Read train and valid.
 
     Return the definition with the columns that the network reads, and the two splits.
@@ -287,11 +294,7 @@ def _data(
     def tensors(name: str) -> tuple[Columns, Split]:
         rows = read_rows(name, cur)
         columns = Columns.of(rows.features)
-        return columns, Split.of(
-            replace(definition, columns=columns).rows(rows.features, name == "train", device),
-            rows,
-            device,
-        )
+        return columns, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
 
     def items(name: str) -> Split:
         rows = cur.cached(f"torch.{name}.frame", lambda: read_rows(name, cur))
@@ -300,32 +303,30 @@ def _data(
         )
 
     if definition.dataset is not None:
-        return definition, (items("train"), items("valid"))
+        return definition, {"train": items("train"), "valid": items("valid")}
     columns, train = cur.cached(f"torch.train.{device}", lambda: tensors("train"))
     _, valid = cur.cached(f"torch.valid.{device}", lambda: tensors("valid"))
-    return replace(definition, columns=columns), (train, valid)
+    return replace(definition, columns=columns), {"train": train, "valid": valid}
 
 
 def _network(
-    definition: UserNetwork, config: Mapping[str, Any], rows: Rows, cur: trial.Current
+    definition: UserNetwork, config: Mapping[str, Any], rows: Rows, loss: str
 ) -> tuple[nn.Module, UserNetwork]:
     """Build the network. Return the network and the complete definition.
 
     Args:
         definition: Definition of the network, without arguments.
-        config: The trial's `params`.
+        config: Those of the trial's `params` that may be arguments of the network.
         rows: Rows of train. The network computes its outputs for the first row, so that its number
             of outputs is known.
-        cur: The trial.
+        loss: The loss, as `module:attr`.
 
     Raises:
-        ValueError: `params` has a name that neither the trainer nor the network takes, or the
-            outputs do not have a shape that the task needs.
+        ValueError: The network does not take a parameter, or the outputs do not have a shape that
+            the task needs.
     """
-    of_classes = (
-        cur.options["loss"] is not None
-        and resolve("trainer.loss", cur.options["loss"]) in OF_CLASSES
-    )
+    cur = trial.current()
+    of_classes = resolve("trainer.loss", loss) in OF_CLASSES
     outputs = (
         len(cur.classes or ())
         if cur.task == "multiclass" or (cur.task == "binary" and of_classes)
