@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.errors import first_of
 from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
-from sweeps.core.parameter_schema import allows, rule_of
 from sweeps.core.safe_names import safe_name
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.trainer_file import read
@@ -41,22 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps import trial
-
-__all__ = [
-    "LabeledRows",
-    "constraints_by_position",
-    "fill_parameters",
-    "float_array",
-    "main_names",
-    "queries",
-    "read_rows",
-    "report",
-    "require_metric",
-    "require_numbers",
-    "require_task",
-    "safe_names",
-    "whole_numbers",
-]
 
 
 class LabeledRows(NamedTuple):
@@ -76,6 +59,13 @@ class LabeledRows(NamedTuple):
     query: np.ndarray | None = None
 
 
+def shard(split: str) -> pd.DataFrame:
+    """Return this rank's prepared rows of "train" or "valid", with the label."""
+    import ray.train
+
+    return ray.train.get_dataset_shard(split).materialize().to_pandas()
+
+
 def read_rows(split: str, cur: trial.Current) -> LabeledRows:
     """Read this rank's rows of a split.
 
@@ -84,9 +74,8 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
         cur: The trial.
     """
     import numpy as np
-    import ray.train
 
-    frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
+    frame = shard(split)
     label = frame[cur.label].to_numpy(
         np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64
     )
@@ -111,32 +100,18 @@ def queries(frame: pd.DataFrame) -> np.ndarray | None:
 
 
 def fill_parameters(trainer: str, config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
-    """Validate a trial's `params`, and fill in the defaults.
+    """Return the trainer's own parameters, with the defaults of those that `params` lacks.
 
     Args:
         trainer: Name of the trainer.
-        config: The trial's `params`. If the trainer accepts further parameters, they are left out.
+        config: The trial's `params`.
         max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is
             this step, or 20 if there is none.
-
-    Raises:
-        ValueError: A name is unknown, or a value breaks its rule.
     """
-    about = read(trainer)
-    rules = about["parameters"]
-    filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
-    for name, value in config.items():
-        if name not in rules:
-            if about.get("additional_parameters"):
-                continue
-            raise ValueError(
-                f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}"
-            )
-        if not allows(rules[name], value):
-            raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
-        if value is not None:
-            filled[name] = int(value) if rules[name].get("type") == "integer" else value
-    return filled
+    rules = read(trainer)["parameters"]
+    defaults = {name: rule.get("default") for name, rule in rules.items()}
+    given = {name: config[name] for name in rules if config.get(name) is not None}
+    return defaults | {"epochs": max_t or 20} | whole_numbers(given, rules)
 
 
 def main_names(

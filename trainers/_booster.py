@@ -9,20 +9,19 @@ import contextlib
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from scipy.special import expit
 
 from sweeps import trial
+from sweeps.trainers import shard
 from sweeps.trainers._dmatrix import Columns, matrix, named, require_trees, unnamed, unweighted
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import BoostingSteps
 from sweeps.trainers._xgboost_metrics import METRICS, metric_name, parsed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LOGITS = '"name":"binary:logitraw"'
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees,
@@ -45,13 +44,13 @@ class Training(BoostingSteps):
 
     def __init__(self, cur: trial.Current, config: dict[str, Any], own: dict[str, Any]):
         translate = functools.partial(metric_name, str(cur.task))
-        super().__init__(cur, config, RequestedMetrics.of(config, cur, METRICS, translate))
+        super().__init__(cur, config, RequestedMetrics(config, cur, METRICS, translate))
         self.train, self.columns = cur.cached(
             "xgboost.train",
-            lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads, cur.weight)),
+            lambda: unnamed(matrix(shard("train"), cur.label, cur.threads, cur.weight)),
         )
         self.valid, _ = cur.cached(
-            "xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads))
+            "xgboost.valid", lambda: unnamed(matrix(shard("valid"), cur.label, cur.threads))
         )
         check = functools.partial(matrix, cur.check, None, cur.threads)
         self.check = (
@@ -178,13 +177,6 @@ def _renewal_interval(params: dict[str, Any], values: int) -> int:
     return 1 if values >= LARGE else 50
 
 
-def _shard(name: str) -> pd.DataFrame:
-    """Return this rank's rows of `train` or `valid`."""
-    import ray.train
-
-    return ray.train.get_dataset_shard(name).materialize().to_pandas()
-
-
 def predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
     """Predict rows with the first rounds of a booster.
 
@@ -198,9 +190,7 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.nd
         classes, shape (n, k); or the values of a regression, shape (n,).
     """
     out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
-    if LOGITS in booster.save_config():
-        out = 1.0 / (1.0 + np.exp(-out))
-    return out
+    return expit(out) if LOGITS in booster.save_config() else out
 
 
 def has_gpu() -> bool:

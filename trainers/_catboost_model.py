@@ -11,7 +11,9 @@ import numpy as np
 from catboost.utils import eval_metric
 from scipy.special import expit, softmax
 
+from sweeps import trial
 from sweeps.core.metrics import OWN
+from sweeps.trainers import read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +103,21 @@ def with_text(features: pd.DataFrame, names: list[str]) -> pd.DataFrame:
             for name in names
         }
     )
+
+
+def labeled_pool(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
+    """Return this worker's rows of `train` or `valid` in CatBoost's format, and their labels."""
+    rows = read_rows(split, cur)
+    text = categorical(rows.features)
+    pool = cb.Pool(
+        with_text(rows.features, text),
+        rows.label,
+        cat_features=text,
+        weight=rows.weight,
+        group_id=rows.query,
+        thread_count=cur.threads,
+    )
+    return pool, rows.label
 
 
 def predictions_of(raw: np.ndarray, task: str, loss: str) -> np.ndarray:

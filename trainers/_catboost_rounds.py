@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Mapping
@@ -12,9 +13,16 @@ import catboost as cb
 import numpy as np
 
 from sweeps import trial
+from sweeps.core.metrics import USUAL
 from sweeps.trainers._best import Steps
-from sweeps.trainers._catboost_model import ERRORS, Model, predictions_of
-from sweeps.trainers._metrics import measure
+from sweeps.trainers._catboost_model import (
+    ERRORS,
+    Model,
+    labeled_pool,
+    metric_name,
+    predictions_of,
+)
+from sweeps.trainers._metrics import SPLITS, measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import Rounds
 
@@ -55,29 +63,26 @@ class Training(Steps):
 
     Args:
         cur: The trial.
-        params: CatBoost's parameters.
-        requested: The requested metrics.
-        data: Rows in CatBoost's format, and labels, of "train" and "valid".
+        config: The trial's `params`.
+        params: CatBoost's parameters, without metrics.
         scratch: An existing folder for CatBoost's files.
-        rounds: The iterations to train and to report.
     """
 
     def __init__(
-        self,
-        cur: trial.Current,
-        params: dict[str, Any],
-        requested: RequestedMetrics,
-        data: Mapping[str, tuple[cb.Pool, np.ndarray]],
-        scratch: Path,
-        rounds: Rounds,
+        self, cur: trial.Current, config: Mapping[str, Any], params: dict[str, Any], scratch: Path
     ):
-        super().__init__(cur, requested.lead)
+        is_weighted = cur.weight is not None
+        translate = functools.partial(metric_name, str(cur.task), weighted=is_weighted)
+        self.requested = RequestedMetrics(config, cur, USUAL, translate)
+        super().__init__(cur, self.requested.lead)
         self.params = params
         self.loss = str(params["loss_function"]).partition(":")[0]
-        self.requested = requested
-        self.data = data
+        self.data = {
+            split: cur.cached(f"catboost.{split}", functools.partial(labeled_pool, split, cur))
+            for split in SPLITS
+        }
         self.scratch = scratch
-        self.rounds = rounds
+        self.rounds = Rounds.of(config, params["iterations"], cur.max_t)
         self._done = 0  # number of iterations that were reported before the checkpoint
         self._ended: dict[str, float] | None = None  # metrics of the iteration that ended `fit`
         self._due = False  # whether this iteration has a checkpoint
@@ -202,7 +207,7 @@ class Training(Steps):
             task, label = str(self.cur.task), self.data["valid"][1]
             predictions = predictions_of(self._raw.raw, task, self.loss)
             found |= measure(task, "valid", label, predictions, self.requested.computed)
-        return {name: found[name] for name in self.requested.reported}
+        return self.requested.select(found)
 
     def _best_model(self) -> Model:
         """Return the model of the best iteration."""
@@ -222,7 +227,7 @@ class Training(Steps):
             pool, label = self.data[split]
             return label, best.predict_pool(pool)
 
-        return self.requested.measure_final(best.task, reported, predict)
+        return self.requested.measure_final(reported, predict)
 
     def save(self, folder: Path) -> np.ndarray | None:
         """Write the model of the best iteration, and CatBoost's snapshot of the training."""

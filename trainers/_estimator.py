@@ -288,30 +288,24 @@ class Training:
             warnings.filterwarnings(
                 "ignore", "'n_jobs' has no effect", FutureWarning
             )  # LogisticRegression still has the parameter
+            weights = {} if weight is None else {"sample_weight": weight}
             if self.kind == "fit":
                 self.estimator.fit(
-                    x, y, **({} if weight is None else {f"{self._prefix}sample_weight": weight})
+                    x, y, **{f"{self._prefix}{name}": each for name, each in weights.items()}
                 )
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)
             features = self._transform(x, y)
             if self.kind in GROWING:
                 self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
-                self.last.fit(features, y, **({} if weight is None else {"sample_weight": weight}))
+                self.last.fit(features, y, **weights)
                 return
             known = self._known_classes(y, classes)
             for rows in self._batches(step, len(y)):
-                if (
-                    weight is not None and not weight[rows].any()
-                ):  # scikit-learn refuses such a batch
-                    continue
-                of_rows = {} if weight is None else {"sample_weight": weight[rows]}
-                self.last.partial_fit(
-                    features.iloc[rows] if hasattr(features, "iloc") else features[rows],
-                    y[rows],
-                    **known,
-                    **of_rows,
-                )
+                of_rows = {name: each[rows] for name, each in weights.items()}
+                if all(each.any() for each in of_rows.values()):  # else scikit-learn refuses them
+                    part = features.iloc[rows] if hasattr(features, "iloc") else features[rows]
+                    self.last.partial_fit(part, y[rows], **known, **of_rows)
 
     def _known_classes(self, y: np.ndarray, classes: int) -> dict[str, Any]:
         """Return the argument `classes` of `partial_fit`; {} if it has none."""

@@ -6,19 +6,34 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sweeps import trial
 from sweeps.core import references
 from sweeps.trainers import float_array
+from sweeps.trainers._arguments import SplitParams
 
 if TYPE_CHECKING:
     import pandas as pd
 
+LOSSES = {
+    "binary": "BinaryCrossentropy",
+    "multiclass": "SparseCategoricalCrossentropy",
+    "regression": "MeanSquaredError",
+}
+COMPILED = (
+    "optimizer",
+    "loss",
+    "weight_decay",
+    "clipnorm",
+)  # parameters that only a model that is not compiled accepts
 NETWORK, DESCRIPTION = "model.keras", "model.json"
+GUIDE = "https://keras.io/guides/serialization_and_saving"
 BLOCK = 64  # number of rows that a loaded model predicts at once
 # rows that are predicted at once in training, so that a wide layer over a large table does not fill
 # the memory
@@ -152,3 +167,143 @@ class Model:
         blocks = max(1, -(-len(x) // BLOCK))
         with keras.device("cpu"):
             return predict(self.network, np.pad(x, ((0, blocks * BLOCK - len(x)), (0, 0))), BLOCK)
+
+
+def build(
+    keras: Any,
+    cur: trial.Current,
+    config: dict[str, Any],
+    *,
+    params: dict[str, Any],
+    row: np.ndarray,
+) -> Any:
+    """Call the user's function, and return its model, compiled and with weights.
+
+    Args:
+        keras: The module `keras`.
+        cur: The trial.
+        config: The trial's `params`.
+        params: The trainer's parameters, with their defaults.
+        row: Features of one row, shape (1, columns).
+
+    Raises:
+        ValueError: `params` does not fit the function, or the function does not return a Keras
+            model.
+    """
+    ref = cur.options["model"]
+    function = references.resolve(ref)
+    given = {
+        "input_shape": row.shape[1:],
+        "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
+        "task": cur.task,
+    }
+    arguments = SplitParams("keras", config, [function]).arguments(function, given)
+    model = function(**arguments)
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"`{ref}` returned a {type(model).__name__}, but must return a keras.Model"
+        )
+    if not model.built:
+        model(row)  # `model.build` would not make the weights of layers in a user's class
+    if not model.compiled:
+        _compile(keras, model, str(cur.task), params)
+    elif useless := [
+        name for name in COMPILED if config.get(name) is not None and name not in arguments
+    ]:
+        raise ValueError(
+            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make "
+            f"`{useless[0]}` an argument of the function, "
+            "or return a model that is not compiled"
+        )
+    elif params["learning_rate"] is not None and "learning_rate" not in arguments:
+        model.optimizer.learning_rate = params["learning_rate"]
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _compile(keras: Any, model: Any, task: str, params: dict[str, Any]) -> None:
+    """Compile a model with the optimizer and the loss in `params`."""
+    settings = {
+        name: params[name]
+        for name in ("learning_rate", "weight_decay", "clipnorm")
+        if params[name] is not None
+    }
+    optimizer = keras.optimizers.get({"class_name": params["optimizer"], "config": settings})
+    loss = params["loss"]
+    if loss is None:
+        last = model.layers[-1]
+        ends = (keras.activations.sigmoid, keras.activations.softmax)
+        probabilities = (
+            isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
+        )
+        loss = getattr(keras.losses, LOSSES[task])(
+            **({} if task == "regression" else {"from_logits": not probabilities})
+        )
+    model.compile(optimizer=optimizer, loss=loss)
+
+
+def has_logits(model: Any) -> bool:
+    """Return whether the loss of a compiled model expects logits, not probabilities."""
+    config = model.loss.get_config() if hasattr(model.loss, "get_config") else {}
+    return bool(config.get("from_logits", False))
+
+
+def require_outputs(description: Description, outputs: np.ndarray, cur: trial.Current) -> None:
+    """Raise an error if the outputs of the user's model do not fit the label.
+
+    Raises:
+        ValueError: The outputs have the wrong shape, or should be probabilities and are not.
+    """
+    sizes = {"binary": (1, 2), "multiclass": (len(cur.classes or ()),), "regression": (1,)}[
+        description.task
+    ]
+    size = outputs.size // len(outputs)
+    if size not in sizes:
+        expected = " or ".join(map(str, sizes))
+        raise ValueError(
+            f"the model of `{description.model}` has {size} outputs, but this label needs "
+            f"{expected}"
+        )
+    if (
+        description.task != "regression"
+        and not description.logits
+        and (outputs.min() < 0 or outputs.max() > 1)
+    ):
+        raise ValueError(
+            f"the outputs of the model of `{description.model}` are not probabilities; end the "
+            "model with sigmoid or softmax, "
+            "or compile it with a loss that has from_logits=True"
+        )
+
+
+def loaded_copy(description: Description, network: Any, x: np.ndarray) -> Model:
+    """Return a copy of a network on the CPU and without optimizer, which checkpoints contain.
+
+    If Keras cannot load the copy, the trial fails now, not the export.
+
+    Args:
+        description: Description of the network.
+        network: The network, before the first epoch.
+        x: Features of some rows, shape (n, columns), with which the copy is checked.
+
+    Raises:
+        ValueError: Keras cannot load the network from the file that it writes, or the loaded
+            network predicts other values.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        description.save(network, Path(folder))
+        try:
+            copy = Model(description, description.load(Path(folder)))
+        except Exception as e:
+            raise ValueError(
+                f"Keras cannot load the model of `{description.model}` from the file that it "
+                f"wrote; see {GUIDE}: {e}"
+            ) from e
+    outputs = copy.outputs(x)[: len(x)]
+    if not np.allclose(predict(network, x), outputs, rtol=1e-2, atol=1e-3, equal_nan=True):
+        raise ValueError(
+            f"the model of `{description.model}` predicts other values after Keras has saved and "
+            "loaded it; "
+            f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
+        )
+    return copy

@@ -53,4 +53,5 @@ class Batches:
 def average(values: torch.Tensor, ranks: Ranks) -> torch.Tensor:
     """Return the mean of the tensors of all ranks."""
     torch.distributed.all_reduce(values)
-    return values / ranks.world
+    mean: torch.Tensor = values / ranks.world
+    return mean

@@ -295,7 +295,7 @@ class Training(BoostingSteps):
 
     def final(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Measure the model of the best round, with the metrics that sweeps has."""
-        return self.requested.measure_final(str(self.cur.task), reported, self._predict_split)
+        return self.requested.measure_final(reported, self._predict_split)
 
     def _predict_split(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the labels of a split and the predictions of the model of the best round."""

@@ -67,7 +67,7 @@ class MlflowFiles:
                 continue
             latest = {
                 name: {step: value for _, value, step in _values(other)}
-                for name, other in _texts(run / "metrics")
+                for name, other in files_in(run / "metrics")
             }
             for number in range(self._reported[run], len(lines)):
                 _, value, step = lines[number]
@@ -106,15 +106,15 @@ class MlflowFiles:
         from mlflow.entities import Metric, Param, RunTag
 
         client = mlflow.MlflowClient()
-        params = [Param(name, file.read_text()) for name, file in _texts(run / "params")]
+        params = [Param(name, file.read_text()) for name, file in files_in(run / "params")]
         tags = [
             RunTag(name, file.read_text())
-            for name, file in _texts(run / "tags")
+            for name, file in files_in(run / "tags")
             if not name.startswith("mlflow.")
         ]
         values = [
             Metric(name, value, time, step)
-            for name, file in _texts(run / "metrics")
+            for name, file in files_in(run / "metrics")
             if name not in self._names
             for time, value, step in _values(file)
         ]
@@ -137,7 +137,7 @@ def _values(file: Path) -> list[tuple[int, float, int]]:
     return [(int(time), float(value), int(step)) for time, value, step in lines]
 
 
-def _texts(folder: Path) -> Iterator[tuple[str, Path]]:
+def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file below a folder.
 
     A name with a slash is a file in a folder.

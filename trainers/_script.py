@@ -20,7 +20,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 from sweeps.core.command_template import named_values
 from sweeps.core.secrets import hide_known_bytes
 from sweeps.core.trial import UNREADABLE_LINE
-from sweeps.trainers._mlflow_files import MlflowFiles
+from sweeps.trainers._mlflow_files import MlflowFiles, files_in
 
 # The sources of reports. A source counts only if no source before it has reports.
 CALL, LINE, MLFLOW = "sweeps.report", "JSON lines on standard output", "MLflow"
@@ -474,20 +474,12 @@ def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
 
     The result changes if a file is written.
     """
-    return frozenset(_files(folder, ""))
-
-
-def _files(folder: Path, prefix: str) -> Iterator[tuple[str, int, int]]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # The script may delete files at the same time.
-                if entry.is_dir():
-                    yield from _files(Path(entry.path), f"{prefix}{entry.name}/")
-                else:
-                    facts = entry.stat()
-                    yield f"{prefix}{entry.name}", facts.st_size, facts.st_mtime_ns
+    found = set()
+    for name, file in files_in(folder):
+        with contextlib.suppress(FileNotFoundError):  # The script may delete files meanwhile.
+            facts = file.stat()
+            found.add((name, facts.st_size, facts.st_mtime_ns))
+    return frozenset(found)
 
 
 def _write(descriptor: int, data: bytes) -> None:

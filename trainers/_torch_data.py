@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,32 +138,24 @@ class TensorRows:
             size: Number of rows in a batch. The last batch may have fewer rows.
             order: Numbers of the rows to yield. None for all rows in their order.
         """
-        rows = len(self) if order is None else len(order)
+        order = torch.arange(len(self)) if order is None else order
         part = size * max(1, COPIED_AT_ONCE // (size * self.row_bytes))
-        for start in range(0, rows, part):
-            chosen: Any = (
-                slice(start, start + part) if order is None else order[start : start + part]
-            )
-            parts = {
-                name: torch.split(_chosen(t, chosen).to(self.device), size)
-                for name, t in self.tensors.items()
-            }
-            yield from next(iter(parts.values())) if len(parts) == 1 else _together(parts)
+        for start in range(0, len(order), part):
+            rows = order[start : start + part]
+            parts = [
+                torch.split(tensor[rows.to(tensor.device)].to(self.device), size)
+                for tensor in self.tensors.values()
+            ]
+            for batch in zip(*parts, strict=True):
+                yield self._inputs(batch)
 
     def first(self) -> Inputs:
         """Return the inputs of the first row, as a batch on a CPU."""
-        inputs = {name: tensor[:1].cpu() for name, tensor in self.tensors.items()}
-        return inputs if len(inputs) > 1 else next(iter(inputs.values()))
+        return self._inputs([tensor[:1].cpu() for tensor in self.tensors.values()])
 
-
-def _chosen(tensor: torch.Tensor, rows: Any) -> torch.Tensor:
-    return tensor[rows if isinstance(rows, slice) else rows.to(tensor.device)]
-
-
-def _together(parts: dict[str, tuple[torch.Tensor, ...]]) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield batches of several inputs from the batches of each input."""
-    for batch in zip(*parts.values(), strict=True):
-        yield dict(zip(parts, batch, strict=True))
+    def _inputs(self, tensors: Sequence[torch.Tensor]) -> Inputs:
+        """Return what the network gets: one tensor, or several tensors by name."""
+        return tensors[0] if len(tensors) == 1 else dict(zip(self.tensors, tensors, strict=True))
 
 
 class DatasetRows:

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +72,18 @@ class Settings:
     epochs: int
     batch_size: int
     lr: float
-    optimizer: str = "torch.optim:AdamW"
-    optimizer_args: Mapping[str, Any] = field(default_factory=dict)
-    schedule: str | None = None
-    schedule_args: Mapping[str, Any] = field(default_factory=dict)
-    schedule_every: str = "epoch"
-    warmup_epochs: float = 0.0
-    accumulate: int = 1
-    clip_norm: float | None = None
-    precision: str = "fp32"
-    patience: int | None = None
-    compile: bool = False
-    shuffle: bool = True
+    optimizer: str
+    optimizer_args: Mapping[str, Any] | None
+    schedule: str | None
+    schedule_args: Mapping[str, Any] | None
+    schedule_every: str
+    warmup_epochs: float
+    accumulate: int
+    clip_norm: float | None
+    precision: str
+    patience: int | None
+    compile: bool
+    shuffle: bool
 
 
 class Training(NetworkSteps):
@@ -149,7 +149,7 @@ class Training(NetworkSteps):
             )
             self.network.compile()
         self.model = self.ranks.distribute(self.network)
-        arguments = {"lr": settings.lr} | dict(settings.optimizer_args)
+        arguments = {"lr": settings.lr} | dict(settings.optimizer_args or {})
         self.optimizer = build(
             "params.optimizer", settings.optimizer, arguments, self.model.parameters()
         )
@@ -190,7 +190,7 @@ class Training(NetworkSteps):
             mode = "min" if self.cur.goal == "minimize" else "max"
             offered = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
             given = {"mode": mode} if settings.schedule.endswith(":ReduceLROnPlateau") else {}
-            arguments = given | dict(settings.schedule_args)
+            arguments = given | dict(settings.schedule_args or {})
             schedule = build(
                 "params.schedule", settings.schedule, arguments, self.optimizer, offered=offered
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,35 +11,23 @@ import torch.distributed as dist
 from torch import nn
 
 
-@dataclass(frozen=True)
 class Ranks:
-    """The ranks of a trial.
+    """The ranks of the current trial.
 
     Attributes:
         rank: Rank of this process.
         world: Number of ranks.
-        device: Device of this rank.
+        device: Device of this rank, which is a GPU if Ray has assigned one to the worker.
     """
 
-    rank: int
-    world: int
-    device: torch.device
-
-    @classmethod
-    def of(cls) -> Ranks:
-        """Return the ranks of the current trial.
-
-        The device is a GPU if Ray has assigned one to the worker.
-        """
+    def __init__(self) -> None:
         import ray.train
         import ray.train.torch
 
         context = ray.train.get_context()
-        return cls(
-            context.get_world_rank(),
-            context.get_world_size(),
-            ray.train.torch.get_device(),
-        )
+        self.rank = context.get_world_rank()
+        self.world = context.get_world_size()
+        self.device = ray.train.torch.get_device()
 
     def distribute(self, network: nn.Module) -> nn.Module:
         """Move a network to the device, and return the module that trains it on all ranks."""
@@ -78,14 +65,6 @@ class Ranks:
             for buffer in network.buffers():
                 dist.broadcast(buffer, 0)
 
-    def agree(self, decision: bool) -> bool:
-        """Return the decision of rank 0. Every rank must call this method."""
-        if self.world == 1:
-            return decision
-        chosen = torch.tensor(int(decision), device=self.device)
-        dist.broadcast(chosen, 0)
-        return bool(chosen)
-
     def mean(self, total: torch.Tensor, count: int) -> float:
         """Return the mean over the rows of all ranks.
 
@@ -106,7 +85,8 @@ class Ranks:
             return values
         total = torch.tensor(values, device=self.device)
         dist.all_reduce(total)
-        return (total / self.world).cpu().numpy()
+        mean: np.ndarray = (total / self.world).cpu().numpy()
+        return mean
 
     def first(self, value: Any) -> Any:
         """Return rank 0's value on every rank."""

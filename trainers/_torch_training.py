@@ -91,7 +91,7 @@ class FrameworkSteps(NetworkSteps):
         if last or self.step == self.cur.max_t:
             self.report_final(metrics)
         # Rank 0 decides, because a checkpoint is due after a time, and each rank has another clock.
-        return self.ranks.agree(self.cur.checkpoint_due(self.step, last=last))
+        return bool(self.ranks.first(self.cur.checkpoint_due(self.step, last=last)))
 
     def save(self, folder: Path) -> np.ndarray | None:
         """Write the model of the best step, and the settings."""

@@ -7,14 +7,9 @@ import functools
 import xgboost as xgb
 
 from sweeps.core.label_columns import SEVERAL
+from sweeps.core.metrics import USUAL
 
-METRICS = {
-    "binary": ["logloss", "error", "auc"],
-    "multiclass": ["mlogloss", "merror"],
-    "regression": ["rmse", "mae"],
-    "multilabel": ["logloss", "error"],
-    "multioutput": ["rmse", "mae"],
-}
+METRICS = {task: [name for name in names if name != "accuracy"] for task, names in USUAL.items()}
 OF_ONE_TASK = (
     "logloss",
     "error",
@@ -30,7 +25,7 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
 
     Return None if XGBoost cannot measure the metric for the task.
     """
-    if metric == "accuracy" and split == "valid" and task not in ("regression", "multioutput"):
+    if metric == "accuracy" and split == "valid" and metric in USUAL[task]:
         return "merror" if task == "multiclass" else "error"
     if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
         return metric if metric in METRICS[task] else None

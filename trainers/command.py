@@ -35,6 +35,7 @@ from sweeps import trial
 from sweeps.core.command_template import INTERPRETERS, fill, folder_of
 from sweeps.core.errors import SweepsError
 from sweeps.core.script_report import SOCKET
+from sweeps.trainers import shard
 from sweeps.trainers._mlflow_files import MlflowFiles
 from sweeps.trainers._script import CALL, Script, ScriptReport, number_names_in, state_of
 
@@ -402,9 +403,7 @@ def _write_shards(folder: Path) -> Path:
     """
     folder.mkdir()
     for name in ("train", "valid"):
-        ray.train.get_dataset_shard(name).materialize().to_pandas().to_parquet(
-            folder / f"{name}.parquet", index=False
-        )
+        shard(name).to_parquet(folder / f"{name}.parquet", index=False)
     return folder
 
 

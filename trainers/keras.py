@@ -18,7 +18,6 @@ target, unless the option `standardize_target` is false. A missing value of a fe
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import math
 import random
@@ -29,35 +28,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sweeps import trial
-from sweeps.core import references
 from sweeps.core.trainer_file import read
 from sweeps.trainers import fill_parameters, float_array, read_rows, require_metric, require_task
-from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._keras_best import KerasSteps
+from sweeps.trainers._best import Steps
 from sweeps.trainers._keras_model import (
     BLOCK,
     ROWS_AT_ONCE,
     Description,
     Model,
+    build,
+    has_logits,
     import_keras,
+    loaded_copy,
     predict,
+    require_outputs,
 )
-from sweeps.trainers._metrics import is_computed, measure
+from sweeps.trainers._metrics import asked, is_computed, measure
 
 if TYPE_CHECKING:
-    from sweeps.trainers._torch_parallel import Ranks
+    pass
 
-LOSSES = {
-    "binary": "BinaryCrossentropy",
-    "multiclass": "SparseCategoricalCrossentropy",
-    "regression": "MeanSquaredError",
-}
-COMPILED = (
-    "optimizer",
-    "loss",
-    "weight_decay",
-    "clipnorm",
-)  # parameters that only a model that is not compiled accepts
+LATEST = "latest.npz"
 
 
 def load(folder: str) -> Model:
@@ -76,60 +67,9 @@ def train_func(config: dict[str, Any]) -> None:
         ValueError: The data has no label, a column is not numeric, a parameter or a requested
             metric is unknown, or the model does not fit the label.
     """
-    import torch  # a bundle for TensorFlow predicts without torch
-
-    from sweeps.trainers._torch_loop import moments
-    from sweeps.trainers._torch_parallel import Ranks
-
-    cur = trial.current()
-    task = require_task(cur.task)
-    framework = cur.options["framework"]
-    params = fill_parameters("keras", config, cur.sweep_max_t)
-    keras = _keras_with(framework)
-    engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
-    engine.set_threads(cur.threads)
-    ranks = Ranks.of()
-    train = cur.cached("keras.train", lambda: _table("train", cur))
-    valid = cur.cached("keras.valid", lambda: _table("valid", cur))
-    weights = train.weights
-    if weights is not None:  # with a mean of 1, the weights do not change the learning rate
-        weights = weights / ranks.average(weights.mean(keepdims=True))
-    _reset(keras, engine, cur.seed)
-    network = _build(keras, cur, config, params, train.x[:1])
-    description = Description(
-        framework, cur.options["model"], train.columns, task, _has_logits(network)
-    )
-    if task == "regression" and cur.options["standardize_target"]:
-        y = torch.tensor(train.y, device=ranks.device)
-        parts = None if weights is None else torch.tensor(weights, device=ranks.device)
-        mean, std = moments(y, ranks, parts)
-        description = dataclasses.replace(description, mean=mean, std=std)
-    _require_outputs(description, predict(network, valid.x[:BLOCK]), cur)
-    network.set_weights(ranks.first(network.get_weights()))
-    batches = engine.Batches(train.x, description.target(train.y), weights, params["batch_size"])
-    training = _Training(
-        cur,
-        params["epochs"],
-        description,
-        network=network,
-        batches=batches,
-        ranks=ranks,
-        train=train,
-        valid=valid,
-    )
+    training = _Training(trial.current(), config)
     training.restore()
-    if ranks.world > 1:
-        _average_gradients(keras, engine, network.optimizer, ranks)
-    callback = keras.callbacks.LambdaCallback(
-        on_epoch_begin=training.begin, on_epoch_end=training.end
-    )
-    network.fit(
-        **batches.arguments,
-        initial_epoch=training.step,
-        epochs=params["epochs"],
-        verbose=0,
-        callbacks=[callback],
-    )
+    training.run()
 
 
 def _keras_with(framework: str) -> Any:
@@ -159,22 +99,6 @@ def _reset(keras: Any, engine: Any, seed: int) -> None:
         set_seed(small)
 
 
-def _average_gradients(keras: Any, engine: Any, optimizer: Any, ranks: Ranks) -> None:
-    """Make an optimizer of Keras apply the mean of the gradients of all ranks."""
-    apply, ops = optimizer.apply, keras.ops
-
-    def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
-        given = [ops.convert_to_tensor(each) for each in gradients if each is not None]
-        # one message for all gradients
-        mean = engine.average(ops.concatenate([ops.reshape(each, [-1]) for each in given]), ranks)
-        ends = np.cumsum([math.prod(each.shape) for each in given])
-        parts = zip(given, ops.split(mean, ends[:-1].tolist()), strict=True)
-        averaged = iter([ops.reshape(part, each.shape) for each, part in parts])
-        return apply([None if each is None else next(averaged) for each in gradients], variables)
-
-    optimizer.apply = apply_mean
-
-
 class _Table(NamedTuple):
     """The rows of a split that a rank has.
 
@@ -199,45 +123,108 @@ def _table(split: str, cur: trial.Current) -> _Table:
     return _Table(columns, float_array(rows.features), rows.label, weights)
 
 
-class _Training(KerasSteps):
+class _Training(Steps):
     """The training of a network. Its methods prepare each epoch of `fit`, and report each epoch.
 
     Args:
         cur: The trial.
-        epochs: Number of epochs.
-        description: Description of the network.
+        config: The trial's `params`.
+
+    Attributes:
         network: The compiled model.
+        copy: A copy of the network, with which checkpoints are written.
+        weights: The network's weights at the best epoch. [] if there is none yet.
         batches: The training rows of this rank.
-        ranks: The ranks of the trial.
-        train: This rank's rows of train.
-        valid: All rows of valid.
     """
 
-    def __init__(
-        self,
-        cur: trial.Current,
-        epochs: int,
-        description: Description,
-        *,
-        network: Any,
-        batches: Any,
-        ranks: Ranks,
-        train: _Table,
-        valid: _Table,
-    ):
-        self.usual = tuple(read("keras")["metrics"][cur.task])
-        # If all objectives are costs, the first metric decides, and is minimized.
-        lead = cur.metric or self.usual[0]
-        super().__init__(cur, lead, description, network=network, x=valid.x[:BLOCK])
-        self.batches = batches
-        self.ranks = ranks
-        self.train = train
-        self.valid = valid
-        self.last = min(epochs, cur.max_t or epochs)
-        self.asked = tuple(dict.fromkeys([lead, *cur.asked]))
+    def __init__(self, cur: trial.Current, config: dict[str, Any]):
+        from sweeps.trainers._torch_parallel import Ranks  # a bundle may predict without torch
+
+        self.usual = tuple(read("keras")["metrics"][require_task(cur.task)])
+        self.asked = asked(cur, self.usual)
+        super().__init__(cur, self.asked[0])
+        framework = cur.options["framework"]
+        self.params = fill_parameters("keras", config, cur.sweep_max_t)
+        self.last = min(self.params["epochs"], cur.max_t or self.params["epochs"])
+        self.keras = _keras_with(framework)
+        self.engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
+        self.engine.set_threads(cur.threads)
+        self.ranks = Ranks()
+        self.train = cur.cached("keras.train", lambda: _table("train", cur))
+        self.valid = cur.cached("keras.valid", lambda: _table("valid", cur))
+        _reset(self.keras, self.engine, cur.seed)
+        self.network = build(self.keras, cur, config, params=self.params, row=self.train.x[:1])
+        self._prepare_rows()
+        rows = self.valid.x[:BLOCK]
+        require_outputs(self.description, predict(self.network, rows), cur)
+        self.network.set_weights(self.ranks.first(self.network.get_weights()))
+        self.copy = loaded_copy(self.description, self.network, rows)
+        self.weights: list[np.ndarray] = []
         self.generators = [
-            variable for variable in network.variables if variable.name == "seed_generator_state"
+            variable
+            for variable in self.network.variables
+            if variable.name == "seed_generator_state"
         ]
+
+    def _prepare_rows(self) -> None:
+        """Set the description, with the moments of the target, and the batches of train."""
+        import torch
+
+        from sweeps.trainers._torch_loop import moments
+
+        cur, y, weights = self.cur, self.train.y, self.train.weights
+        if weights is not None:  # with a mean of 1, the weights do not change the learning rate
+            weights = weights / self.ranks.average(weights.mean(keepdims=True))
+        mean, std = 0.0, 1.0
+        if cur.task == "regression" and cur.options["standardize_target"]:
+            device = self.ranks.device
+            parts = None if weights is None else torch.tensor(weights, device=device)
+            mean, std = moments(torch.tensor(y, device=device), self.ranks, parts)
+        self.description = Description(
+            framework=cur.options["framework"],
+            model=cur.options["model"],
+            columns=self.train.columns,
+            task=str(cur.task),
+            logits=has_logits(self.network),
+            mean=mean,
+            std=std,
+        )
+        targets = self.description.target(y)
+        self.batches = self.engine.Batches(
+            self.train.x, targets, weights, size=self.params["batch_size"]
+        )
+
+    def run(self) -> None:
+        """Train the epochs that are left."""
+        if self.ranks.world > 1:
+            self._average_gradients()
+        callback = self.keras.callbacks.LambdaCallback(
+            on_epoch_begin=self.begin, on_epoch_end=self.end
+        )
+        self.network.fit(
+            **self.batches.arguments,
+            initial_epoch=self.step,
+            epochs=self.params["epochs"],
+            verbose=0,
+            callbacks=[callback],
+        )
+
+    def _average_gradients(self) -> None:
+        """Make the optimizer apply the mean of the gradients of all ranks."""
+        optimizer, ops = self.network.optimizer, self.keras.ops
+        apply = optimizer.apply
+
+        def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
+            given = [ops.convert_to_tensor(each) for each in gradients if each is not None]
+            total = ops.concatenate([ops.reshape(each, [-1]) for each in given])
+            mean = self.engine.average(total, self.ranks)  # one message for all gradients
+            ends = np.cumsum([math.prod(each.shape) for each in given])
+            parts = zip(given, ops.split(mean, ends[:-1].tolist()), strict=True)
+            averaged = iter([ops.reshape(part, each.shape) for each, part in parts])
+            found = [None if each is None else next(averaged) for each in gradients]
+            return apply(found, variables)
+
+        optimizer.apply = apply_mean
 
     def begin(self, epoch: int, logs: Any = None) -> None:
         """Seed the order of the rows and the layers that draw random numbers.
@@ -319,104 +306,53 @@ class _Training(KerasSteps):
         self.network.set_weights(latest)
         return scores
 
+    def keep(self) -> None:
+        """Keep the weights of the latest epoch."""
+        self.weights = self.network.get_weights()
 
-def _build(
-    keras: Any, cur: trial.Current, config: dict[str, Any], params: dict[str, Any], row: np.ndarray
-) -> Any:
-    """Call the user's function, and return its model, compiled and with weights.
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best epoch, and the state of the training.
 
-    Args:
-        keras: The module `keras`.
-        cur: The trial.
-        config: The trial's `params`.
-        params: The trainer's parameters, with their defaults.
-        row: Features of one row, shape (1, columns).
+        A copy of the model predicts the check rows, because a GPU rounds differently from the CPU,
+        on which a bundle predicts.
+        """
+        latest, optimizer = self.network.get_weights(), self.network.optimizer
+        self.copy.network.set_weights(self.weights or latest)
+        self.description.save(self.copy.network, folder)
+        weights = {f"weight-{number}": value for number, value in enumerate(latest)}
+        variables = {
+            f"optimizer-{number}": variable.numpy()
+            for number, variable in enumerate(optimizer.variables)
+        }
+        np.savez(folder / LATEST, kind=np.array(type(optimizer).__name__), **weights, **variables)
+        return None if self.cur.check is None else self.copy.predict(self.cur.check)
 
-    Raises:
-        ValueError: `params` does not fit the function, or the function does not return a Keras
-            model.
-    """
-    ref = cur.options["model"]
-    function = references.resolve(ref)
-    given = {
-        "input_shape": row.shape[1:],
-        "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
-        "task": cur.task,
-    }
-    arguments = SplitParams("keras", config, [function]).arguments(function, given)
-    model = function(**arguments)
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            f"`{ref}` returned a {type(model).__name__}, but must return a keras.Model"
-        )
-    if not model.built:
-        model(row)  # `model.build` would not make the weights of layers in a user's class
-    if not model.compiled:
-        _compile(keras, model, str(cur.task), params)
-    elif useless := [
-        name for name in COMPILED if config.get(name) is not None and name not in arguments
-    ]:
-        raise ValueError(
-            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make "
-            f"`{useless[0]}` an argument of the function, "
-            "or return a model that is not compiled"
-        )
-    elif params["learning_rate"] is not None and "learning_rate" not in arguments:
-        model.optimizer.learning_rate = params["learning_rate"]
-    model.optimizer.build(model.trainable_variables)
-    return model
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote.
 
+        Under PBT, the checkpoint may come from another trial. The optimizer keeps its own learning
+        rate. If the checkpoint was written with another optimizer, the optimizer starts without a
+        state.
 
-def _compile(keras: Any, model: Any, task: str, params: dict[str, Any]) -> None:
-    """Compile a model with the optimizer and the loss in `params`."""
-    settings = {
-        name: params[name]
-        for name in ("learning_rate", "weight_decay", "clipnorm")
-        if params[name] is not None
-    }
-    optimizer = keras.optimizers.get({"class_name": params["optimizer"], "config": settings})
-    loss = params["loss"]
-    if loss is None:
-        last = model.layers[-1]
-        ends = (keras.activations.sigmoid, keras.activations.softmax)
-        probabilities = (
-            isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
-        )
-        loss = getattr(keras.losses, LOSSES[task])(
-            **({} if task == "regression" else {"from_logits": not probabilities})
-        )
-    model.compile(optimizer=optimizer, loss=loss)
-
-
-def _has_logits(model: Any) -> bool:
-    """Return whether the loss of a compiled model expects logits, not probabilities."""
-    config = model.loss.get_config() if hasattr(model.loss, "get_config") else {}
-    return bool(config.get("from_logits", False))
-
-
-def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.Current) -> None:
-    """Raise an error if the outputs of the user's model do not fit the label.
-
-    Raises:
-        ValueError: The outputs have the wrong shape, or should be probabilities and are not.
-    """
-    sizes = {"binary": (1, 2), "multiclass": (len(cur.classes or ()),), "regression": (1,)}[
-        description.task
-    ]
-    size = outputs.size // len(outputs)
-    if size not in sizes:
-        expected = " or ".join(map(str, sizes))
-        raise ValueError(
-            f"the model of `{description.model}` has {size} outputs, but this label needs "
-            f"{expected}"
-        )
-    if (
-        description.task != "regression"
-        and not description.logits
-        and (outputs.min() < 0 or outputs.max() > 1)
-    ):
-        raise ValueError(
-            f"the outputs of the model of `{description.model}` are not probabilities; end the "
-            "model with sigmoid or softmax, "
-            "or compile it with a loss that has from_logits=True"
-        )
+        Raises:
+            ValueError: The weights in the checkpoint do not have the network's shapes.
+        """
+        network, optimizer = self.network, self.network.optimizer
+        if self.best is not None:
+            self.weights = self.description.load(folder).get_weights()
+        with np.load(folder / LATEST) as latest:
+            stored = {name: latest[name] for name in latest.files}
+        weights = [stored[name] for name in stored if name.startswith("weight-")]
+        if [value.shape for value in weights] != [value.shape for value in network.get_weights()]:
+            raise ValueError(
+                "the checkpoint has a model with weights of other shapes than the model that "
+                f"`{self.description.model}` returns; "
+                "under pbt, arguments that change the shapes must be constants"
+            )
+        network.set_weights(weights)
+        if str(stored["kind"]) == type(optimizer).__name__:
+            rate = optimizer.learning_rate
+            values = [stored[name] for name in stored if name.startswith("optimizer-")]
+            for variable, value in zip(optimizer.variables, values, strict=True):
+                if variable is not rate:
+                    variable.assign(value)

@@ -30,6 +30,7 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
+from sweeps.core.metrics import USUAL
 from sweeps.trainers import (
     LabeledRows,
     constraints_by_position,
@@ -38,13 +39,12 @@ from sweeps.trainers import (
     require_numbers,
 )
 from sweeps.trainers._lightgbm_booster import Training, metric_name, predict
-from sweeps.trainers._metrics import REPORTED, SPLITS
+from sweeps.trainers._metrics import SPLITS
 from sweeps.trainers._requested import RequestedMetrics
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OBJECTIVES = {"binary": "binary", "multiclass": "multiclass", "regression": "regression"}
 # Parameters of the trainer, which LightGBM does not have
 OWN = ("num_boost_round", "patience", "eval_metric")
 # Parameters that the trainer sets itself
@@ -65,9 +65,9 @@ def train_func(config: dict[str, Any]) -> None:
     """
     cur, config = trial.current(), main_names("lightgbm", config, RESERVED)
     translate = functools.partial(metric_name, str(cur.task))
-    requested = RequestedMetrics.of(config, cur, REPORTED, translate)
+    requested = RequestedMetrics(config, cur, USUAL, translate)
     if cur.weight is not None:
-        requested = requested.with_computed_train(str(cur.task))
+        requested.compute_train()
     rows = {
         split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur))
         for split in SPLITS
@@ -120,7 +120,7 @@ def parameters(
     """
     given = {name: value for name, value in config.items() if name not in OWN}
     params: dict[str, Any] = {
-        "objective": OBJECTIVES[str(cur.task)],
+        "objective": cur.task,
         "boosting": "gbdt",
         "num_threads": cur.threads,
         "seed": cur.seed % 2**31,

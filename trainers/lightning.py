@@ -38,9 +38,10 @@ from lightning.pytorch.utilities.warnings import PossibleUserWarning
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import read_rows, require_metric
+from sweeps.core.metrics import USUAL
+from sweeps.trainers import read_rows, require_metric, shard
 from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._metrics import REPORTED, is_computed, measure
+from sweeps.trainers._metrics import asked, is_computed, measure
 from sweeps.trainers._torch_data import Columns, Inputs, TensorRows, few_threads
 from sweeps.trainers._torch_loop import seed_of, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition, load_weights
@@ -205,10 +206,9 @@ class _Training(FrameworkSteps, pl.Callback):
     trainer: pl.Trainer
 
     def __init__(self, config: Mapping[str, Any], cur: trial.Current):
-        usual = [f"valid-{metric}" for metric in REPORTED[cur.task]] if cur.task is not None else []
-        lead = [] if cur.metric is None else [cur.metric]
-        self.names = list(dict.fromkeys([*lead, *cur.asked])) or usual[:1]
-        super().__init__(cur, next(iter(self.names), ""), Ranks.of(), load)
+        usual = [f"valid-{metric}" for metric in USUAL[cur.task]] if cur.task is not None else []
+        self.names = asked(cur, usual) if cur.metric or usual else ()
+        super().__init__(cur, next(iter(self.names), ""), Ranks(), load)
         references_of = [cur.options["module"], cur.options["datamodule"]]
         functions = [references.resolve(each) for each in references_of if each is not None]
         params = SplitParams(
@@ -397,11 +397,10 @@ class _Training(FrameworkSteps, pl.Callback):
 
 def _table(split: str, cur: trial.Current) -> Table:
     """Return the rows of `train` or `valid` on this rank."""
-    import ray.train
 
     def build() -> Table:
         if cur.label is None:
-            frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
+            frame = shard(split)
             return Table(TensorRows(Columns.of(frame).tensors(frame), CPU), None)
         rows = read_rows(split, cur)
         label = rows.label.astype(np.float32) if cur.task == "regression" else rows.label

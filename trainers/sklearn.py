@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps import trial
 from sweeps.core import trust
+from sweeps.core.metrics import USUAL
 from sweeps.trainers import LabeledRows, read_rows, require_numbers, require_task
 from sweeps.trainers._best import Steps
 from sweeps.trainers._estimator import Training, build
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
-from sweeps.trainers._metrics import REPORTED, requested
+from sweeps.trainers._metrics import requested
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,9 +117,7 @@ class _Steps(Steps):
         )
         _require_steps(self.training, options["steps"], reference)
         self.usual = [
-            f"valid-{name}"
-            for name in REPORTED[self.task]
-            if can_measure(name, self.task, estimator)
+            f"valid-{name}" for name in USUAL[self.task] if can_measure(name, self.task, estimator)
         ]
         self.names = requested(cur, self.usual)
         super().__init__(cur, self.names[0])

@@ -49,9 +49,9 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.trainer_file import read
-from sweeps.trainers import fill_parameters, read_rows, require_task
+from sweeps.trainers import LabeledRows, fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._metrics import requested
+from sweeps.trainers._metrics import SPLITS, requested
 from sweeps.trainers._torch_data import (
     Columns,
     DatasetRows,
@@ -202,7 +202,7 @@ def train(
             "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
             "memory"
         )
-    ranks = Ranks.of()
+    ranks = Ranks()
     torch.set_num_threads(cur.threads)
     loss = options["loss"] or LOSSES[task]
     definition = UserNetwork(
@@ -219,16 +219,12 @@ def train(
         definition = _standardized(definition, data["train"], ranks)
     set_seeds(cur.seed)
     network, definition = _network(definition, config, data["train"].rows, loss)
-    settings = {
-        field.name: params[field.name]
-        for field in fields(Settings)
-        if params[field.name] is not None
-    }
+    settings = Settings(**{field.name: params[field.name] for field in fields(Settings)})
     training = Training(
         network,
         definition,
         _loss(loss, params["loss_args"] or {}, ranks.device),
-        Settings(**settings),
+        settings,
         data=data,
         asked=asked,
         ranks=ranks,
@@ -291,22 +287,22 @@ def _data(
         workers: Number of processes that read items of `trainer.dataset`.
     """
 
-    def tensors(name: str) -> tuple[Columns, Split]:
-        rows = read_rows(name, cur)
-        columns = Columns.of(rows.features)
-        return columns, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
+    def split(name: str, rows: LabeledRows | None = None) -> Split:
+        rows = read_rows(name, cur) if rows is None else rows
+        inputs = definition.rows(rows.features, name == "train", device, workers)
+        return Split.of(inputs, rows, device)
 
-    def items(name: str) -> Split:
-        rows = cur.cached(f"torch.{name}.frame", lambda: read_rows(name, cur))
-        return Split.of(
-            definition.rows(rows.features, name == "train", device, workers), rows, device
-        )
-
-    if definition.dataset is not None:
-        return definition, {"train": items("train"), "valid": items("valid")}
-    columns, train = cur.cached(f"torch.train.{device}", lambda: tensors("train"))
-    _, valid = cur.cached(f"torch.valid.{device}", lambda: tensors("valid"))
-    return replace(definition, columns=columns), {"train": train, "valid": valid}
+    data: dict[str, Split] = {}
+    if definition.dataset is None:
+        assert cur.check is not None  # there is a label, so there is data
+        definition = replace(definition, columns=Columns.of(cur.check))
+    for name in SPLITS:
+        if definition.dataset is None:
+            data[name] = cur.cached(f"torch.{name}.{device}", functools.partial(split, name))
+        else:
+            read = functools.partial(read_rows, name, cur)
+            data[name] = split(name, cur.cached(f"torch.{name}.frame", read))
+    return definition, data
 
 
 def _network(

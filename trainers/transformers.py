@@ -156,7 +156,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
     def __init__(self, config: Mapping[str, Any], cur: trial.Current):
         task = require_task(cur.task)
         self.names = requested(cur, read("transformers")["metrics"][task])
-        super().__init__(cur, self.names[0], Ranks.of(), load)
+        super().__init__(cur, self.names[0], Ranks(), load)
         options = cur.options
         if options["tokenizer"] is None and options["dataset"] is None:
             raise ValueError(

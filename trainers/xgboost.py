@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xgboost as xgb
+from scipy.special import expit
 
 from sweeps import trial
 from sweeps.trainers import constraints_by_position, main_names, require_task
@@ -101,15 +102,9 @@ class Model:
         ):
             with np.errstate(over="ignore"):
                 values = codes.to_numpy(np.float32)
-            if (
-                infinite := np.isinf(values).any(axis=0)
-            ).any():  # A DMatrix refuses such a value too.
-                raise ValueError(
-                    f"a value of the column `{features.columns[infinite][0]}` is infinite, or too "
-                    "large for a 32-bit float"
-                )
-            out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
-            return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
+            if not np.isinf(values).any():
+                out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
+                return expit(out) if self._logits else out
         return predict(self.booster, matrix(features))
 
 

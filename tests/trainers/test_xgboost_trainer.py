@@ -155,7 +155,7 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
 )
 def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, final):
     current, _ = small_table("binary")
-    requested = RequestedMetrics.of(
+    requested = RequestedMetrics(
         params,
         current(metric=asked[0], asked=asked),
         METRICS,
