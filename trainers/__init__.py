@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from sweeps import trial
 
 
+# A trial's `params`, or arguments of a framework or of a user's function, by name. The user decides
+# the types of the values.
+Params = dict[str, Any]
+
+
 class LabeledRows(NamedTuple):
     """The rows of a split that a rank has.
 
@@ -99,7 +104,7 @@ def queries(frame: pd.DataFrame) -> np.ndarray | None:
     return np.cumsum(np.diff(groups, prepend=groups[:1]) != 0)
 
 
-def fill_parameters(trainer: str, config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
+def fill_parameters(trainer: str, config: Params, max_t: int | None) -> Params:
     """Return the trainer's own parameters, with the defaults of those that `params` lacks.
 
     Args:
@@ -114,9 +119,7 @@ def fill_parameters(trainer: str, config: Mapping[str, Any], max_t: int | None) 
     return defaults | {"epochs": max_t or 20} | whole_numbers(given, rules)
 
 
-def main_names(
-    trainer: str, config: Mapping[str, Any], reserved: Collection[str] = ()
-) -> dict[str, Any]:
+def main_names(trainer: str, config: Params, reserved: Collection[str] = ()) -> Params:
     """Return a trial's `params` without nulls, and with the main name in place of each alias.
 
     Args:
@@ -238,7 +241,7 @@ def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
     return [safe_name(str(column), pattern) for column in columns]
 
 
-def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) -> dict[str, Any]:
+def constraints_by_position(given: Params, columns: Iterable[Any]) -> Params:
     """Return the constraints of gradient boosting with positions in place of names of columns.
 
     A constraint that is a text is left out, because the framework reads it.
@@ -252,7 +255,7 @@ def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) ->
     """
     positions = {str(name): position for position, name in enumerate(columns)}
     signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
-    found: dict[str, Any] = {}
+    found: Params = {}
     try:
         if isinstance(signs, Mapping):
             found["monotone_constraints"] = [0] * len(positions)
@@ -271,9 +274,7 @@ def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) ->
     return found
 
 
-def whole_numbers(
-    params: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def whole_numbers(params: Params, rules: Mapping[str, Params]) -> Params:
     """Convert floats such as 6.0 to integers where a framework accepts only integers.
 
     A domain such as `quniform` samples floats.

@@ -9,14 +9,13 @@ import contextlib
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xgboost as xgb
 from scipy.special import expit
 
 from sweeps import trial
-from sweeps.trainers import shard
+from sweeps.trainers import Params, shard
 from sweeps.trainers._dmatrix import Columns, matrix, named, require_trees, unnamed, unweighted
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
@@ -40,9 +39,13 @@ class Training(BoostingSteps):
         cur: The trial.
         config: The trial's `params`.
         own: XGBoost's parameters, without metrics.
+
+    Attributes:
+        is_sliceable: True if XGBoost can cut the model of an earlier round out of the booster.
+        raw: The model of the best round, if the booster is not sliceable.
     """
 
-    def __init__(self, cur: trial.Current, config: dict[str, Any], own: dict[str, Any]):
+    def __init__(self, cur: trial.Current, config: Params, own: Params):
         translate = functools.partial(metric_name, str(cur.task))
         super().__init__(cur, config, RequestedMetrics(config, cur, METRICS, translate))
         self.train, self.columns = cur.cached(
@@ -60,17 +63,12 @@ class Training(BoostingSteps):
         self.params = own | {
             "eval_metric": self.requested.framework_metrics(self.requested.reported)
         }
+        self.is_sliceable = self.params.get("booster") not in UNSLICEABLE
         self.booster = self._booster()
-        # The model of the best round, where it cannot be cut out of the booster
         self.raw: bytearray | None = None
         interval = _renewal_interval(self.params, self.train.num_row() * self.train.num_col())
         if interval:
             self.renewals = self.rounds.resumable(interval)
-
-    @property
-    def is_sliceable(self) -> bool:
-        """True if XGBoost can cut the model of an earlier round out of the booster."""
-        return self.params.get("booster") not in UNSLICEABLE
 
     def grow(self, step: int) -> None:
         """Train a round."""
@@ -153,7 +151,7 @@ class Training(BoostingSteps):
         return booster
 
 
-def _renewal_interval(params: dict[str, Any], values: int) -> int:
+def _renewal_interval(params: Params, values: int) -> int:
     """Return the number of rounds between two calls of `renew`; 0 if `renew` is never called.
 
     XGBoost's updater samples columns with a random state that no model file contains. The state is

@@ -14,6 +14,7 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.metrics import USUAL
+from sweeps.trainers import Params
 from sweeps.trainers._best import Steps
 from sweeps.trainers._catboost_model import (
     ERRORS,
@@ -68,9 +69,7 @@ class Training(Steps):
         scratch: An existing folder for CatBoost's files.
     """
 
-    def __init__(
-        self, cur: trial.Current, config: Mapping[str, Any], params: dict[str, Any], scratch: Path
-    ):
+    def __init__(self, cur: trial.Current, config: Params, params: Params, scratch: Path):
         is_weighted = cur.weight is not None
         translate = functools.partial(metric_name, str(cur.task), weighted=is_weighted)
         self.requested = RequestedMetrics(config, cur, USUAL, translate)
@@ -161,7 +160,7 @@ class Training(Steps):
             self.report(metrics, last=False, due=False)
         return True
 
-    def _metric_parameters(self) -> dict[str, Any]:
+    def _metric_parameters(self) -> Params:
         """Return the parameters that tell CatBoost which metrics to measure on which splits."""
         names = self.requested.framework_names
         trained = {
@@ -174,7 +173,7 @@ class Training(Steps):
             for metric in self.requested.framework_metrics(self.requested.reported)
             if metric != self.params["loss_function"]
         ]
-        params: dict[str, Any] = {}
+        params: Params = {}
         if measured:
             params["custom_metric"] = [
                 f"{metric}{';' if ':' in metric else ':'}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import float_array
+from sweeps.trainers import Params, float_array
 from sweeps.trainers._arguments import SplitParams
 
 if TYPE_CHECKING:
@@ -172,9 +172,9 @@ class Model:
 def build(
     keras: Any,
     cur: trial.Current,
-    config: dict[str, Any],
+    config: Params,
     *,
-    params: dict[str, Any],
+    params: Params,
     row: np.ndarray,
 ) -> Any:
     """Call the user's function, and return its model, compiled and with weights.
@@ -221,7 +221,7 @@ def build(
     return model
 
 
-def _compile(keras: Any, model: Any, task: str, params: dict[str, Any]) -> None:
+def _compile(keras: Any, model: Any, task: str, params: Params) -> None:
     """Compile a model with the optimizer and the loss in `params`."""
     settings = {
         name: params[name]

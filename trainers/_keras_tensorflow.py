@@ -10,11 +10,11 @@ The workers then join no TensorFlow cluster, and can train the next trial.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from sweeps.trainers import Params
 from sweeps.trainers._torch_parallel import Ranks
 
 
@@ -56,7 +56,7 @@ class Batches:
         batches = tf.data.Dataset.range(1).flat_map(epoch)
         rows = batches.map(lambda order: tuple(tf.gather(part, order) for part in parts))
         rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
-        self.arguments: dict[str, Any] = {
+        self.arguments: Params = {
             "x": rows.prefetch(tf.data.AUTOTUNE),
             "shuffle": False,
         }  # else `fit` warns

@@ -5,11 +5,10 @@ These parts are threads, seeds, the order of batches, and the mean of all ranks'
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from sweeps.trainers import Params
 from sweeps.trainers._torch_parallel import Ranks
 
 
@@ -37,7 +36,7 @@ class Batches:
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int):
-        self.arguments: dict[str, Any] = {
+        self.arguments: Params = {
             "x": x,
             "y": y,
             "sample_weight": weights,

@@ -16,8 +16,8 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.core.metrics import OWN
-from sweeps.trainers import LabeledRows, safe_names
+from sweeps.core.metrics import OWN, USUAL
+from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, safe_names
 from sweeps.trainers._metrics import SPLITS, measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import BoostingSteps
@@ -58,7 +58,7 @@ NATIVE = {
     "regression": {"rmse": "rmse", "mae": "l1", "mse": "l2"},
 }
 # Tiny tables, with which LightGBM is asked whether it knows a metric.
-TINY: dict[str, tuple[list[float], dict[str, Any]]] = {
+TINY: dict[str, tuple[list[float], Params]] = {
     "binary": ([0, 1, 0, 1], {"objective": "binary"}),
     "multiclass": ([0, 1, 2, 0], {"objective": "multiclass", "num_class": 3}),
     "regression": ([1.0, 2.0, 3.0, 4.0], {"objective": "regression"}),
@@ -95,7 +95,7 @@ def _own_name(task: str, metric: str) -> str | None:
     return str(found[0].metric_name) if len(found) == 1 else None
 
 
-def metric_parameters(metrics: Sequence[str]) -> dict[str, Any]:
+def metric_parameters(metrics: Sequence[str]) -> Params:
     """Return LightGBM's parameters for metrics, which may have a position such as `ndcg@5`."""
     names = [name.partition("@")[0] for name in metrics]
     at = re.findall(r"@(\d+)", " ".join(metrics))
@@ -133,27 +133,26 @@ class Training(BoostingSteps):
     Args:
         cur: The trial.
         config: The trial's `params`.
-        requested: The requested metrics.
-        rows: This rank's rows of "train" and "valid".
         params: LightGBM's parameters, without metrics.
 
     Attributes:
+        rows: This rank's rows of "train" and "valid".
         best_rounds: Number of rounds of the best model. It is less than `best` if rounds have grown
             no tree. -1 if there is no best round yet.
         best_text: The best model as text, if later rounds change its trees.
         previous: The model from which the trial continues; None to start with no trees.
     """
 
-    def __init__(
-        self,
-        cur: trial.Current,
-        config: Mapping[str, Any],
-        requested: RequestedMetrics,
-        rows: Mapping[str, LabeledRows],
-        params: dict[str, Any],
-    ):
+    def __init__(self, cur: trial.Current, config: Params, params: Params):
+        translate = functools.partial(metric_name, str(cur.task))
+        requested = RequestedMetrics(config, cur, USUAL, translate)
+        if cur.weight is not None:
+            requested.compute_train()
         super().__init__(cur, config, requested)
-        self.rows = rows
+        self.rows: dict[str, LabeledRows] = {
+            split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur))
+            for split in SPLITS
+        }
         self.params = params | metric_parameters(requested.framework_metrics(requested.reported))
         self.best_rounds = -1
         self.best_text: str | None = None
@@ -339,7 +338,7 @@ class Training(BoostingSteps):
             self.previous = lgb.Booster(model_file=latest if latest.exists() else best)
 
 
-def _can_continue(params: dict[str, Any]) -> bool:
+def _can_continue(params: Params) -> bool:
     """Return whether continued training grows the same trees as uninterrupted training.
 
     Otherwise the rounds before the checkpoint are trained again: `dart` changes the weights of
@@ -356,12 +355,12 @@ def _can_continue(params: dict[str, Any]) -> bool:
     )
 
 
-def _draws_rows(params: dict[str, Any]) -> bool:
+def _draws_rows(params: Params) -> bool:
     fractions = ("bagging_fraction", "pos_bagging_fraction", "neg_bagging_fraction")
     return params.get("bagging_freq", 0) > 0 and any(params.get(name, 1) < 1 for name in fractions)
 
 
-def _draws_columns(params: dict[str, Any]) -> bool:
+def _draws_columns(params: Params) -> bool:
     return any(
         params.get(name, 1) < 1 for name in ("feature_fraction", "feature_fraction_bynode")
     ) or bool(params.get("extra_trees"))
@@ -370,3 +369,10 @@ def _draws_columns(params: dict[str, Any]) -> bool:
 def _with_safe_names(features: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with names of columns that LightGBM accepts."""
     return features.set_axis(safe_names(features.columns, REFUSED_IN_NAMES), axis=1)
+
+
+def _rows(split: str, cur: trial.Current) -> LabeledRows:
+    """Return this rank's rows of `train` or `valid`."""
+    rows = read_rows(split, cur)
+    require_numbers(rows.features, also="category")
+    return rows

@@ -19,10 +19,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-# The server takes at most this many parameters, tags and metrics in one call.
-BATCH = 100
 
 
 class MlflowFiles:
@@ -118,10 +114,7 @@ class MlflowFiles:
             if name not in self._names
             for time, value, step in _values(file)
         ]
-        for kind, entities in (("params", params), ("tags", tags), ("metrics", values)):
-            for start in range(0, len(entities), BATCH):
-                part: dict[str, Any] = {kind: entities[start : start + BATCH]}
-                client.log_batch(target, **part)
+        client.log_batch(target, metrics=values, params=params, tags=tags)
         if any((run / "artifacts").glob("*")):
             mlflow.log_artifacts(str(run / "artifacts"))
 

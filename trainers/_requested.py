@@ -6,11 +6,11 @@ Other metrics are measured only for the finished model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps import trial
 from sweeps.core.metrics import find
-from sweeps.trainers import require_metric, require_task
+from sweeps.trainers import Params, require_metric, require_task
 from sweeps.trainers._metrics import SPLITS, asked, is_computed, measure
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RequestedMetrics:
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        config: Params,
         cur: trial.Current,
         usual: Mapping[str, Sequence[str]],
         translate: Callable[[str, str], str | None],

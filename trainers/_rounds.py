@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from sweeps import trial
+from sweeps.trainers import Params
 from sweeps.trainers._best import Steps
 from sweeps.trainers._requested import RequestedMetrics
 
@@ -36,7 +36,7 @@ class Rounds:
     reported: Collection[int]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], rounds: int, max_t: int | None) -> Rounds:
+    def of(cls, config: Params, rounds: int, max_t: int | None) -> Rounds:
         """Return the rounds of a trial.
 
         Args:
@@ -72,7 +72,7 @@ class Rounds:
         return frozenset(chosen)
 
 
-def max_rounds(config: Mapping[str, Any], usual: int) -> int:
+def max_rounds(config: Params, usual: int) -> int:
     """Return the default of the number of rounds: `usual`, or `MOST_ROUNDS` with a patience."""
     return MOST_ROUNDS if config.get("patience") else usual
 
@@ -107,7 +107,7 @@ class BoostingSteps(Steps):
             milestones and the last round then have checkpoints. None if nothing is drawn.
     """
 
-    def __init__(self, cur: trial.Current, config: Mapping[str, Any], requested: RequestedMetrics):
+    def __init__(self, cur: trial.Current, config: Params, requested: RequestedMetrics):
         super().__init__(cur, requested.lead)
         self.requested = requested
         most = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))

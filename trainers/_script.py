@@ -152,7 +152,7 @@ class Script:
         folder: The script's working directory.
         events: Reports, then the exit code of the script. An exception in place of a report means
             that the trial fails. None comes from `command.ScriptRun.follow` only.
-        source: The source whose reports count; None until it is known.
+        sources: The sources of reports, of which one counts.
         unused: The last line of output that looked like JSON and was no report.
         metric_text: The last part of the output that looked like the metric and its value, such as
             `loss: 0.5`, and was no report.
@@ -178,7 +178,7 @@ class Script:
         self._metric = metric
         self._listener = listener
         self._mlflow = mlflow
-        self._sources = Sources()
+        self.sources = Sources()
         self.unused = b""
         self.metric_text = b""
         name = re.escape(metric or "").encode()
@@ -203,11 +203,6 @@ class Script:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, name="sweeps-script", daemon=True)
         self._thread.start()
-
-    @property
-    def source(self) -> str | None:
-        """The source whose reports count; None until it is known."""
-        return self._sources.chosen
 
     @property
     def is_running(self) -> bool:
@@ -284,7 +279,7 @@ class Script:
         """
         try:
             self._read_all()
-            for report in self._sources.end():
+            for report in self.sources.end():
                 self.events.put(report)
             if (code := self._process.poll()) is not None:
                 self.events.put(code)
@@ -398,7 +393,7 @@ class Script:
         Pause the script until they are recorded, unless it waits for `sweeps.report`.
         """
         try:
-            counting = self._sources.add(report)
+            counting = self.sources.add(report)
         except ValueError as e:
             self.events.put(e)
             return

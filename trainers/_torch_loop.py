@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps import trial
-from sweeps.trainers import LabeledRows
+from sweeps.trainers import LabeledRows, Params
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._torch_data import Rows, call, forward
 from sweeps.trainers._torch_network import (
@@ -27,7 +28,7 @@ from sweeps.trainers._torch_network import (
     Predictor,
     load_weights,
 )
-from sweeps.trainers._torch_optimizer import Schedule, build
+from sweeps.trainers._torch_optimizer import Schedule, build, resolve
 from sweeps.trainers._torch_parallel import Ranks, weights_of
 
 NO_REDUCTION = (
@@ -73,9 +74,9 @@ class Settings:
     batch_size: int
     lr: float
     optimizer: str
-    optimizer_args: Mapping[str, Any] | None
+    optimizer_args: Params | None
     schedule: str | None
-    schedule_args: Mapping[str, Any] | None
+    schedule_args: Params | None
     schedule_every: str
     warmup_epochs: float
     accumulate: int
@@ -173,11 +174,8 @@ class Training(NetworkSteps):
             self.values.append(metrics[self.lead])
             self.schedule.end_epoch(metrics[self.lead])
             waited = epoch - (self.best or 0)
-            last = (
-                epoch == epochs
-                or epoch == cur.max_t
-                or (self.settings.patience is not None and waited >= self.settings.patience)
-            )
+            patience = self.settings.patience
+            last = epoch in (epochs, cur.max_t) or (patience is not None and waited >= patience)
             self.report(metrics, last=last, due=cur.checkpoint_due(epoch, last=last))
             if last:
                 return
@@ -186,14 +184,18 @@ class Training(NetworkSteps):
         settings, schedule = self.settings, None
         every_step = settings.schedule_every == "step"
         if settings.schedule is not None:
+            function = resolve("params.schedule", settings.schedule)
             total = settings.epochs * (self.updates if every_step else 1)
-            mode = "min" if self.cur.goal == "minimize" else "max"
-            offered = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
-            given = {"mode": mode} if settings.schedule.endswith(":ReduceLROnPlateau") else {}
-            arguments = given | dict(settings.schedule_args or {})
-            schedule = build(
-                "params.schedule", settings.schedule, arguments, self.optimizer, offered=offered
-            )
+            offered: Params = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
+            arguments: Params = {
+                name: offered[name]
+                for name, each in inspect.signature(function).parameters.items()
+                if name in offered and each.default in (each.empty, None)
+            }
+            if function is ReduceLROnPlateau:
+                arguments["mode"] = "min" if self.cur.goal == "minimize" else "max"
+            arguments |= settings.schedule_args or {}
+            schedule = build("params.schedule", settings.schedule, arguments, self.optimizer)
         return Schedule(
             self.optimizer, schedule, every_step, round(settings.warmup_epochs * self.updates)
         )
@@ -352,7 +354,7 @@ class Training(NetworkSteps):
         if latest["scaler"]:
             self.scaler.load_state_dict(latest["scaler"])
 
-    def _restore_optimizer(self, state: dict[str, Any]) -> None:
+    def _restore_optimizer(self, state: Params) -> None:
         """Restore the optimizer's state, but not its settings."""
         own = [
             {name: value for name, value in group.items() if name != "params"}

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sweeps.trainers import Params
 from sweeps.trainers._torch_loop import seed_of
 from sweeps.trainers._torch_network import NetworkSteps
 
@@ -76,8 +77,8 @@ class FrameworkSteps(NetworkSteps):
             trial.
     """
 
-    settings: list[dict[str, Any]]
-    settings_before: list[dict[str, Any]] | None = None
+    settings: list[Params]
+    settings_before: list[Params] | None = None
 
     def end(self, metrics: Mapping[str, float], last: bool) -> bool:
         """End a step, but do not report it yet. Return whether a checkpoint is due.
@@ -129,7 +130,7 @@ class FrameworkSteps(NetworkSteps):
 
 def settings_of(
     optimizers: Sequence[torch.optim.Optimizer], schedulers: Sequence[Any]
-) -> list[dict[str, Any]]:
+) -> list[Params]:
     """Return the settings of each group of parameters, and then of each learning-rate scheduler.
 
     The settings of new optimizers and schedulers follow from a trial's `params`.

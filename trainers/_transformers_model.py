@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from sweeps.core import references
+from sweeps.trainers import Params
 from sweeps.trainers._torch_data import few_threads
 from sweeps.trainers._torch_network import NetworkDefinition, load_weights
 from sweeps.trainers._torch_training import evaluating
@@ -53,7 +54,7 @@ def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = Non
     return tokenizer(*texts, truncation=True, max_length=max_length)
 
 
-class Rows(torch.utils.data.Dataset[dict[str, Any]]):
+class Rows(torch.utils.data.Dataset[Params]):
     """Inputs of a model.
 
     An item is a mapping with the inputs of one row, and with its label if there are labels.
@@ -73,14 +74,14 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
         columns = isinstance(
             inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature)
         )
-        self.columns: dict[str, Any] | None = (
+        self.columns: Params | None = (
             {name: inputs[name] for name in inputs if name in names} if columns else None
         )
 
     def __len__(self) -> int:
         return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
 
-    def __getitem__(self, index: int | torch.Tensor) -> dict[str, Any]:
+    def __getitem__(self, index: int | torch.Tensor) -> Params:
         row = int(index)
         if self.columns is not None:
             item = {name: values[row] for name, values in self.columns.items()}
@@ -106,11 +107,11 @@ class Description(NetworkDefinition):
     """
 
     model: str
-    arguments: dict[str, Any]
+    arguments: Params
     network: str | None
     tokenizer: str | None
     dataset: str
-    dataset_arguments: dict[str, Any]
+    dataset_arguments: Params
     inputs: Sequence[str]
     features: Sequence[str]
 

@@ -22,12 +22,11 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import catboost as cb
 
 from sweeps import trial
-from sweeps.trainers import main_names, require_task
+from sweeps.trainers import Params, main_names, require_task
 from sweeps.trainers._catboost_model import Model
 from sweeps.trainers._catboost_rounds import Training
 from sweeps.trainers._rounds import max_rounds
@@ -59,7 +58,7 @@ RESERVED = (
 )
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one model, and keep the model of the best iteration that is reported.
 
     Args:
@@ -83,7 +82,7 @@ def load(folder: str) -> Model:
     return Model(model, **json.loads(Path(folder, "model.json").read_text()))
 
 
-def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
+def parameters(config: Params, cur: trial.Current) -> Params:
     """Return CatBoost's parameters: the defaults for the trial, overridden by `config`.
 
     Metrics are not included.
@@ -92,7 +91,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         config: The trial's `params`.
         cur: The trial.
     """
-    params: dict[str, Any] = {
+    params: Params = {
         "iterations": cur.sweep_max_t or max_rounds(config, 1000),
         "loss_function": LOSSES[require_task(cur.task)],
         "thread_count": cur.threads,

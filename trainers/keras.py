@@ -29,7 +29,14 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.trainer_file import read
-from sweeps.trainers import fill_parameters, float_array, read_rows, require_metric, require_task
+from sweeps.trainers import (
+    Params,
+    fill_parameters,
+    float_array,
+    read_rows,
+    require_metric,
+    require_task,
+)
 from sweeps.trainers._best import Steps
 from sweeps.trainers._keras_model import (
     BLOCK,
@@ -57,7 +64,7 @@ def load(folder: str) -> Model:
     return Model(description, description.load(Path(folder)))
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one model. Report every epoch, and keep the model of the best epoch.
 
     Args:
@@ -137,7 +144,7 @@ class _Training(Steps):
         batches: The training rows of this rank.
     """
 
-    def __init__(self, cur: trial.Current, config: dict[str, Any]):
+    def __init__(self, cur: trial.Current, config: Params):
         from sweeps.trainers._torch_parallel import Ranks  # a bundle may predict without torch
 
         self.usual = tuple(read("keras")["metrics"][require_task(cur.task)])

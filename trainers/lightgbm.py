@@ -21,26 +21,15 @@ LightGBM does so. sweeps uses the metrics of rank 0.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.core.metrics import USUAL
-from sweeps.trainers import (
-    LabeledRows,
-    constraints_by_position,
-    main_names,
-    read_rows,
-    require_numbers,
-)
-from sweeps.trainers._lightgbm_booster import Training, metric_name, predict
-from sweeps.trainers._metrics import SPLITS
-from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers import Params, constraints_by_position, main_names, require_task
+from sweeps.trainers._lightgbm_booster import Training, predict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +42,7 @@ NARROW = 50  # a table with fewer columns has its histograms built row by row
 FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one booster, and keep the model of the best round that is reported.
 
     Args:
@@ -64,16 +53,7 @@ def train_func(config: dict[str, Any]) -> None:
             requested metric is unknown.
     """
     cur, config = trial.current(), main_names("lightgbm", config, RESERVED)
-    translate = functools.partial(metric_name, str(cur.task))
-    requested = RequestedMetrics(config, cur, USUAL, translate)
-    if cur.weight is not None:
-        requested.compute_train()
-    rows = {
-        split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur))
-        for split in SPLITS
-    }
-    params = parameters(config, cur, list(rows["train"].features.columns)) | _network()
-    training = Training(cur, config, requested, rows=rows, params=params)
+    training = Training(cur, config, parameters(config, cur) | _network())
     training.restore()
     training.train()
 
@@ -102,9 +82,7 @@ class Model:
         return predict(self.booster, features, threads=1 if len(features) <= FEW else 0)
 
 
-def parameters(
-    config: dict[str, Any], cur: trial.Current, columns: Sequence[str]
-) -> dict[str, Any]:
+def parameters(config: Params, cur: trial.Current) -> Params:
     """Return LightGBM's parameters: the defaults for the trial, overridden by `config`.
 
     `metric` is not included.
@@ -112,15 +90,16 @@ def parameters(
     Args:
         config: The trial's `params`.
         cur: The trial.
-        columns: Names of the columns. `monotone_constraints` and `interaction_constraints` may name
-            them.
 
     Raises:
-        ValueError: A constraint names an unknown column.
+        ValueError: The data has no label, or a constraint names an unknown column.
     """
+    task = require_task(cur.task)
+    assert cur.check is not None  # there is a label, so there is data
+    columns = cur.check.columns
     given = {name: value for name, value in config.items() if name not in OWN}
-    params: dict[str, Any] = {
-        "objective": cur.task,
+    params: Params = {
+        "objective": task,
         "boosting": "gbdt",
         "num_threads": cur.threads,
         "seed": cur.seed % 2**31,
@@ -133,12 +112,12 @@ def parameters(
         "feature_pre_filter": False,
         "data_random_seed": 1,
     }
-    if cur.task == "multiclass":
+    if task == "multiclass":
         params["num_class"] = len(cur.classes or ())
     return params | given | constraints_by_position(given, columns)
 
 
-def _histograms(given: dict[str, Any], columns: int) -> dict[str, bool]:
+def _histograms(given: Params, columns: int) -> dict[str, bool]:
     """Choose how LightGBM builds histograms, unless `given` chooses.
 
     Row by row is up to 15 % faster for a narrow table.
@@ -148,7 +127,7 @@ def _histograms(given: dict[str, Any], columns: int) -> dict[str, bool]:
     return {"force_row_wise": columns < NARROW, "force_col_wise": columns >= NARROW}
 
 
-def _network() -> dict[str, Any]:
+def _network() -> Params:
     """Return the parameters that connect the workers of the trial; {} for a single worker."""
     import ray.train
     from ray.train.lightgbm import get_network_params
@@ -156,10 +135,3 @@ def _network() -> dict[str, Any]:
     if ray.train.get_context().get_world_size() == 1:
         return {}
     return {"pre_partition": True, "tree_learner": "data"} | get_network_params()
-
-
-def _rows(split: str, cur: trial.Current) -> LabeledRows:
-    """Return this rank's rows of `train` or `valid`."""
-    rows = read_rows(split, cur)
-    require_numbers(rows.features, also="category")
-    return rows

@@ -39,7 +39,7 @@ from lightning.pytorch.utilities.warnings import PossibleUserWarning
 from sweeps import trial
 from sweeps.core import references
 from sweeps.core.metrics import USUAL
-from sweeps.trainers import read_rows, require_metric, shard
+from sweeps.trainers import Params, read_rows, require_metric, shard
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import asked, is_computed, measure
 from sweeps.trainers._torch_data import Columns, Inputs, TensorRows, few_threads
@@ -107,7 +107,7 @@ class Description(NetworkDefinition):
     """
 
     module: str
-    arguments: dict[str, Any]
+    arguments: Params
 
     def build(self) -> pl.LightningModule:
         """Return a new module."""
@@ -158,7 +158,7 @@ def load(folder: str) -> Model:
     return Model(folder)
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one module.
 
     Report every epoch that Lightning validates, and keep the model of the best of them.
@@ -205,7 +205,7 @@ class _Training(FrameworkSteps, pl.Callback):
 
     trainer: pl.Trainer
 
-    def __init__(self, config: Mapping[str, Any], cur: trial.Current):
+    def __init__(self, config: Params, cur: trial.Current):
         usual = [f"valid-{metric}" for metric in USUAL[cur.task]] if cur.task is not None else []
         self.names = asked(cur, usual) if cur.metric or usual else ()
         super().__init__(cur, next(iter(self.names), ""), Ranks(), load)
@@ -216,7 +216,7 @@ class _Training(FrameworkSteps, pl.Callback):
         )
         epochs = (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)
         self.trainer_arguments = {"max_epochs": epochs} | params.framework
-        known: dict[str, Any] = {
+        known: Params = {
             "out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1,
             "task": cur.task,
             "max_epochs": self.trainer_arguments["max_epochs"],
@@ -245,7 +245,7 @@ class _Training(FrameworkSteps, pl.Callback):
         """True if the batches come from the prepared data, False if from a data module."""
         return self.cur.options["datamodule"] is None
 
-    def loaders(self) -> dict[str, Any]:
+    def loaders(self) -> Params:
         """Return the arguments of `Trainer.fit` that give the batches."""
         if not self.has_table:
             made = references.resolve(self.cur.options["datamodule"])(**self.data_arguments)
@@ -272,7 +272,7 @@ class _Training(FrameworkSteps, pl.Callback):
         device, alone = self.ranks.device, self.ranks.world == 1
         is_cpu = device.type == "cpu"
         if alone:
-            placement: dict[str, Any] = {
+            placement: Params = {
                 "strategy": "auto",
                 "devices": 1 if is_cpu else [device.index or 0],
             }
@@ -318,8 +318,8 @@ class _Training(FrameworkSteps, pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the ended step, and seed the epoch, so that a resumed trial repeats its draws."""
-        every = trainer.check_val_every_n_epoch or 1
-        self._report_step(last=trainer.current_epoch + every > (trainer.max_epochs or 0))
+        every = trainer.check_val_every_n_epoch
+        self._report_step(last=trainer.current_epoch + every > trainer.max_epochs)
         set_seeds(self.cur.seed, trainer.current_epoch, self.ranks.rank)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -335,7 +335,7 @@ class _Training(FrameworkSteps, pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that the epoch is a step, if there is no validation."""
-        ended = (trainer.current_epoch + 1) % (trainer.check_val_every_n_epoch or 1) == 0
+        ended = (trainer.current_epoch + 1) % trainer.check_val_every_n_epoch == 0
         if ended and not trainer.enable_validation:
             self.validated = True
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps import trial
 from sweeps.core import trust
 from sweeps.core.metrics import USUAL
-from sweeps.trainers import LabeledRows, read_rows, require_numbers, require_task
+from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, require_task
 from sweeps.trainers._best import Steps
 from sweeps.trainers._estimator import Training, build
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one estimator. Report every step, and keep the model of the best step.
 
     Args:
@@ -102,7 +102,7 @@ class _Steps(Steps):
         measured: The metrics that the latest step measured.
     """
 
-    def __init__(self, cur: trial.Current, params: dict[str, Any]):
+    def __init__(self, cur: trial.Current, params: Params):
         self.params = params
         self.task = require_task(cur.task)
         options, reference = cur.options, cur.options["estimator"]

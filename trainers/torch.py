@@ -38,7 +38,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.trainer_file import read
-from sweeps.trainers import LabeledRows, fill_parameters, read_rows, require_task
+from sweeps.trainers import LabeledRows, Params, fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, requested
 from sweeps.trainers._torch_data import (
@@ -101,9 +101,9 @@ class UserNetwork(NetworkDefinition):
     """
 
     model: str
-    arguments: Mapping[str, Any]
+    arguments: Params
     dataset: str | None
-    dataset_args: Mapping[str, Any]
+    dataset_args: Params
 
     def build(self) -> nn.Module:
         """Return a newly initialized network.
@@ -163,7 +163,7 @@ def load(folder: str) -> Model:
     return Model(folder)
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one network. Report every epoch, and keep the model of the best epoch.
 
     Args:
@@ -180,10 +180,10 @@ def train_func(config: dict[str, Any]) -> None:
 
 def train(
     cur: trial.Current,
-    config: Mapping[str, Any],
-    params: Mapping[str, Any],
+    config: Params,
+    params: Params,
     *,
-    options: Mapping[str, Any],
+    options: Params,
     load_model: Callable[[str], Predictor],
 ) -> None:
     """Train one network, as the trainers `torch` and `torch_tabular` do.
@@ -197,11 +197,6 @@ def train(
     """
     task = require_task(cur.task)
     asked = requested(cur, read("torch")["metrics"][task])
-    if params["loader_workers"] and options["dataset"] is None:
-        raise ValueError(
-            "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
-            "memory"
-        )
     ranks = Ranks()
     torch.set_num_threads(cur.threads)
     loss = options["loss"] or LOSSES[task]
@@ -215,8 +210,9 @@ def train(
         probabilities=resolve("trainer.loss", loss) in OF_PROBABILITIES,
     )
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
-    if params["standardize_target"]:
-        definition = _standardized(definition, data["train"], ranks)
+    if params["standardize_target"] and task in ("regression", MULTIOUTPUT):
+        mean, std = _moments(data["train"], ranks)
+        definition = replace(definition, mean=mean, std=std)
     set_seeds(cur.seed)
     network, definition = _network(definition, config, data["train"].rows, loss)
     settings = Settings(**{field.name: params[field.name] for field in fields(Settings)})
@@ -234,26 +230,14 @@ def train(
     training.run()
 
 
-def _standardized(definition: UserNetwork, train: Split, ranks: Ranks) -> UserNetwork:
-    """Return a definition with the mean and the standard deviation of the target, if it has them.
-
-    Args:
-        definition: The definition.
-        train: This rank's rows of train.
-        ranks: The ranks of the trial.
-    """
-    if definition.task == "regression":
-        mean, std = moments(train.labels, ranks, train.weights)
-        return replace(definition, mean=mean, std=std)
-    if definition.task == MULTIOUTPUT:
-        columns = [moments(column, ranks, train.weights) for column in train.labels.T]
-        return replace(
-            definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns]
-        )
-    return definition
+def _moments(train: Split, ranks: Ranks) -> tuple[list[float], list[float]]:
+    """Return the mean and the standard deviation of each label column."""
+    columns = train.labels.reshape(len(train.labels), -1).T
+    found = [moments(column, ranks, train.weights) for column in columns]
+    return [mean for mean, _ in found], [std for _, std in found]
 
 
-def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
+def _loss(reference: str, given: Params, device: torch.device) -> Any:
     """Return the loss as a function of outputs and targets.
 
     Args:
@@ -285,6 +269,9 @@ def _data(
         definition: Definition of the network, without columns.
         device: Device of the network.
         workers: Number of processes that read items of `trainer.dataset`.
+
+    Raises:
+        ValueError: There are such processes, but no `trainer.dataset`.
     """
 
     def split(name: str, rows: LabeledRows | None = None) -> Split:
@@ -292,6 +279,11 @@ def _data(
         inputs = definition.rows(rows.features, name == "train", device, workers)
         return Split.of(inputs, rows, device)
 
+    if workers and definition.dataset is None:
+        raise ValueError(
+            "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
+            "memory"
+        )
     data: dict[str, Split] = {}
     if definition.dataset is None:
         assert cur.check is not None  # there is a label, so there is data
@@ -306,7 +298,7 @@ def _data(
 
 
 def _network(
-    definition: UserNetwork, config: Mapping[str, Any], rows: Rows, loss: str
+    definition: UserNetwork, config: Params, rows: Rows, loss: str
 ) -> tuple[nn.Module, UserNetwork]:
     """Build the network. Return the network and the complete definition.
 

@@ -13,14 +13,14 @@ A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import fill_parameters
+from sweeps.trainers import Params, fill_parameters
 from sweeps.trainers._torch_data import NUMBERS, few_threads
 from sweeps.trainers.torch import Model as NetworkModel
 from sweeps.trainers.torch import train
@@ -99,7 +99,7 @@ def load(folder: str) -> Model:
     return Model(folder)
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one network. Report every epoch, and keep the model of the best epoch.
 
     Args:

@@ -25,7 +25,6 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from transformers.trainer_callback import PrinterCallback
 from sweeps import trial
 from sweeps.core import references
 from sweeps.core.trainer_file import read
-from sweeps.trainers import read_rows, require_task
+from sweeps.trainers import Params, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, measure, requested
 from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
@@ -97,7 +96,7 @@ LATEST = "latest"
 ARGUMENTS = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one model. Report every evaluation, and keep the model of the best evaluation.
 
     Args:
@@ -153,7 +152,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
     metrics: dict[str, float]
     saved: Path
 
-    def __init__(self, config: Mapping[str, Any], cur: trial.Current):
+    def __init__(self, config: Params, cur: trial.Current):
         task = require_task(cur.task)
         self.names = requested(cur, read("transformers")["metrics"][task])
         super().__init__(cur, self.names[0], Ranks(), load)
@@ -176,7 +175,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
         known = {"in_features": len(features), "task": task, "num_labels": outputs}
         self.training_arguments = params.framework
         self.tokenizer: Any = None
-        tokenizer_arguments: dict[str, Any] = {}
+        tokenizer_arguments: Params = {}
         if options["tokenizer"] is not None:
             tokenizer_arguments = params.arguments(make_tokenizer, known)
             self.tokenizer = make_tokenizer(**tokenizer_arguments)
@@ -213,7 +212,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
             key: Text that is the same for trials that encode the rows in the same way.
         """
         cur, description = self.cur, self.description
-        kept: dict[str, Any] = cur.cached("transformers.rows", dict)
+        kept: Params = cur.cached("transformers.rows", dict)
         if kept.get("key") != key:  # only the latest encoding is kept
             splits = {split: read_rows(split, cur) for split in SPLITS}
             kept["inputs"] = {
@@ -410,7 +409,6 @@ class _Trainer(transformers.Trainer):
             for name, value in metrics.items()
             if name.startswith("valid-")
         }
-        self.control: Any = self.callback_handler.on_evaluate(self.args, state, self.control, named)
         self.control.should_save = due
         return named
 

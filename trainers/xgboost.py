@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xgboost as xgb
 from scipy.special import expit
 
 from sweeps import trial
-from sweeps.trainers import constraints_by_position, main_names, require_task
+from sweeps.trainers import Params, constraints_by_position, main_names, require_task
 from sweeps.trainers._booster import LOGITS, UNSLICEABLE, Training, has_gpu, predict
 from sweeps.trainers._dmatrix import matrix, with_codes
 
@@ -47,7 +47,7 @@ OWN = ("num_boost_round", "patience", "eval_metric")
 FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one booster, and keep the model of the best round that is reported.
 
     Args:
@@ -108,7 +108,7 @@ class Model:
         return predict(self.booster, matrix(features))
 
 
-def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
+def parameters(config: Params, cur: trial.Current) -> Params:
     """Return XGBoost's parameters: the defaults for the trial, overridden by `config`.
 
     `eval_metric` is not included.
@@ -120,7 +120,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     task = require_task(cur.task)
     # With a seed for each round, a resumed trial samples the same rows and columns as an
     # uninterrupted one.
-    defaults: dict[str, Any] = {
+    defaults: Params = {
         "objective": OBJECTIVES[task],
         "nthread": cur.threads,
         "seed": cur.seed,
