@@ -9,7 +9,8 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from sweeps.trainers._arguments import SplitParams
 
 if TYPE_CHECKING:
     import pandas as pd
+    from keras import Model as KerasModel
 
 LOSSES = {
     "binary": "BinaryCrossentropy",
@@ -40,7 +42,7 @@ BLOCK = 64  # number of rows that a loaded model predicts at once
 ROWS_AT_ONCE = 16_384
 
 
-def import_keras(framework: str) -> Any:
+def import_keras(framework: str) -> ModuleType:
     """Import Keras with a framework, and return the module `keras`.
 
     Keras reads the environment variable `KERAS_BACKEND` when it is imported. If this process has
@@ -78,7 +80,7 @@ class Description:
     mean: float = 0.0
     std: float = 1.0
 
-    def save(self, network: Any, folder: Path) -> None:
+    def save(self, network: KerasModel, folder: Path) -> None:
         """Write the network and this description into a folder."""
         network.save(folder / NETWORK)
         (folder / DESCRIPTION).write_text(json.dumps(asdict(self)))
@@ -89,7 +91,7 @@ class Description:
         stored = json.loads((folder / DESCRIPTION).read_text())
         return cls(**stored | {"columns": tuple(stored["columns"])})
 
-    def load(self, folder: Path) -> Any:
+    def load(self, folder: Path) -> KerasModel:
         """Load the network that `save` wrote, onto the CPU. The network is not compiled.
 
         Layers and functions that the module of `model` defines need no registration with Keras.
@@ -125,7 +127,7 @@ class Description:
         return ((y - self.mean) / self.std).astype(np.float32) if self.task == "regression" else y
 
 
-def predict(network: Any, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray:
+def predict(network: KerasModel, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray:
     """Return the outputs of a network for features of shape (n, columns).
 
     Args:
@@ -141,7 +143,7 @@ def predict(network: Any, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray
 class Model:
     """A trained network on a CPU."""
 
-    def __init__(self, description: Description, network: Any):
+    def __init__(self, description: Description, network: KerasModel):
         self.description, self.network = description, network
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
@@ -170,13 +172,13 @@ class Model:
 
 
 def build(
-    keras: Any,
+    keras: ModuleType,
     cur: trial.Current,
     config: Params,
     *,
     params: Params,
     row: np.ndarray,
-) -> Any:
+) -> KerasModel:
     """Call the user's function, and return its model, compiled and with weights.
 
     Args:
@@ -221,7 +223,7 @@ def build(
     return model
 
 
-def _compile(keras: Any, model: Any, task: str, params: Params) -> None:
+def _compile(keras: ModuleType, model: KerasModel, task: str, params: Params) -> None:
     """Compile a model with the optimizer and the loss in `params`."""
     settings = {
         name: params[name]
@@ -242,7 +244,7 @@ def _compile(keras: Any, model: Any, task: str, params: Params) -> None:
     model.compile(optimizer=optimizer, loss=loss)
 
 
-def has_logits(model: Any) -> bool:
+def has_logits(model: KerasModel) -> bool:
     """Return whether the loss of a compiled model expects logits, not probabilities."""
     config = model.loss.get_config() if hasattr(model.loss, "get_config") else {}
     return bool(config.get("from_logits", False))
@@ -276,7 +278,7 @@ def require_outputs(description: Description, outputs: np.ndarray, cur: trial.Cu
         )
 
 
-def loaded_copy(description: Description, network: Any, x: np.ndarray) -> Model:
+def loaded_copy(description: Description, network: KerasModel, x: np.ndarray) -> Model:
     """Return a copy of a network on the CPU and without optimizer, which checkpoints contain.
 
     If Keras cannot load the copy, the trial fails now, not the export.

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sweeps.core.command_template import named_values
 from sweeps.core.secrets import hide_known_bytes
@@ -319,7 +319,7 @@ class Script:
                 if ended and not ready:
                     break
 
-    def _read_output(self, stream: Any) -> bool:
+    def _read_output(self, stream: IO[bytes]) -> bool:
         """Copy output of the script to the trial's log, and look for reports in it.
 
         Return False at the end of the stream.
@@ -343,7 +343,7 @@ class Script:
                 self.metric_text = found[0]
         return bool(chunk)
 
-    def _read_errors(self, stream: Any) -> bool:
+    def _read_errors(self, stream: IO[bytes]) -> bool:
         """Copy errors of the script to the trial's log, and keep the last ones.
 
         Return False at the end of the stream.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sweeps.trainers import float_array, require_numbers
+from sweeps.trainers import LabeledRows, float_array, require_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,6 +197,33 @@ class DatasetRows:
 
 
 Rows = TensorRows | DatasetRows
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of a split that a rank has.
+
+    Attributes:
+        rows: Inputs of the network.
+        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's
+            device.
+        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no
+            weights.
+    """
+
+    rows: Rows
+    labels: torch.Tensor
+    weights: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, inputs: Rows, rows: LabeledRows, device: torch.device) -> Split:
+        """Return a split with the network's inputs, and with the labels and weights of `rows`."""
+        weights = (
+            None
+            if rows.weight is None
+            else torch.tensor(rows.weight, dtype=torch.float32, device=device)
+        )
+        return cls(inputs, torch.tensor(rows.label, device=device), weights)
 
 
 def row_shape(rows: Rows) -> tuple[int, ...]:

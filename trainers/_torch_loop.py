@@ -19,9 +19,9 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps import trial
-from sweeps.trainers import LabeledRows, Params
+from sweeps.trainers import Params
 from sweeps.trainers._metrics import measure
-from sweeps.trainers._torch_data import Rows, call, forward
+from sweeps.trainers._torch_data import Split, call, forward
 from sweeps.trainers._torch_network import (
     NetworkDefinition,
     NetworkSteps,
@@ -31,39 +31,14 @@ from sweeps.trainers._torch_network import (
 from sweeps.trainers._torch_optimizer import Schedule, build, resolve
 from sweeps.trainers._torch_parallel import Ranks, weights_of
 
+# A loss of outputs and targets
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 NO_REDUCTION = (
     'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; '
     "take a loss of PyTorch, or leave out "
     "data.weight and data.class_weight"
 )
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass(frozen=True)
-class Split:
-    """The rows of a split that a rank has.
-
-    Attributes:
-        rows: Inputs of the network.
-        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's
-            device.
-        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no
-            weights.
-    """
-
-    rows: Rows
-    labels: torch.Tensor
-    weights: torch.Tensor | None = None
-
-    @classmethod
-    def of(cls, inputs: Rows, rows: LabeledRows, device: torch.device) -> Split:
-        """Return a split with the network's inputs, and with the labels and weights of `rows`."""
-        weights = (
-            None
-            if rows.weight is None
-            else torch.tensor(rows.weight, dtype=torch.float32, device=device)
-        )
-        return cls(inputs, torch.tensor(rows.label, device=device), weights)
 
 
 @dataclass(frozen=True)
@@ -109,7 +84,7 @@ class Training(NetworkSteps):
         self,
         network: nn.Module,
         definition: NetworkDefinition,
-        loss: Any,
+        loss: Loss,
         settings: Settings,
         *,
         data: Mapping[str, Split],

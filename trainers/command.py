@@ -101,7 +101,7 @@ class ScriptRun:
         self.config, self.current, self.context = config, trial.current(), ray.train.get_context()
         self.rank = self.context.get_world_rank()
         self.checkpoint_dir = self.current.folder.parent / CHECKPOINT_DIR
-        self._copied: frozenset[Any] = (
+        self._copied: frozenset[tuple[str, int, int]] = (
             frozenset()
         )  # State of the checkpoint folder when it was last copied.
         self._resumed = False

@@ -23,6 +23,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ def train_func(config: Params) -> None:
     training.run()
 
 
-def _keras_with(framework: str) -> Any:
+def _keras_with(framework: str) -> ModuleType:
     """Return the module `keras` with a framework as its backend.
 
     Raises:
@@ -95,7 +96,7 @@ def _keras_with(framework: str) -> Any:
     return keras
 
 
-def _reset(keras: Any, engine: Any, seed: int) -> None:
+def _reset(keras: ModuleType, engine: ModuleType, seed: int) -> None:
     """Forget the layers of an earlier trial, and seed all random numbers."""
     keras.utils.clear_session(
         free_memory=False

@@ -54,25 +54,6 @@ def train_func(config: Params) -> None:
     training.run()
 
 
-def _require_steps(training: Training, steps: int | None, reference: str) -> None:
-    """Raise a ValueError if an estimator cannot be trained in the given number of steps."""
-    if training.kind == "fit" and (steps or 1) > 1:
-        raise ValueError(
-            f"trainer.steps is {steps}, but `{reference}` has neither partial_fit nor warm_start"
-        )
-
-
-def _require_outputs(names: Collection[str], task: str, estimator: Any, reference: str) -> None:
-    """Raise a ValueError if a metric needs probabilities that the estimator does not predict."""
-    for name in names:
-        if not can_measure(name, task, estimator):
-            raise ValueError(
-                f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; choose "
-                "a metric of classes, such as "
-                "`valid-accuracy`, or put the estimator into a CalibratedClassifierCV"
-            )
-
-
 def _rows(split: str, cur: trial.Current) -> LabeledRows:
     """Return the rows of `train` or `valid`."""
     rows = read_rows(split, cur)
@@ -115,13 +96,23 @@ class _Steps(Steps):
             batch_size=options["batch_size"],
             seed=cur.seed,
         )
-        _require_steps(self.training, options["steps"], reference)
+        if self.training.kind == "fit" and (options["steps"] or 1) > 1:
+            raise ValueError(
+                f"trainer.steps is {options['steps']}, but `{reference}` has neither partial_fit "
+                "nor warm_start"
+            )
         self.usual = [
             f"valid-{name}" for name in USUAL[self.task] if can_measure(name, self.task, estimator)
         ]
         self.names = requested(cur, self.usual)
         super().__init__(cur, self.names[0])
-        _require_outputs(self.names, self.task, estimator, reference)
+        for name in self.names:
+            if not can_measure(name, self.task, estimator):
+                raise ValueError(
+                    f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; "
+                    "choose a metric of classes, such as `valid-accuracy`, or put the estimator "
+                    "into a CalibratedClassifierCV"
+                )
         if cur.weight is not None:
             self.training.require_weights(reference)
         self.train = cur.cached("sklearn.train", functools.partial(_rows, "train", cur))

@@ -40,7 +40,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -56,13 +56,14 @@ from sweeps.trainers._torch_data import (
     Columns,
     DatasetRows,
     Rows,
+    Split,
     TensorRows,
     call,
     few_threads,
     forward,
     row_shape,
 )
-from sweeps.trainers._torch_loop import Settings, Split, Training, moments, set_seeds
+from sweeps.trainers._torch_loop import Loss, Settings, Training, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition, Predictor, load_weights
 from sweeps.trainers._torch_optimizer import build, resolve
 from sweeps.trainers._torch_parallel import Ranks
@@ -237,7 +238,7 @@ def _moments(train: Split, ranks: Ranks) -> tuple[list[float], list[float]]:
     return [mean for mean, _ in found], [std for _, std in found]
 
 
-def _loss(reference: str, given: Params, device: torch.device) -> Any:
+def _loss(reference: str, given: Params, device: torch.device) -> Loss:
     """Return the loss as a function of outputs and targets.
 
     Args:

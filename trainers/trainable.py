@@ -91,7 +91,7 @@ def train_func(config: dict[str, Any]) -> None:
             instance.stop()
 
 
-def class_of(reference: str) -> Any:
+def class_of(reference: str) -> type[Trainable]:
     """Import the class.
 
     Raises:

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from transformers import TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from sweeps import trial
@@ -93,7 +94,7 @@ RESERVED = (
 )
 LATEST = "latest"
 # The arguments of `TrainingArguments`
-ARGUMENTS = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
+ARGUMENTS = [each.name for each in dataclasses.fields(TrainingArguments) if each.init]
 
 
 def train_func(config: Params) -> None:
@@ -232,7 +233,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
             for split, inputs in kept["inputs"].items()
         }
 
-    def arguments(self, folder: str) -> transformers.TrainingArguments:
+    def arguments(self, folder: str) -> TrainingArguments:
         """Return the arguments of Transformers' trainer, which writes its files into a folder."""
         defaults = {
             "eval_strategy": "epoch",
@@ -241,7 +242,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
             # average over the rows.
             "average_tokens_across_devices": False,
         }
-        return transformers.TrainingArguments(
+        return TrainingArguments(
             **defaults | self.training_arguments,
             output_dir=folder,
             save_strategy="no",  # `_Trainer.evaluate` decides
@@ -325,7 +326,7 @@ def _class_of(value: Any) -> str:
     return f"{type(value).__module__}:{type(value).__qualname__}"
 
 
-def _require_batches(latest: Path, arguments: transformers.TrainingArguments, rows: int) -> None:
+def _require_batches(latest: Path, arguments: TrainingArguments, rows: int) -> None:
     """Raise an error if a checkpoint of Transformers is of a training with other batches.
 
     Transformers computes the epoch from the count of steps.
@@ -348,7 +349,7 @@ def _require_batches(latest: Path, arguments: transformers.TrainingArguments, ro
 class _Trainer(transformers.Trainer):
     """Trainer whose ranks have their own rows of train, and whose evaluation ends a step."""
 
-    def __init__(self, training: _Training, arguments: transformers.TrainingArguments):
+    def __init__(self, training: _Training, arguments: TrainingArguments):
         self.training = training
         super().__init__(
             model=training.network,
