@@ -49,7 +49,7 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.trainer_file import read
-from sweeps.trainers import LabeledRows, Params, fill_parameters, read_rows, require_task
+from sweeps.trainers import Params, fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, requested
 from sweeps.trainers._torch_data import (
@@ -274,28 +274,31 @@ def _data(
     Raises:
         ValueError: There are such processes, but no `trainer.dataset`.
     """
-
-    def split(name: str, rows: LabeledRows | None = None) -> Split:
-        rows = read_rows(name, cur) if rows is None else rows
-        inputs = definition.rows(rows.features, name == "train", device, workers)
-        return Split.of(inputs, rows, device)
-
     if workers and definition.dataset is None:
         raise ValueError(
             "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
             "memory"
         )
-    data: dict[str, Split] = {}
-    if definition.dataset is None:
-        assert cur.check is not None  # there is a label, so there is data
-        definition = replace(definition, columns=Columns.of(cur.check))
-    for name in SPLITS:
-        if definition.dataset is None:
-            data[name] = cur.cached(f"torch.{name}.{device}", functools.partial(split, name))
-        else:
-            read = functools.partial(read_rows, name, cur)
-            data[name] = split(name, cur.cached(f"torch.{name}.frame", read))
-    return definition, data
+
+    def tensors(name: str) -> tuple[Columns, Split]:
+        rows = read_rows(name, cur)
+        columns = Columns.of(rows.features)
+        return columns, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
+
+    def items(name: str) -> Split:
+        rows = cur.cached(f"torch.{name}.frame", functools.partial(read_rows, name, cur))
+        inputs = definition.rows(rows.features, name == "train", device, workers)
+        return Split.of(inputs, rows, device)
+
+    if definition.dataset is not None:
+        return definition, {name: items(name) for name in SPLITS}
+    found = {
+        name: cur.cached(f"torch.{name}.{device}", functools.partial(tensors, name))
+        for name in SPLITS
+    }
+    columns, _ = found["train"]
+    splits = {name: split for name, (_, split) in found.items()}
+    return replace(definition, columns=columns), splits
 
 
 def _network(
