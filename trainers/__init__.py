@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.errors import first_of
 from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
-from sweeps.core.parameter_schema import allows, rule_of
 from sweeps.core.safe_names import safe_name
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.trainer_file import read
@@ -42,20 +41,10 @@ if TYPE_CHECKING:
 
     from sweeps import trial
 
-__all__ = [
-    "LabeledRows",
-    "constraints_by_position",
-    "fill_parameters",
-    "main_names",
-    "queries",
-    "read_rows",
-    "report",
-    "require_metric",
-    "require_numbers",
-    "require_task",
-    "safe_names",
-    "whole_numbers",
-]
+
+# A trial's `params`, or arguments of a framework or of a user's function, by name. The user decides
+# the types of the values.
+Params = dict[str, Any]
 
 
 class LabeledRows(NamedTuple):
@@ -75,6 +64,13 @@ class LabeledRows(NamedTuple):
     query: np.ndarray | None = None
 
 
+def shard(split: str) -> pd.DataFrame:
+    """Return this rank's prepared rows of "train" or "valid", with the label."""
+    import ray.train
+
+    return ray.train.get_dataset_shard(split).materialize().to_pandas()
+
+
 def read_rows(split: str, cur: trial.Current) -> LabeledRows:
     """Read this rank's rows of a split.
 
@@ -83,9 +79,8 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
         cur: The trial.
     """
     import numpy as np
-    import ray.train
 
-    frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
+    frame = shard(split)
     label = frame[cur.label].to_numpy(
         np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64
     )
@@ -109,38 +104,22 @@ def queries(frame: pd.DataFrame) -> np.ndarray | None:
     return np.cumsum(np.diff(groups, prepend=groups[:1]) != 0)
 
 
-def fill_parameters(trainer: str, config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
-    """Validate a trial's `params`, and fill in the defaults.
+def fill_parameters(trainer: str, config: Params, max_t: int | None) -> Params:
+    """Return the trainer's own parameters, with the defaults of those that `params` lacks.
 
     Args:
         trainer: Name of the trainer.
-        config: The trial's `params`. If the trainer accepts further parameters, they are left out.
+        config: The trial's `params`.
         max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is
             this step, or 20 if there is none.
-
-    Raises:
-        ValueError: A name is unknown, or a value breaks its rule.
     """
-    about = read(trainer)
-    rules = about["parameters"]
-    filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
-    for name, value in config.items():
-        if name not in rules:
-            if about.get("additional_parameters"):
-                continue
-            raise ValueError(
-                f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}"
-            )
-        if not allows(rules[name], value):
-            raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
-        if value is not None:
-            filled[name] = int(value) if rules[name].get("type") == "integer" else value
-    return filled
+    rules = read(trainer)["parameters"]
+    defaults = {name: rule.get("default") for name, rule in rules.items()}
+    given = {name: config[name] for name in rules if config.get(name) is not None}
+    return defaults | {"epochs": max_t or 20} | whole_numbers(given, rules)
 
 
-def main_names(
-    trainer: str, config: Mapping[str, Any], reserved: Collection[str] = ()
-) -> dict[str, Any]:
+def main_names(trainer: str, config: Params, reserved: Collection[str] = ()) -> Params:
     """Return a trial's `params` without nulls, and with the main name in place of each alias.
 
     Args:
@@ -236,6 +215,20 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         )
 
 
+def float_array(features: pd.DataFrame) -> np.ndarray:
+    """Return prepared features as float32 of shape (n, columns). Missing values become 0.
+
+    Raises:
+        ValueError: A column is not numeric.
+    """
+    import numpy as np
+
+    require_numbers(features)
+    values = features.to_numpy(np.float32, na_value=np.nan)
+    filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
+    return filled
+
+
 def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
     """Return column names that a framework accepts; see `safe_name`.
 
@@ -248,7 +241,7 @@ def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
     return [safe_name(str(column), pattern) for column in columns]
 
 
-def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) -> dict[str, Any]:
+def constraints_by_position(given: Params, columns: Iterable[Any]) -> Params:
     """Return the constraints of gradient boosting with positions in place of names of columns.
 
     A constraint that is a text is left out, because the framework reads it.
@@ -262,7 +255,7 @@ def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) ->
     """
     positions = {str(name): position for position, name in enumerate(columns)}
     signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
-    found: dict[str, Any] = {}
+    found: Params = {}
     try:
         if isinstance(signs, Mapping):
             found["monotone_constraints"] = [0] * len(positions)
@@ -281,9 +274,7 @@ def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) ->
     return found
 
 
-def whole_numbers(
-    params: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def whole_numbers(params: Params, rules: Mapping[str, Params]) -> Params:
     """Convert floats such as 6.0 to integers where a framework accepts only integers.
 
     A domain such as `quniform` samples floats.

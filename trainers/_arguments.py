@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.trainer_file import read
-from sweeps.trainers import whole_numbers
+from sweeps.trainers import Params, whole_numbers
 
 
 class SplitParams:
@@ -36,7 +36,7 @@ class SplitParams:
     def __init__(
         self,
         trainer: str,
-        config: Mapping[str, Any],
+        config: Params,
         functions: Collection[Callable[..., Any]],
         framework: Collection[str] = (),
         reserved: Collection[str] = (),
@@ -67,7 +67,7 @@ class SplitParams:
                 f"{did_you_mean(name, known)}"
             )
 
-    def arguments(self, function: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, function: Callable[..., Any], known: Params) -> Params:
         """Return the arguments of one of the user's functions.
 
         Args:

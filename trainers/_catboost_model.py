@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import catboost as cb
 import numpy as np
 from catboost.utils import eval_metric
+from scipy.special import expit, softmax
 
+from sweeps import trial
 from sweeps.core.metrics import OWN
+from sweeps.trainers import read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,6 +105,21 @@ def with_text(features: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     )
 
 
+def labeled_pool(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
+    """Return this worker's rows of `train` or `valid` in CatBoost's format, and their labels."""
+    rows = read_rows(split, cur)
+    text = categorical(rows.features)
+    pool = cb.Pool(
+        with_text(rows.features, text),
+        rows.label,
+        cat_features=text,
+        weight=rows.weight,
+        group_id=rows.query,
+        thread_count=cur.threads,
+    )
+    return pool, rows.label
+
+
 def predictions_of(raw: np.ndarray, task: str, loss: str) -> np.ndarray:
     """Convert raw predictions of a model to probabilities or values.
 
@@ -118,10 +136,8 @@ def predictions_of(raw: np.ndarray, task: str, loss: str) -> np.ndarray:
         values = raw if raw.ndim == 1 else raw[:, 0]
         return np.asarray(np.exp(values) if loss in EXPONENTIAL else values)
     if task == "binary" or loss == "MultiClassOneVsAll":
-        with np.errstate(over="ignore"):
-            return np.asarray(1.0 / (1.0 + np.exp(-raw)))
-    powers = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return np.asarray(expit(raw))
+    return np.asarray(softmax(raw, axis=1))
 
 
 class Model:
@@ -138,13 +154,11 @@ class Model:
     def __init__(
         self, model: cb.CatBoost, task: str, loss: str, rounds: int = 0, threads: int = -1
     ):
-        self.model, self.task, self.loss, self.rounds, self.threads = (
-            model,
-            task,
-            loss,
-            rounds,
-            threads,
-        )
+        self.model = model
+        self.task = task
+        self.loss = loss
+        self.rounds = rounds
+        self.threads = threads
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `predictions_of`.

@@ -13,12 +13,18 @@ import catboost as cb
 import numpy as np
 
 from sweeps import trial
-from sweeps.core.metrics import find
-from sweeps.trainers import report
-from sweeps.trainers._best import BestStep
-from sweeps.trainers._catboost_model import ERRORS, Model, predictions_of
-from sweeps.trainers._metrics import measure
-from sweeps.trainers._requested import SPLITS, RequestedMetrics
+from sweeps.core.metrics import USUAL
+from sweeps.trainers import Params
+from sweeps.trainers._best import Steps
+from sweeps.trainers._catboost_model import (
+    ERRORS,
+    Model,
+    labeled_pool,
+    metric_name,
+    predictions_of,
+)
+from sweeps.trainers._metrics import SPLITS, measure
+from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import Rounds
 
 NEVER = 10**9  # seconds between two snapshots; CatBoost also writes one when `fit` ends
@@ -53,45 +59,29 @@ class RawPredictions:
         return error
 
 
-class Training:
+class Training(Steps):
     """Training of one model. CatBoost calls `after_iteration` after every iteration.
 
     Args:
         cur: The trial.
-        params: CatBoost's parameters.
-        requested: The requested metrics.
-        data: Rows in CatBoost's format, and labels, of "train" and "valid".
+        config: The trial's `params`.
+        params: CatBoost's parameters, without metrics.
         scratch: An existing folder for CatBoost's files.
-        rounds: The iterations to train and to report.
-
-    Attributes:
-        step: Number of the last iteration.
-        best: The best iteration.
     """
 
-    def __init__(
-        self,
-        cur: trial.Current,
-        params: dict[str, Any],
-        requested: RequestedMetrics,
-        data: Mapping[str, tuple[cb.Pool, np.ndarray]],
-        scratch: Path,
-        rounds: Rounds,
-    ):
-        self.cur = cur
+    def __init__(self, cur: trial.Current, config: Params, params: Params, scratch: Path):
+        is_weighted = cur.weight is not None
+        translate = functools.partial(metric_name, str(cur.task), weighted=is_weighted)
+        self.requested = RequestedMetrics(config, cur, USUAL, translate)
+        super().__init__(cur, self.requested.lead)
         self.params = params
-        self.requested = requested
-        self.data = data
+        self.loss = str(params["loss_function"]).partition(":")[0]
+        self.data = {
+            split: cur.cached(f"catboost.{split}", functools.partial(labeled_pool, split, cur))
+            for split in SPLITS
+        }
         self.scratch = scratch
-        self.step = 0
-        self.best = BestStep(cur)
-        self.rounds = rounds
-        self.model_of = functools.partial(
-            Model,
-            task=str(cur.task),
-            loss=str(params["loss_function"]).partition(":")[0],
-            threads=params["thread_count"],
-        )
+        self.rounds = Rounds.of(config, params["iterations"], cur.max_t)
         self._done = 0  # number of iterations that were reported before the checkpoint
         self._ended: dict[str, float] | None = None  # metrics of the iteration that ended `fit`
         self._due = False  # whether this iteration has a checkpoint
@@ -101,28 +91,21 @@ class Training:
     @property
     def is_finished(self) -> bool:
         """True if the last iteration was the last one to train."""
-        return self.rounds.is_last(self.step, self.best.step)
+        return self.rounds.is_last(self.step, self.best)
 
-    def restore(self) -> None:
-        """Continue from the trial's checkpoint, if there is one.
+    def load(self, folder: Path) -> None:
+        """Continue from CatBoost's snapshot.
 
         If `params` have changed, the earlier iterations are trained again.
         """
-        import ray.train
-
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is None:
-            return
-        with checkpoint.as_directory() as name:
-            folder = Path(name)
-            best = BestStep(self.cur)
-            self._done = best.read(folder)
-            if json.loads((folder / "params.json").read_text()) != json.loads(
-                json.dumps(self.params)
-            ):
-                return
-            self.step, self.best = self._done, best
+        self._done = self.step
+        before = json.loads((folder / "params.json").read_text())
+        if before == json.loads(json.dumps(self.params)):
             shutil.copyfile(folder / "snapshot", self.scratch / "snapshot")
+        else:
+            self.step = 0
+            self.best = None
+            self.best_metrics = {}
 
     def fit(self) -> None:
         """Train until the next checkpoint, or until the end, and report all iterations.
@@ -131,7 +114,7 @@ class Training:
             ValueError: CatBoost has ended the training early.
         """
         self._ended = self._error = None
-        model = cb.CatBoost(
+        self.model = cb.CatBoost(
             self.params | self._metric_parameters() | {"train_dir": str(self.scratch)}
         )
         (train, _), (valid, _) = self.data["train"], self.data["valid"]
@@ -140,7 +123,7 @@ class Training:
             "snapshot_file": str(self.scratch / "snapshot"),
             "snapshot_interval": NEVER,
         }
-        model.fit(train, eval_set=valid, callbacks=[self], **snapshot)
+        self.model.fit(train, eval_set=valid, callbacks=[self], **snapshot)
         if self._error is not None:
             raise self._error
         if self._ended is None:
@@ -148,11 +131,8 @@ class Training:
                 f"CatBoost ended the training after iteration {self.step}: the values of leaves "
                 "became infinite; try a larger `l2_leaf_reg`"
             )
-        if self.step <= self._done:
-            return
-        if self.is_finished:  # before `report`, which ends the trial at the scheduler's `max_t`
-            self.cur.report_final(self._final(model))
-        report(self._ended, functools.partial(self._save, model) if self._due else None)
+        if self.step > self._done:
+            self.report(self._ended, last=self.is_finished, due=self._due)
 
     def after_iteration(self, info: Any) -> bool:
         """Measure and report an iteration. Return whether `fit` continues.
@@ -171,16 +151,16 @@ class Training:
         if not self.cur.report_due(step, step in self.rounds.reported):
             return True
         metrics = self._measured(history)
-        self.best.compare(step, metrics, self.requested.lead)
+        self.compare(step, metrics)
         self._due = step > self._done and self.cur.checkpoint_due(step, last=self.is_finished)
         if self._due or self.is_finished:
             self._ended = metrics
             return False
         if step > self._done:
-            report(metrics, None)
+            self.report(metrics, last=False, due=False)
         return True
 
-    def _metric_parameters(self) -> dict[str, Any]:
+    def _metric_parameters(self) -> Params:
         """Return the parameters that tell CatBoost which metrics to measure on which splits."""
         names = self.requested.framework_names
         trained = {
@@ -193,7 +173,7 @@ class Training:
             for metric in self.requested.framework_metrics(self.requested.reported)
             if metric != self.params["loss_function"]
         ]
-        params: dict[str, Any] = {}
+        params: Params = {}
         if measured:
             params["custom_metric"] = [
                 f"{metric}{';' if ':' in metric else ':'}"
@@ -224,39 +204,33 @@ class Training:
                 found[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
         if self.requested.computed:
             task, label = str(self.cur.task), self.data["valid"][1]
-            predictions = predictions_of(self._raw.raw, task, self.model_of.keywords["loss"])
+            predictions = predictions_of(self._raw.raw, task, self.loss)
             found |= measure(task, "valid", label, predictions, self.requested.computed)
-        return {name: found[name] for name in self.requested.reported}
+        return self.requested.select(found)
 
-    def _best_of(self, model: cb.CatBoost) -> Model:
-        """Return the model of the best iteration. `model` is the model of the last iteration."""
-        return self.model_of(model, rounds=self.best.step or self.step)
+    def _best_model(self) -> Model:
+        """Return the model of the best iteration."""
+        return Model(
+            self.model,
+            str(self.cur.task),
+            self.loss,
+            rounds=self.best or self.step,
+            threads=self.params["thread_count"],
+        )
 
-    def _final(self, model: cb.CatBoost) -> dict[str, float]:
-        """Measure the model of the best iteration.
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the model of the best iteration, with the metrics that sweeps has."""
+        best = self._best_model()
 
-        Metrics that the trial reported are left out, and metrics that only CatBoost has.
-        """
-        assert self._ended is not None
-        task, best = str(self.cur.task), self._best_of(model)
-        wanted = [
-            n
-            for n in self.requested.final
-            if n not in self._ended and find(n.partition("-")[2], task) is not None
-        ]
-        found: dict[str, float] = {}
-        for split in SPLITS:
-            if any(name.startswith(split) for name in wanted):
-                pool, label = self.data[split]
-                found |= measure(task, split, label, best.predict_pool(pool), wanted)
-        return found
+        def predict(split: str) -> tuple[np.ndarray, np.ndarray]:
+            pool, label = self.data[split]
+            return label, best.predict_pool(pool)
 
-    def _save(self, model: cb.CatBoost, folder: Path) -> None:
-        """Write a checkpoint, from which a resumed trial continues.
+        return self.requested.measure_final(reported, predict)
 
-        The checkpoint has the model of the best iteration, and the state of the training.
-        """
-        best = self._best_of(model)
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best iteration, and CatBoost's snapshot of the training."""
+        best = self._best_model()
         best.model.save_model(str(folder / "model.cbm"))
         # The file may have more trees, because CatBoost can remove the last trees of only one kind
         # of model.
@@ -265,8 +239,4 @@ class Training:
         )
         (folder / "params.json").write_text(json.dumps(self.params))
         shutil.copyfile(self.scratch / "snapshot", folder / "snapshot")
-        self.best.write(folder, self.step)
-        check = self.cur.check
-        self.cur.note_checkpoint(
-            folder, self.best.step or self.step, None if check is None else best.predict(check)
-        )
+        return None if self.cur.check is None else best.predict(self.cur.check)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xgboost as xgb
 
 from sweeps.core.label_columns import QUERY, label_columns
-from sweeps.trainers import queries, require_numbers, safe_names
+from sweeps.trainers import Params, queries, require_numbers, safe_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def matrix(
     """
     features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
     require_numbers(features, also="category")
-    options: dict[str, Any] = {"enable_categorical": True, "nthread": threads}
+    options: Params = {"enable_categorical": True, "nthread": threads}
     types = ["c" if dtype == "category" else "float" for dtype in features.dtypes]
     if "c" in types:
         options["feature_types"] = types
@@ -89,7 +89,7 @@ def with_codes(features: pd.DataFrame) -> pd.DataFrame:
     return features.assign(**{name: each.where(each >= 0) for name, each in codes.items()})
 
 
-def require_trees(params: Mapping[str, Any], columns: Columns) -> None:
+def require_trees(params: Params, columns: Columns) -> None:
     """Raise an error if a column has categories, which the model of `params` cannot read.
 
     Raises:

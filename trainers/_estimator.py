@@ -6,7 +6,7 @@ import contextlib
 import copy
 import inspect
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ from sweeps.core import references
 from sweeps.core.label_columns import MULTIOUTPUT
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.trial import Current
+from sweeps.trainers import Params
 
 STEPS = 10  # default number of steps of a trial without a scheduler
 GROWING = ("n_estimators", "max_iter")
 HIST_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
 
-def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
+def build(reference: str, params: Params, cur: Current) -> Any:
     """Return a new estimator.
 
     If the estimator has the parameters `random_state` and `n_jobs`, at any depth, and neither
@@ -87,7 +88,7 @@ def _suggest(name: str, valid: Collection[str]) -> str:
     return f"did you mean `{nested[0]}`?" if nested else did_you_mean(name, valid)
 
 
-def parameters_of(estimator: Any) -> dict[str, Any]:
+def parameters_of(estimator: Any) -> Params:
     """Return the parameters of an estimator and of the estimators inside it.
 
     An example is `clf__C`. {} if it has no `get_params`.
@@ -170,7 +171,7 @@ class Training:
     def __init__(
         self,
         estimator: Any,
-        params: Mapping[str, Any],
+        params: Params,
         steps: int | None,
         max_t: int | None,
         batch_size: int | None,
@@ -212,7 +213,7 @@ class Training:
         """The prefix of parameters of a pipeline's last estimator; "" for another estimator."""
         return f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
 
-    def resume(self, estimator: Any, params: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
+    def resume(self, estimator: Any, params: Params, earlier: Params) -> None:
         """Continue with an estimator from a checkpoint.
 
         Parameters that have changed, as under PBT, take effect.
@@ -288,32 +289,26 @@ class Training:
             warnings.filterwarnings(
                 "ignore", "'n_jobs' has no effect", FutureWarning
             )  # LogisticRegression still has the parameter
+            weights = {} if weight is None else {"sample_weight": weight}
             if self.kind == "fit":
                 self.estimator.fit(
-                    x, y, **({} if weight is None else {f"{self._prefix}sample_weight": weight})
+                    x, y, **{f"{self._prefix}{name}": each for name, each in weights.items()}
                 )
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)
             features = self._transform(x, y)
             if self.kind in GROWING:
                 self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
-                self.last.fit(features, y, **({} if weight is None else {"sample_weight": weight}))
+                self.last.fit(features, y, **weights)
                 return
             known = self._known_classes(y, classes)
             for rows in self._batches(step, len(y)):
-                if (
-                    weight is not None and not weight[rows].any()
-                ):  # scikit-learn refuses such a batch
-                    continue
-                of_rows = {} if weight is None else {"sample_weight": weight[rows]}
-                self.last.partial_fit(
-                    features.iloc[rows] if hasattr(features, "iloc") else features[rows],
-                    y[rows],
-                    **known,
-                    **of_rows,
-                )
+                of_rows = {name: each[rows] for name, each in weights.items()}
+                if all(each.any() for each in of_rows.values()):  # else scikit-learn refuses them
+                    part = features.iloc[rows] if hasattr(features, "iloc") else features[rows]
+                    self.last.partial_fit(part, y[rows], **known, **of_rows)
 
-    def _known_classes(self, y: np.ndarray, classes: int) -> dict[str, Any]:
+    def _known_classes(self, y: np.ndarray, classes: int) -> Params:
         """Return the argument `classes` of `partial_fit`; {} if it has none."""
         if y.ndim == 2 and is_classifier(self.last):
             # it trains one classifier for each column
@@ -370,12 +365,7 @@ class Training:
             return (
                 until - self._total * (step - 1) // self.steps
             )  # each fit makes this number of further iterations
-        trained = (
-            self.last.n_iter_
-            if hasattr(self.last, "_predictors")
-            else len(getattr(self.last, "estimators_", ()))
-        )
-        return max(until, trained)  # under PBT, `until` may have decreased
+        return int(until)
 
 
 def _kind(estimator: Any) -> str:

@@ -43,7 +43,16 @@ class Model:
             has no `predict_proba`, class codes, an int64 array of shape (n,). For k label columns,
             values, the probability of 1, or 0 and 1, shape (n, k).
         """
-        return self._predict(columns(features))
+        x = columns(features)
+        with _one_thread():
+            if self._has_probabilities and self.task == MULTILABEL:
+                return self._of_labels(self.estimator.predict_proba(x))
+            if self._has_probabilities:
+                return self._of_classes(self.estimator.predict_proba(x), 0.0)
+            predictions = np.asarray(self.estimator.predict(x)).reshape(
+                (len(x), -1) if self.task in SEVERAL else len(x)
+            )
+        return predictions.astype(np.float64 if self.task in NUMBERS else np.int64)
 
     def decision_function(self, features: pd.DataFrame) -> np.ndarray:
         """Return values that rank the rows, for metrics such as the AUC.
@@ -56,7 +65,18 @@ class Model:
         Returns:
             A float64 array of shape (n,) for two classes, and of shape (n, k) for k classes.
         """
-        return self._rank(columns(features))
+        if (
+            self._has_probabilities
+            or self.task in SEVERAL
+            or not hasattr(self.estimator, "decision_function")
+        ):
+            return self.predict(features)
+        with _one_thread():
+            values = np.asarray(self.estimator.decision_function(columns(features)), np.float64)
+        return self._of_classes(
+            np.column_stack([-values, values]) if values.ndim == 1 else values,
+            values.min(initial=0) - 1,
+        )
 
     def measure(self, x: pd.DataFrame, y: np.ndarray, names: Sequence[str]) -> dict[str, float]:
         """Measure metrics of valid.
@@ -64,56 +84,28 @@ class Model:
         Without probabilities, metrics that need an order of the rows use the decision function.
 
         Args:
-            x: Features that `columns` has returned.
+            x: Features.
             y: Class codes or values, shape (n,), or (n, k) for k label columns.
             names: Names of the metrics, such as `valid-auc`.
 
         Returns:
             The value of each metric, by its name.
         """
-        ranked = (
-            []
-            if self._has_probabilities
-            else [name for name in names if needs(name, self.task) == "scores"]
-        )
-        others = [name for name in names if name not in ranked]
-        measured = measure(self.task, "valid", y, self._predict(x), others) if others else {}
-        return measured | (measure(self.task, "valid", y, self._rank(x), ranked) if ranked else {})
+        ranked: list[str] = []
+        others: list[str] = []
+        for name in names:
+            is_ranked = not self._has_probabilities and needs(name, self.task) == "scores"
+            (ranked if is_ranked else others).append(name)
+        measured: dict[str, float] = {}
+        for predict, chosen in ((self.predict, others), (self.decision_function, ranked)):
+            if chosen:
+                measured |= measure(self.task, "valid", y, y_pred=predict(x), names=chosen)
+        return measured
 
     @property
     def _has_probabilities(self) -> bool:
         """True if the estimator predicts probabilities."""
         return self.task not in NUMBERS and hasattr(self.estimator, "predict_proba")
-
-    def _predict(self, x: pd.DataFrame) -> np.ndarray:
-        """Return predictions; see `predict`. `columns` has returned the features."""
-        with _one_thread():
-            if self._has_probabilities and self.task == MULTILABEL:
-                return self._of_labels(self.estimator.predict_proba(x))
-            if self._has_probabilities:
-                return self._of_classes(self.estimator.predict_proba(x), 0.0)
-            predictions = np.asarray(self.estimator.predict(x)).reshape(
-                (len(x), -1) if self.task in SEVERAL else len(x)
-            )
-        return predictions.astype(np.float64 if self.task in NUMBERS else np.int64)
-
-    def _rank(self, x: pd.DataFrame) -> np.ndarray:
-        """Return values that rank the rows; see `decision_function`.
-
-        `columns` has returned the features.
-        """
-        if (
-            self._has_probabilities
-            or self.task in SEVERAL
-            or not hasattr(self.estimator, "decision_function")
-        ):
-            return self._predict(x)
-        with _one_thread():
-            values = np.asarray(self.estimator.decision_function(x), np.float64)
-        return self._of_classes(
-            np.column_stack([-values, values]) if values.ndim == 1 else values,
-            values.min(initial=0) - 1,
-        )
 
     def _of_labels(self, values: Any) -> np.ndarray:
         """Return the probability of 1 for each label column, shape (n, k).

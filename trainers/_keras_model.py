@@ -6,26 +6,43 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import require_numbers
+from sweeps.trainers import Params, float_array
+from sweeps.trainers._arguments import SplitParams
 
 if TYPE_CHECKING:
     import pandas as pd
+    from keras import Model as KerasModel
 
+LOSSES = {
+    "binary": "BinaryCrossentropy",
+    "multiclass": "SparseCategoricalCrossentropy",
+    "regression": "MeanSquaredError",
+}
+COMPILED = (
+    "optimizer",
+    "loss",
+    "weight_decay",
+    "clipnorm",
+)  # parameters that only a model that is not compiled accepts
 NETWORK, DESCRIPTION = "model.keras", "model.json"
+GUIDE = "https://keras.io/guides/serialization_and_saving"
 BLOCK = 64  # number of rows that a loaded model predicts at once
 # rows that are predicted at once in training, so that a wide layer over a large table does not fill
 # the memory
 ROWS_AT_ONCE = 16_384
 
 
-def import_keras(framework: str) -> Any:
+def import_keras(framework: str) -> ModuleType:
     """Import Keras with a framework, and return the module `keras`.
 
     Keras reads the environment variable `KERAS_BACKEND` when it is imported. If this process has
@@ -34,14 +51,8 @@ def import_keras(framework: str) -> Any:
     Args:
         framework: "torch" or "tensorflow".
     """
-    before = os.environ.get("KERAS_BACKEND")
     os.environ["KERAS_BACKEND"] = framework
-    try:
-        return importlib.import_module("keras")
-    finally:
-        del os.environ["KERAS_BACKEND"]
-        if before is not None:
-            os.environ["KERAS_BACKEND"] = before
+    return importlib.import_module("keras")
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Description:
     mean: float = 0.0
     std: float = 1.0
 
-    def save(self, network: Any, folder: Path) -> None:
+    def save(self, network: KerasModel, folder: Path) -> None:
         """Write the network and this description into a folder."""
         network.save(folder / NETWORK)
         (folder / DESCRIPTION).write_text(json.dumps(asdict(self)))
@@ -80,7 +91,7 @@ class Description:
         stored = json.loads((folder / DESCRIPTION).read_text())
         return cls(**stored | {"columns": tuple(stored["columns"])})
 
-    def load(self, folder: Path) -> Any:
+    def load(self, folder: Path) -> KerasModel:
         """Load the network that `save` wrote, onto the CPU. The network is not compiled.
 
         Layers and functions that the module of `model` defines need no registration with Keras.
@@ -116,7 +127,7 @@ class Description:
         return ((y - self.mean) / self.std).astype(np.float32) if self.task == "regression" else y
 
 
-def predict(network: Any, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray:
+def predict(network: KerasModel, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray:
     """Return the outputs of a network for features of shape (n, columns).
 
     Args:
@@ -132,7 +143,7 @@ def predict(network: Any, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray
 class Model:
     """A trained network on a CPU."""
 
-    def __init__(self, description: Description, network: Any):
+    def __init__(self, description: Description, network: KerasModel):
         self.description, self.network = description, network
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
@@ -142,7 +153,7 @@ class Model:
             A float64 array with the probability of the second class, shape (n,); the probabilities
             of k classes, shape (n, k); or the values of a regression, shape (n,).
         """
-        inputs = to_inputs(features[list(self.description.columns)])
+        inputs = float_array(features[list(self.description.columns)])
         return self.description.predictions(self.outputs(inputs))[: len(inputs)]
 
     def outputs(self, x: np.ndarray) -> np.ndarray:
@@ -160,13 +171,141 @@ class Model:
             return predict(self.network, np.pad(x, ((0, blocks * BLOCK - len(x)), (0, 0))), BLOCK)
 
 
-def to_inputs(features: pd.DataFrame) -> np.ndarray:
-    """Return prepared features as float32 of shape (n, columns). Missing values become 0.
+def build(
+    keras: ModuleType,
+    cur: trial.Current,
+    config: Params,
+    *,
+    params: Params,
+    row: np.ndarray,
+) -> KerasModel:
+    """Call the user's function, and return its model, compiled and with weights.
+
+    Args:
+        keras: The module `keras`.
+        cur: The trial.
+        config: The trial's `params`.
+        params: The trainer's parameters, with their defaults.
+        row: Features of one row, shape (1, columns).
 
     Raises:
-        ValueError: A column is not numeric.
+        ValueError: `params` does not fit the function, or the function does not return a Keras
+            model.
     """
-    require_numbers(features)
-    values: np.ndarray = features.to_numpy(np.float32, na_value=np.nan)
-    filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
-    return filled
+    ref = cur.options["model"]
+    function = references.resolve(ref)
+    given = {
+        "input_shape": row.shape[1:],
+        "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
+        "task": cur.task,
+    }
+    arguments = SplitParams("keras", config, [function]).arguments(function, given)
+    model = function(**arguments)
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"`{ref}` returned a {type(model).__name__}, but must return a keras.Model"
+        )
+    if not model.built:
+        model(row)  # `model.build` would not make the weights of layers in a user's class
+    if not model.compiled:
+        _compile(keras, model, str(cur.task), params)
+    elif useless := [
+        name for name in COMPILED if config.get(name) is not None and name not in arguments
+    ]:
+        raise ValueError(
+            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make "
+            f"`{useless[0]}` an argument of the function, "
+            "or return a model that is not compiled"
+        )
+    elif params["learning_rate"] is not None and "learning_rate" not in arguments:
+        model.optimizer.learning_rate = params["learning_rate"]
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _compile(keras: ModuleType, model: KerasModel, task: str, params: Params) -> None:
+    """Compile a model with the optimizer and the loss in `params`."""
+    settings = {
+        name: params[name]
+        for name in ("learning_rate", "weight_decay", "clipnorm")
+        if params[name] is not None
+    }
+    optimizer = keras.optimizers.get({"class_name": params["optimizer"], "config": settings})
+    loss = params["loss"]
+    if loss is None:
+        last = model.layers[-1]
+        ends = (keras.activations.sigmoid, keras.activations.softmax)
+        probabilities = (
+            isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
+        )
+        loss = getattr(keras.losses, LOSSES[task])(
+            **({} if task == "regression" else {"from_logits": not probabilities})
+        )
+    model.compile(optimizer=optimizer, loss=loss)
+
+
+def has_logits(model: KerasModel) -> bool:
+    """Return whether the loss of a compiled model expects logits, not probabilities."""
+    config = model.loss.get_config() if hasattr(model.loss, "get_config") else {}
+    return bool(config.get("from_logits", False))
+
+
+def require_outputs(description: Description, outputs: np.ndarray, cur: trial.Current) -> None:
+    """Raise an error if the outputs of the user's model do not fit the label.
+
+    Raises:
+        ValueError: The outputs have the wrong shape, or should be probabilities and are not.
+    """
+    sizes = {"binary": (1, 2), "multiclass": (len(cur.classes or ()),), "regression": (1,)}[
+        description.task
+    ]
+    size = outputs.size // len(outputs)
+    if size not in sizes:
+        expected = " or ".join(map(str, sizes))
+        raise ValueError(
+            f"the model of `{description.model}` has {size} outputs, but this label needs "
+            f"{expected}"
+        )
+    if (
+        description.task != "regression"
+        and not description.logits
+        and (outputs.min() < 0 or outputs.max() > 1)
+    ):
+        raise ValueError(
+            f"the outputs of the model of `{description.model}` are not probabilities; end the "
+            "model with sigmoid or softmax, "
+            "or compile it with a loss that has from_logits=True"
+        )
+
+
+def loaded_copy(description: Description, network: KerasModel, x: np.ndarray) -> Model:
+    """Return a copy of a network on the CPU and without optimizer, which checkpoints contain.
+
+    If Keras cannot load the copy, the trial fails now, not the export.
+
+    Args:
+        description: Description of the network.
+        network: The network, before the first epoch.
+        x: Features of some rows, shape (n, columns), with which the copy is checked.
+
+    Raises:
+        ValueError: Keras cannot load the network from the file that it writes, or the loaded
+            network predicts other values.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        description.save(network, Path(folder))
+        try:
+            copy = Model(description, description.load(Path(folder)))
+        except Exception as e:
+            raise ValueError(
+                f"Keras cannot load the model of `{description.model}` from the file that it "
+                f"wrote; see {GUIDE}: {e}"
+            ) from e
+    outputs = copy.outputs(x)[: len(x)]
+    if not np.allclose(predict(network, x), outputs, rtol=1e-2, atol=1e-3, equal_nan=True):
+        raise ValueError(
+            f"the model of `{description.model}` predicts other values after Keras has saved and "
+            "loaded it; "
+            f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
+        )
+    return copy

@@ -10,13 +10,12 @@ The workers then join no TensorFlow cluster, and can train the next trial.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sweeps.trainers._keras_ranks import Ranks
+from sweeps.trainers import Params
+from sweeps.trainers._torch_parallel import Ranks
 
 
 def set_threads(threads: int) -> None:
@@ -57,7 +56,7 @@ class Batches:
         batches = tf.data.Dataset.range(1).flat_map(epoch)
         rows = batches.map(lambda order: tuple(tf.gather(part, order) for part in parts))
         rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
-        self.arguments: dict[str, Any] = {
+        self.arguments: Params = {
             "x": rows.prefetch(tf.data.AUTOTUNE),
             "shuffle": False,
         }  # else `fit` warns
@@ -67,27 +66,7 @@ class Batches:
         self._seed.assign([seed, 0])
 
 
-def average_gradients(optimizer: Any, ranks: Ranks) -> None:
-    """Make an optimizer of Keras apply the mean of the gradients of all ranks.
-
-    Args:
-        optimizer: The optimizer of a compiled model.
-        ranks: The ranks of the trial.
-    """
-    apply = optimizer.apply
-
-    def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
-        given = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
-        total = tf.concat(
-            [tf.reshape(gradient, [-1]) for gradient in given], 0
-        )  # one message for all gradients
-        mean = tf.ensure_shape(tf.numpy_function(ranks.mean, [total], total.dtype), total.shape)
-        parts = iter(tf.split(mean, [gradient.shape.num_elements() for gradient in given]))
-        shapes = iter(given)
-        averaged = [
-            None if each is None else tf.reshape(next(parts), next(shapes).shape)
-            for each in gradients
-        ]
-        return apply(averaged, variables)
-
-    optimizer.apply = apply_mean
+def average(values: tf.Tensor, ranks: Ranks) -> tf.Tensor:
+    """Return the mean of the tensors of all ranks."""
+    mean = tf.numpy_function(ranks.average, [values], values.dtype)
+    return tf.ensure_shape(mean, values.shape)

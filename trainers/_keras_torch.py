@@ -5,13 +5,11 @@ These parts are threads, seeds, the order of batches, and the mean of all ranks'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 
-from sweeps.trainers._keras_ranks import Ranks
+from sweeps.trainers import Params
+from sweeps.trainers._torch_parallel import Ranks
 
 
 def set_threads(threads: int) -> None:
@@ -38,7 +36,7 @@ class Batches:
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int):
-        self.arguments: dict[str, Any] = {
+        self.arguments: Params = {
             "x": x,
             "y": y,
             "sample_weight": weights,
@@ -51,26 +49,8 @@ class Batches:
         torch.manual_seed(seed)  # the order is drawn from PyTorch's generator
 
 
-def average_gradients(optimizer: Any, ranks: Ranks) -> None:
-    """Make an optimizer of Keras apply the mean of the gradients of all ranks.
-
-    Args:
-        optimizer: The optimizer of a compiled model.
-        ranks: The ranks of the trial.
-    """
-    apply = optimizer.apply
-
-    def apply_mean(gradients: Sequence[torch.Tensor | None], variables: Any = None) -> Any:
-        given = [gradient for gradient in gradients if gradient is not None]
-        mean = torch.cat(
-            [gradient.reshape(-1) for gradient in given]
-        )  # one message for all gradients
-        torch.distributed.all_reduce(mean)
-        parts = iter(torch.split(mean / ranks.world, [gradient.numel() for gradient in given]))
-        averaged = [
-            None if each is None else next(parts).reshape(each.shape).to(each.dtype)
-            for each in gradients
-        ]
-        return apply(averaged, variables)
-
-    optimizer.apply = apply_mean
+def average(values: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+    """Return the mean of the tensors of all ranks."""
+    torch.distributed.all_reduce(values)
+    mean: torch.Tensor = values / ranks.world
+    return mean

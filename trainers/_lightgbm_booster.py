@@ -1,4 +1,4 @@
-"""Measure the rounds of a LightGBM booster, record the best round, and write checkpoints.
+"""Train a booster of LightGBM, and write checkpoints.
 
 A checkpoint has the best model and its predictions.
 """
@@ -6,8 +6,9 @@ A checkpoint has the best model and its predictions.
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,32 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.core.metrics import OWN, find
-from sweeps.trainers import LabeledRows, safe_names
-from sweeps.trainers._best import BestStep
-from sweeps.trainers._metrics import measure
-from sweeps.trainers._requested import SPLITS, RequestedMetrics
+from sweeps.core.metrics import OWN, USUAL
+from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, safe_names
+from sweeps.trainers._metrics import SPLITS, measure
+from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._rounds import BoostingSteps
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Parameters of the data set. They cannot change after the data set is made.
+DATASET_PARAMETERS = (
+    "bin_construct_sample_cnt",
+    "data_random_seed",
+    "enable_bundle",
+    "feature_pre_filter",
+    "is_enable_sparse",
+    "linear_tree",
+    "max_bin",
+    "max_bin_by_feature",
+    "min_data_in_bin",
+    "pre_partition",
+    "use_missing",
+    "zero_as_missing",
+)
+SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed")
+LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
 REFUSED_IN_NAMES = ' \t\n[]{}",:'
 # LightGBM's names of the metrics in `sweeps.core.metrics`. `multi_error` is not among them: it
 # counts ties between classes as errors.
@@ -40,7 +58,7 @@ NATIVE = {
     "regression": {"rmse": "rmse", "mae": "l1", "mse": "l2"},
 }
 # Tiny tables, with which LightGBM is asked whether it knows a metric.
-TINY: dict[str, tuple[list[float], dict[str, Any]]] = {
+TINY: dict[str, tuple[list[float], Params]] = {
     "binary": ([0, 1, 0, 1], {"objective": "binary"}),
     "multiclass": ([0, 1, 2, 0], {"objective": "multiclass", "num_class": 3}),
     "regression": ([1.0, 2.0, 3.0, 4.0], {"objective": "regression"}),
@@ -77,7 +95,7 @@ def _own_name(task: str, metric: str) -> str | None:
     return str(found[0].metric_name) if len(found) == 1 else None
 
 
-def metric_parameters(metrics: Sequence[str]) -> dict[str, Any]:
+def metric_parameters(metrics: Sequence[str]) -> Params:
     """Return LightGBM's parameters for metrics, which may have a position such as `ndcg@5`."""
     names = [name.partition("@")[0] for name in metrics]
     at = re.findall(r"@(\d+)", " ".join(metrics))
@@ -103,171 +121,258 @@ def predict(
     if not len(features):  # LightGBM refuses a table without rows
         outputs = booster.num_model_per_iteration()
         return np.zeros((0, outputs) if outputs > 1 else 0)
-    features = features.set_axis(safe_names(features.columns, REFUSED_IN_NAMES), axis=1)
     return np.asarray(
-        booster.predict(features, num_iteration=rounds, num_threads=threads), np.float64
+        booster.predict(_with_safe_names(features), num_iteration=rounds, num_threads=threads),
+        np.float64,
     )
 
 
-class BestRound(BestStep):
-    """Best round of a booster so far.
+class Training(BoostingSteps):
+    """The training of one booster. A step is a round.
 
     Args:
         cur: The trial.
-        whole: True if later rounds change earlier trees. The model of the best round is then kept
-            in memory.
+        config: The trial's `params`.
+        params: LightGBM's parameters, without metrics.
 
     Attributes:
-        rounds: Number of rounds of the best model. It is less than `step` if rounds have grown no
-            tree. -1 if there is no best round yet.
-        text: The model of the best round as text, if `whole` is True.
+        rows: This rank's rows of "train" and "valid".
+        best_rounds: Number of rounds of the best model. It is less than `best` if rounds have grown
+            no tree. -1 if there is no best round yet.
+        best_text: The best model as text, if later rounds change its trees.
+        previous: The model from which the trial continues; None to start with no trees.
     """
 
-    def __init__(self, cur: trial.Current, whole: bool):
-        super().__init__(cur)
-        self.whole = whole
-        self.rounds = -1
-        self.text: str | None = None
-
-    def predict(self, booster: lgb.Booster, features: pd.DataFrame) -> np.ndarray:
-        """Predict rows with the model of the best round.
-
-        Args:
-            booster: The booster after its last round.
-            features: The rows.
-        """
-        if self.text is not None:
-            return predict(lgb.Booster(model_str=self.text), features, self.cur.threads)
-        return predict(booster, features, self.cur.threads, self.rounds)
-
-    def save(self, booster: lgb.Booster, step: int, folder: Path) -> None:
-        """Write a checkpoint, from which a resumed trial continues after `step`.
-
-        The checkpoint has the model of the best round, and the state of the training.
-
-        Args:
-            booster: The booster after its last round.
-            step: Number of the last round.
-            folder: Folder of the checkpoint.
-        """
-        best_step = self.step or step
-        if self.text is not None:
-            (folder / "model.txt").write_text(self.text)
-        else:
-            booster.save_model(folder / "model.txt", num_iteration=self.rounds)
-        if best_step != step:
-            booster.save_model(folder / "latest.txt", num_iteration=-1)
-        self.write(folder, step)
-        check = self.cur.check
-        self.cur.note_checkpoint(
-            folder, best_step, None if check is None else self.predict(booster, check)
-        )
-
-    def restore(self, folder: Path) -> int:
-        """Restore the state that `save` wrote, and return the last round before the checkpoint."""
-        text = (folder / "model.txt").read_text()
-        self.rounds = lgb.Booster(model_str=text).current_iteration()
-        self.text = text if self.whole else None
-        return self.read(folder)
-
-
-class RoundMetrics:
-    """Measures the metrics that each round reports, and the metrics of the finished model.
-
-    Args:
-        requested: The requested metrics.
-        task: "binary", "multiclass" or "regression".
-    """
-
-    def __init__(self, requested: RequestedMetrics, task: str):
-        self.requested, self.task = requested, task
-        self.computed = {
-            split: [name for name in requested.computed if name.startswith(split)]
+    def __init__(self, cur: trial.Current, config: Params, params: Params):
+        translate = functools.partial(metric_name, str(cur.task))
+        requested = RequestedMetrics(config, cur, USUAL, translate)
+        if cur.weight is not None:
+            requested.compute_train()
+        super().__init__(cur, config, requested)
+        self.rows: dict[str, LabeledRows] = {
+            split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur))
             for split in SPLITS
         }
+        self.params = params | metric_parameters(requested.framework_metrics(requested.reported))
+        self.best_rounds = -1
+        self.best_text: str | None = None
+        self.previous: lgb.Booster | None = None
+        self.booster: lgb.Booster | None = None
+        self.frequency = params["bagging_freq"] if _draws_rows(params) else 1
+        if _can_continue(params) and (_draws_rows(params) or _draws_columns(params)):
+            self.renewals = self.rounds.resumable(self._renewal_interval(), self.frequency)
 
-    def measure(self, booster: lgb.Booster) -> dict[str, float]:
-        """Measure the last round.
+    def train(self) -> None:
+        """Train all rounds, and report those that are due."""
+        if self.rounds.is_last(self.step, self.best):  # patience had ended this trial
+            return
+        try:
+            self.run(0 if self.previous is None else self.step)
+        finally:
+            if self.booster is not None:
+                # When Python deletes this booster later, the booster must not close the network of
+                # the next trial.
+                self.booster.free_network()
 
-        Args:
-            booster: A booster that has the data set of valid.
+    def grow(self, step: int) -> None:
+        """Train a round. The first round creates the booster."""
+        if self.booster is not None:
+            self.booster.update()
+            return
+        params = self.params | ({} if self.renewals is None else self._seeds(step))
+        train, valid = self._datasets()
+        self.booster = lgb.train(
+            params,
+            train,
+            num_boost_round=1,
+            valid_sets=[valid],
+            valid_names=["valid"],
+            init_model=self.previous,
+            keep_training_booster=True,
+        )
 
-        Returns:
-            The value of each metric, by a name such as `valid-logloss`.
+    def _datasets(self) -> tuple[lgb.Dataset, lgb.Dataset]:
+        """Return LightGBM's data sets of train and valid, which an earlier trial may have built.
+
+        The worker keeps one pair for new trials and one pair for trials that continue from a model,
+        because LightGBM stores the predictions of this model in the data set. A pair is built again
+        if a parameter of the data set has another value.
         """
+        params, continued = self.params, self.previous is not None
+        wanted = {name: params[name] for name in DATASET_PARAMETERS if name in params}
+        kept = self.cur.cached("lightgbm.datasets", dict)
+        if kept.get(continued, (None,))[0] != wanted:
+            settings = wanted | {name: params[name] for name in ("num_threads", "verbosity")}
+
+            def dataset(rows: LabeledRows, reference: lgb.Dataset | None) -> lgb.Dataset:
+                return lgb.Dataset(
+                    _with_safe_names(rows.features),
+                    rows.label,
+                    reference=reference,
+                    weight=rows.weight,
+                    group=None if rows.query is None else np.bincount(rows.query),
+                    params=settings,
+                    free_raw_data=False,
+                )
+
+            train = dataset(self.rows["train"], None)
+            kept[continued] = (wanted, train, dataset(self.rows["valid"], train))
+        _, train, valid = kept[continued]
+        return train, valid
+
+    def _renewal_interval(self) -> int:
+        """Return the number of rounds between two calls of `renew`.
+
+        LightGBM samples rows and columns with random states that no model file contains. The states
+        therefore get new seeds at fixed rounds, and only these rounds have checkpoints. A resumed
+        trial then grows the same trees as an uninterrupted one. A small table has about 50 rounds
+        between two calls, because a call takes as long as a round; a table with at least `LARGE`
+        values has 1 round. The number is a multiple of `bagging_freq`, because LightGBM counts
+        rounds from 0 again after a resume.
+        """
+        interval = 1 if self.rows["train"].features.size >= LARGE else 50
+        return self.frequency * math.ceil(interval / self.frequency)
+
+    def _seeds(self, step: int) -> dict[str, int]:
+        """Return the seeds of all random states from a round on."""
+        given = [self.params["seed"], step, *(self.params.get(name, 0) for name in SEEDS)]
+        return dict.fromkeys(SEEDS, int(np.random.SeedSequence(given).generate_state(1)[0] >> 1))
+
+    def renew(self, step: int) -> None:
+        """Give LightGBM's random states new seeds.
+
+        They then equal the random states of a new booster that starts at round `step`.
+        """
+        assert self.booster is not None
+        changed = self._seeds(step)
+        if _draws_rows(self.params):
+            # The random state of bagging gets a new seed only if bagging changes.
+            changed["bagging_freq"] = self.frequency
+            self.booster.reset_parameter({"bagging_freq": self.frequency + 1})
+        self.booster.reset_parameter(changed)
+
+    def measure(self) -> dict[str, float]:
+        """Measure the last round."""
         measured: dict[tuple[str, str], float] = {}
         for split in SPLITS:
-            if self.computed[split] or split in self.requested.splits:
-                compute = functools.partial(self._compute, split) if self.computed[split] else None
-                found = (
-                    booster.eval_valid(compute) if split == "valid" else booster.eval_train(compute)
-                )
-                measured |= {(split, each[1]): float(each[2]) for each in found}
+            computed = [name for name in self.requested.computed if name.startswith(split)]
+            if computed or split in self.requested.splits:
+                compute = functools.partial(self._compute, split, computed) if computed else None
+                measured |= {
+                    (split, each[1]): float(each[2]) for each in self._eval(split, compute)
+                }
         names = self.requested.framework_names
         return {
             name: measured[name.partition("-")[0], names.get(name, name)]
             for name in self.requested.reported
         }
 
+    def _eval(self, split: str, function: Callable[..., Any] | None) -> list[Any]:
+        """Let LightGBM evaluate its metrics and a function of predictions on a split."""
+        assert self.booster is not None
+        evaluate = self.booster.eval_valid if split == "valid" else self.booster.eval_train
+        return evaluate(function)
+
     def _compute(
-        self, split: str, predictions: np.ndarray, data: lgb.Dataset
+        self, split: str, names: Sequence[str], predictions: np.ndarray, data: lgb.Dataset
     ) -> list[tuple[str, float, bool]]:
         """Compute the metrics that LightGBM does not have.
 
         LightGBM calls this method with predictions for all rows of a split.
         """
         values = measure(
-            self.task, split, np.asarray(data.get_label()), predictions, self.computed[split]
+            str(self.cur.task), split, np.asarray(data.get_label()), y_pred=predictions, names=names
         )
         return [(name, value, False) for name, value in values.items()]
 
-    def final(
-        self,
-        booster: lgb.Booster,
-        best: BestRound,
-        step: int,
-        rows: Mapping[str, LabeledRows],
-        reported: Mapping[str, float],
-    ) -> dict[str, float]:
-        """Measure the model of the best round.
+    def keep(self) -> None:
+        """Note the rounds of the best model. Keep the model, if later rounds change its trees."""
+        assert self.booster is not None
+        self.best_rounds = self.booster.current_iteration()
+        if self.params["boosting"] == "dart":
+            self.best_text = self.booster.model_to_string(num_iteration=-1)
 
-        Metrics that the trial reported are left out, and metrics that only LightGBM has.
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the model of the best round, with the metrics that sweeps has."""
+        return self.requested.measure_final(reported, self._predict_split)
 
-        Args:
-            booster: The booster after its last round.
-            best: The best round.
-            step: Number of the last round.
-            rows: Rows of "train" and "valid".
-            reported: The metrics that the last round reports.
-        """
-        wanted = [
-            n
-            for n in self.requested.final
-            if n not in reported and find(n.partition("-")[2], self.task) is not None
-        ]
-        found: dict[str, float] = {}
-        for split in SPLITS:
-            if any(name.startswith(split) for name in wanted):
-                is_last = (best.step or step) == step
-                predictions = (
-                    _last_predictions(booster, split)
-                    if is_last
-                    else best.predict(booster, rows[split].features)
-                )
-                found |= measure(self.task, split, rows[split].label, predictions, wanted)
-        return found
+    def _predict_split(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the labels of a split and the predictions of the model of the best round."""
+        rows = self.rows[split]
+        if not self.is_best:
+            return rows.label, self._predict(rows.features)
+        kept: list[np.ndarray] = []
+
+        def keep(predictions: np.ndarray, _: lgb.Dataset) -> list[tuple[str, float, bool]]:
+            kept.append(predictions.copy())  # LightGBM has the predictions of the last round
+            return []
+
+        self._eval(split, keep)
+        return rows.label, kept[0]
+
+    def _predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict rows with the model of the best round."""
+        assert self.booster is not None
+        if self.best_text is not None:
+            return predict(lgb.Booster(model_str=self.best_text), features, self.cur.threads)
+        return predict(self.booster, features, self.cur.threads, rounds=self.best_rounds)
+
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best round, and that of the last round if it is another one."""
+        assert self.booster is not None
+        if self.best_text is not None:
+            (folder / "model.txt").write_text(self.best_text)
+        else:
+            self.booster.save_model(folder / "model.txt", num_iteration=self.best_rounds)
+        if not self.is_best:
+            self.booster.save_model(folder / "latest.txt", num_iteration=-1)
+        return None if self.cur.check is None else self._predict(self.cur.check)
+
+    def load(self, folder: Path) -> None:
+        """Restore the models that `save` wrote, as far as the training can continue from them."""
+        best, latest = folder / "model.txt", folder / "latest.txt"
+        self.best_rounds = lgb.Booster(model_file=best).current_iteration()
+        if self.params["boosting"] == "dart":
+            self.best_text = best.read_text()
+        if _can_continue(self.params):
+            self.previous = lgb.Booster(model_file=latest if latest.exists() else best)
 
 
-def _last_predictions(booster: lgb.Booster, split: str) -> np.ndarray:
-    """Return the predictions of the last round, which LightGBM has in memory."""
-    kept: list[np.ndarray] = []
+def _can_continue(params: Params) -> bool:
+    """Return whether continued training grows the same trees as uninterrupted training.
 
-    def keep(predictions: np.ndarray, _: lgb.Dataset) -> list[tuple[str, float, bool]]:
-        kept.append(predictions.copy())
-        return []
+    Otherwise the rounds before the checkpoint are trained again: `dart` changes the weights of
+    earlier trees, a forest has one set of gradients, `goss` begins after some rounds, and no model
+    file contains the random state of quantized gradients, the values of linear leaves in full, or
+    the costs that CEGB has counted.
+    """
+    return (
+        params["boosting"] == "gbdt"
+        and params.get("data_sample_strategy", "bagging") == "bagging"
+        and not params.get("use_quantized_grad")
+        and not params.get("linear_tree")
+        and not any(name.startswith("cegb_") for name in params)
+    )
 
-    if split == "valid":
-        booster.eval_valid(keep)
-    else:
-        booster.eval_train(keep)
-    return kept[0]
+
+def _draws_rows(params: Params) -> bool:
+    fractions = ("bagging_fraction", "pos_bagging_fraction", "neg_bagging_fraction")
+    return params.get("bagging_freq", 0) > 0 and any(params.get(name, 1) < 1 for name in fractions)
+
+
+def _draws_columns(params: Params) -> bool:
+    return any(
+        params.get(name, 1) < 1 for name in ("feature_fraction", "feature_fraction_bynode")
+    ) or bool(params.get("extra_trees"))
+
+
+def _with_safe_names(features: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with names of columns that LightGBM accepts."""
+    return features.set_axis(safe_names(features.columns, REFUSED_IN_NAMES), axis=1)
+
+
+def _rows(split: str, cur: trial.Current) -> LabeledRows:
+    """Return this rank's rows of `train` or `valid`."""
+    rows = read_rows(split, cur)
+    require_numbers(rows.features, also="category")
+    return rows

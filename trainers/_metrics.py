@@ -7,23 +7,16 @@ from collections.abc import Collection
 import numpy as np
 
 from sweeps import trial
-from sweeps.core.metrics import find, score
+from sweeps.core.metrics import USUAL, find, score
 from sweeps.trainers import require_metric
 
-REPORTED = {
-    "binary": ("logloss", "error", "accuracy", "auc"),
-    "multiclass": ("mlogloss", "merror", "accuracy"),
-    "regression": ("rmse", "mae"),
-    "multilabel": ("logloss", "error", "accuracy"),
-    "multioutput": ("rmse", "mae"),
-}
+SPLITS = ("valid", "train")
 
 
 def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
     """Return the metrics that every step reports: the metrics that objectives and constraints name.
 
-    The first metric decides the best step. If all objectives are costs, the first usual metric
-    decides, and is minimized.
+    If all objectives are costs, the first usual metric decides the best step, and is minimized.
 
     Args:
         cur: The trial.
@@ -35,12 +28,19 @@ def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
         ValueError: An objective or a constraint names a metric that the trainer cannot report for
             the task.
     """
-    lead = cur.metric or next(iter(usual))
-    names = tuple(dict.fromkeys([lead, *cur.asked]))
+    names = asked(cur, usual)
     for name in names:
         if not is_computed(name, cur.task):
             require_metric(name, usual)
     return names
+
+
+def asked(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
+    """Return the metrics that objectives and constraints name. The first one decides the best step.
+
+    If there are none, because all objectives are costs, return the first usual metric.
+    """
+    return tuple(dict.fromkeys([cur.metric or next(iter(usual)), *cur.asked]))
 
 
 def is_computed(name: str, task: str | None) -> bool:
@@ -78,7 +78,7 @@ def measure(
     """
     prefix = f"{split}-"
     if names is None:
-        names = [prefix + metric for metric in REPORTED[task]]
+        names = [prefix + metric for metric in USUAL[task]]
     scores = {}
     for name in names:
         if name.startswith(prefix):

@@ -19,10 +19,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-# The server takes at most this many parameters, tags and metrics in one call.
-BATCH = 100
 
 
 class MlflowFiles:
@@ -67,7 +63,7 @@ class MlflowFiles:
                 continue
             latest = {
                 name: {step: value for _, value, step in _values(other)}
-                for name, other in _texts(run / "metrics")
+                for name, other in files_in(run / "metrics")
             }
             for number in range(self._reported[run], len(lines)):
                 _, value, step = lines[number]
@@ -106,22 +102,19 @@ class MlflowFiles:
         from mlflow.entities import Metric, Param, RunTag
 
         client = mlflow.MlflowClient()
-        params = [Param(name, file.read_text()) for name, file in _texts(run / "params")]
+        params = [Param(name, file.read_text()) for name, file in files_in(run / "params")]
         tags = [
             RunTag(name, file.read_text())
-            for name, file in _texts(run / "tags")
+            for name, file in files_in(run / "tags")
             if not name.startswith("mlflow.")
         ]
         values = [
             Metric(name, value, time, step)
-            for name, file in _texts(run / "metrics")
+            for name, file in files_in(run / "metrics")
             if name not in self._names
             for time, value, step in _values(file)
         ]
-        for kind, entities in (("params", params), ("tags", tags), ("metrics", values)):
-            for start in range(0, len(entities), BATCH):
-                part: dict[str, Any] = {kind: entities[start : start + BATCH]}
-                client.log_batch(target, **part)
+        client.log_batch(target, metrics=values, params=params, tags=tags)
         if any((run / "artifacts").glob("*")):
             mlflow.log_artifacts(str(run / "artifacts"))
 
@@ -137,7 +130,7 @@ def _values(file: Path) -> list[tuple[int, float, int]]:
     return [(int(time), float(value), int(step)) for time, value, step in lines]
 
 
-def _texts(folder: Path) -> Iterator[tuple[str, Path]]:
+def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file below a folder.
 
     A name with a slash is a file in a folder.

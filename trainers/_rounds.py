@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from sweeps.trainers._best import BestStep
+from sweeps import trial
+from sweeps.trainers import Params
+from sweeps.trainers._best import Steps
+from sweeps.trainers._requested import RequestedMetrics
 
 # A trial reports at most this number of rounds, and the steps that the scheduler needs.
 MOST_REPORTS = 200
@@ -34,7 +36,7 @@ class Rounds:
     reported: Collection[int]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], rounds: int, max_t: int | None) -> Rounds:
+    def of(cls, config: Params, rounds: int, max_t: int | None) -> Rounds:
         """Return the rounds of a trial.
 
         Args:
@@ -55,9 +57,9 @@ class Rounds:
         impatient = step in self.reported and step - (best or 0) >= self.patience
         return impatient or step == self.last
 
-    def after(self, step: int, best: BestStep) -> Iterator[int]:
-        """Yield the rounds to train after a round. The loop keeps `best` up to date meanwhile."""
-        while not self.is_last(step, best.step):
+    def after(self, step: int, steps: Steps) -> Iterator[int]:
+        """Yield the rounds to train after a round. The loop keeps `steps` up to date meanwhile."""
+        while not self.is_last(step, steps.best):
             step += 1
             yield step
 
@@ -70,21 +72,9 @@ class Rounds:
         return frozenset(chosen)
 
 
-def max_rounds(config: Mapping[str, Any], usual: int) -> int:
+def max_rounds(config: Params, usual: int) -> int:
     """Return the default of the number of rounds: `usual`, or `MOST_ROUNDS` with a patience."""
     return MOST_ROUNDS if config.get("patience") else usual
-
-
-def agree(best: BestStep) -> None:
-    """Give every rank the best round of rank 0, so that all ranks end after the same round.
-
-    Without this, ranks that measure train on their own rows could disagree.
-    """
-    import ray.train
-    from ray.train.collective import broadcast_from_rank_zero
-
-    if ray.train.get_context().get_world_size() > 1:
-        best.step = broadcast_from_rank_zero(best.step)
 
 
 def reported_rounds(last: int) -> Collection[int]:
@@ -101,3 +91,72 @@ def reported_rounds(last: int) -> Collection[int]:
     ends = EARLY, EARLY + max(last, MOST_ROUNDS)
     steps = np.geomspace(*ends, MOST_REPORTS).round().astype(int) - EARLY
     return frozenset({last, *steps[(steps > 0) & (steps < last)].tolist()})
+
+
+class BoostingSteps(Steps):
+    """The training of a booster, round by round.
+
+    Args:
+        cur: The trial.
+        config: The trial's `params`.
+        requested: The requested metrics.
+
+    Attributes:
+        renewals: Rounds after which the booster's random states get new seeds, so that a resumed
+            trial draws the same rows and columns as an uninterrupted one. Only these rounds, the
+            milestones and the last round then have checkpoints. None if nothing is drawn.
+    """
+
+    def __init__(self, cur: trial.Current, config: Params, requested: RequestedMetrics):
+        super().__init__(cur, requested.lead)
+        self.requested = requested
+        most = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))
+        self.rounds = Rounds.of(config, most, cur.max_t)
+        self.renewals: frozenset[int] | None = None
+
+    def run(self, start: int) -> None:
+        """Train the rounds after `start`, and report those that are due.
+
+        Args:
+            start: Number of rounds that the booster has. Rounds that are trained again are not
+                reported.
+        """
+        done = self.step
+        for step in self.rounds.after(start, self):
+            if self._renews_after(step - 1) and step > start + 1:
+                self.renew(step)
+            self.grow(step)
+            if step > done and self.cur.report_due(step, step in self.rounds.reported):
+                self._end_round(step)
+
+    def _renews_after(self, step: int) -> bool:
+        return self.renewals is not None and (step in self.renewals or step in self.cur.milestones)
+
+    def _end_round(self, step: int) -> None:
+        """Measure and report a round."""
+        import ray.train
+        from ray.train.collective import broadcast_from_rank_zero
+
+        metrics = self.measure()
+        self.compare(step, metrics)
+        has_patience = self.rounds.patience < math.inf
+        if has_patience and ray.train.get_context().get_world_size() > 1:
+            # Ranks that measure train on their own rows could disagree about the best round, and
+            # would then end after different rounds.
+            self.best = broadcast_from_rank_zero(self.best)
+        last = self.rounds.is_last(step, self.best)
+        resumable = last or self.renewals is None or self._renews_after(step)
+        due = resumable and self.cur.checkpoint_due(step, last=last)
+        self.report(metrics, last=last, due=due)
+
+    def grow(self, step: int) -> None:
+        """Train a round."""
+        raise NotImplementedError
+
+    def renew(self, step: int) -> None:
+        """Give the booster's random states new seeds before a round."""
+        raise NotImplementedError
+
+    def measure(self) -> dict[str, float]:
+        """Measure the last round."""
+        raise NotImplementedError

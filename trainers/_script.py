@@ -20,15 +20,15 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sweeps.core.command_template import named_values
 from sweeps.core.secrets import hide_known_bytes
 from sweeps.core.trial import UNREADABLE_LINE
-from sweeps.trainers._mlflow_files import MlflowFiles
+from sweeps.trainers._mlflow_files import MlflowFiles, files_in
 
 # The sources of reports. A source counts only if no source before it has reports.
 CALL, LINE, MLFLOW = "sweeps.report", "JSON lines on standard output", "MLflow"
@@ -152,7 +152,7 @@ class Script:
         folder: The script's working directory.
         events: Reports, then the exit code of the script. An exception in place of a report means
             that the trial fails. None comes from `command.ScriptRun.follow` only.
-        source: The source whose reports count; None until it is known.
+        sources: The sources of reports, of which one counts.
         unused: The last line of output that looked like JSON and was no report.
         metric_text: The last part of the output that looked like the metric and its value, such as
             `loss: 0.5`, and was no report.
@@ -178,7 +178,7 @@ class Script:
         self._metric = metric
         self._listener = listener
         self._mlflow = mlflow
-        self._sources = Sources()
+        self.sources = Sources()
         self.unused = b""
         self.metric_text = b""
         name = re.escape(metric or "").encode()
@@ -203,11 +203,6 @@ class Script:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, name="sweeps-script", daemon=True)
         self._thread.start()
-
-    @property
-    def source(self) -> str | None:
-        """The source whose reports count; None until it is known."""
-        return self._sources.chosen
 
     @property
     def is_running(self) -> bool:
@@ -284,7 +279,7 @@ class Script:
         """
         try:
             self._read_all()
-            for report in self._sources.end():
+            for report in self.sources.end():
                 self.events.put(report)
             if (code := self._process.poll()) is not None:
                 self.events.put(code)
@@ -324,7 +319,7 @@ class Script:
                 if ended and not ready:
                     break
 
-    def _read_output(self, stream: Any) -> bool:
+    def _read_output(self, stream: IO[bytes]) -> bool:
         """Copy output of the script to the trial's log, and look for reports in it.
 
         Return False at the end of the stream.
@@ -348,7 +343,7 @@ class Script:
                 self.metric_text = found[0]
         return bool(chunk)
 
-    def _read_errors(self, stream: Any) -> bool:
+    def _read_errors(self, stream: IO[bytes]) -> bool:
         """Copy errors of the script to the trial's log, and keep the last ones.
 
         Return False at the end of the stream.
@@ -398,7 +393,7 @@ class Script:
         Pause the script until they are recorded, unless it waits for `sweeps.report`.
         """
         try:
-            counting = self._sources.add(report)
+            counting = self.sources.add(report)
         except ValueError as e:
             self.events.put(e)
             return
@@ -474,20 +469,12 @@ def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
 
     The result changes if a file is written.
     """
-    return frozenset(_files(folder, ""))
-
-
-def _files(folder: Path, prefix: str) -> Iterator[tuple[str, int, int]]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # The script may delete files at the same time.
-                if entry.is_dir():
-                    yield from _files(Path(entry.path), f"{prefix}{entry.name}/")
-                else:
-                    facts = entry.stat()
-                    yield f"{prefix}{entry.name}", facts.st_size, facts.st_mtime_ns
+    found = set()
+    for name, file in files_in(folder):
+        with contextlib.suppress(FileNotFoundError):  # The script may delete files meanwhile.
+            facts = file.stat()
+            found.add((name, facts.st_size, facts.st_mtime_ns))
+    return frozenset(found)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from sweeps.trainers import require_numbers
+from sweeps.trainers import LabeledRows, float_array, require_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Columns:
             ValueError: A column that should have arrays of one shape has other values.
         """
         inputs = (
-            {NUMBERS: _numbers(features[list(self.numbers)])}
+            {NUMBERS: torch.from_numpy(float_array(features[list(self.numbers)]))}
             if self.numbers or not self.arrays
             else {}
         )
@@ -91,12 +91,6 @@ def _has_arrays(values: pd.Series) -> bool:
         and len(values) > 0
         and isinstance(values.iloc[0], (np.ndarray, list, tuple))
     )
-
-
-def _numbers(features: pd.DataFrame) -> torch.Tensor:
-    require_numbers(features)
-    values = features.to_numpy(np.float32, na_value=np.nan)
-    return torch.from_numpy(np.nan_to_num(values, nan=0.0, posinf=None, neginf=None))
 
 
 def _arrays(values: pd.Series) -> torch.Tensor:
@@ -144,32 +138,24 @@ class TensorRows:
             size: Number of rows in a batch. The last batch may have fewer rows.
             order: Numbers of the rows to yield. None for all rows in their order.
         """
-        rows = len(self) if order is None else len(order)
+        order = torch.arange(len(self)) if order is None else order
         part = size * max(1, COPIED_AT_ONCE // (size * self.row_bytes))
-        for start in range(0, rows, part):
-            chosen: Any = (
-                slice(start, start + part) if order is None else order[start : start + part]
-            )
-            parts = {
-                name: torch.split(_chosen(t, chosen).to(self.device), size)
-                for name, t in self.tensors.items()
-            }
-            yield from next(iter(parts.values())) if len(parts) == 1 else _together(parts)
+        for start in range(0, len(order), part):
+            rows = order[start : start + part]
+            parts = [
+                torch.split(tensor[rows.to(tensor.device)].to(self.device), size)
+                for tensor in self.tensors.values()
+            ]
+            for batch in zip(*parts, strict=True):
+                yield self._inputs(batch)
 
     def first(self) -> Inputs:
         """Return the inputs of the first row, as a batch on a CPU."""
-        inputs = {name: tensor[:1].cpu() for name, tensor in self.tensors.items()}
-        return inputs if len(inputs) > 1 else next(iter(inputs.values()))
+        return self._inputs([tensor[:1].cpu() for tensor in self.tensors.values()])
 
-
-def _chosen(tensor: torch.Tensor, rows: Any) -> torch.Tensor:
-    return tensor[rows if isinstance(rows, slice) else rows.to(tensor.device)]
-
-
-def _together(parts: dict[str, tuple[torch.Tensor, ...]]) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield batches of several inputs from the batches of each input."""
-    for batch in zip(*parts.values(), strict=True):
-        yield dict(zip(parts, batch, strict=True))
+    def _inputs(self, tensors: Sequence[torch.Tensor]) -> Inputs:
+        """Return what the network gets: one tensor, or several tensors by name."""
+        return tensors[0] if len(tensors) == 1 else dict(zip(self.tensors, tensors, strict=True))
 
 
 class DatasetRows:
@@ -213,6 +199,33 @@ class DatasetRows:
 Rows = TensorRows | DatasetRows
 
 
+@dataclass(frozen=True)
+class Split:
+    """The rows of a split that a rank has.
+
+    Attributes:
+        rows: Inputs of the network.
+        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's
+            device.
+        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no
+            weights.
+    """
+
+    rows: Rows
+    labels: torch.Tensor
+    weights: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, inputs: Rows, rows: LabeledRows, device: torch.device) -> Split:
+        """Return a split with the network's inputs, and with the labels and weights of `rows`."""
+        weights = (
+            None
+            if rows.weight is None
+            else torch.tensor(rows.weight, dtype=torch.float32, device=device)
+        )
+        return cls(inputs, torch.tensor(rows.label, device=device), weights)
+
+
 def row_shape(rows: Rows) -> tuple[int, ...]:
     """Return the shape of the input of one row, without the dimension of the batch.
 
@@ -247,8 +260,9 @@ def forward(
     values = int(np.prod(row_shape(rows)))
     size = max(FEW, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
     with torch.no_grad():
-        parts = [call(network, batch).float() for batch in rows.batches(size, order)]
-        return torch.cat([part.reshape(len(part), -1) for part in parts])
+        outputs = [call(network, batch).float() for batch in rows.batches(size, order)]
+        parts = [each.reshape(len(each), -1) for each in outputs]
+        return torch.cat(parts) if parts else torch.zeros(0)
 
 
 @contextlib.contextmanager

@@ -8,22 +8,31 @@ import functools
 import inspect
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps import trial
-from sweeps.trainers import LabeledRows, report
-from sweeps.trainers._metrics import measure, requested
-from sweeps.trainers._torch_data import Rows, call, forward
-from sweeps.trainers._torch_network import Best, NetworkDefinition
-from sweeps.trainers._torch_optimizer import Schedule, build
+from sweeps.trainers import Params
+from sweeps.trainers._metrics import measure
+from sweeps.trainers._torch_data import Split, call, forward
+from sweeps.trainers._torch_network import (
+    NetworkDefinition,
+    NetworkSteps,
+    Predictor,
+    load_weights,
+)
+from sweeps.trainers._torch_optimizer import Schedule, build, resolve
 from sweeps.trainers._torch_parallel import Ranks, weights_of
 
+# A loss of outputs and targets
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 NO_REDUCTION = (
     'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; '
     "take a loss of PyTorch, or leave out "
@@ -33,55 +42,28 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
-class Split:
-    """The rows of a split that a rank has.
-
-    Attributes:
-        rows: Inputs of the network.
-        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's
-            device.
-        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no
-            weights.
-    """
-
-    rows: Rows
-    labels: torch.Tensor
-    weights: torch.Tensor | None = None
-
-    @classmethod
-    def of(cls, inputs: Rows, rows: LabeledRows, device: torch.device) -> Split:
-        """Return a split with the network's inputs, and with the labels and weights of `rows`."""
-        weights = (
-            None
-            if rows.weight is None
-            else torch.tensor(rows.weight, dtype=torch.float32, device=device)
-        )
-        return cls(inputs, torch.tensor(rows.label, device=device), weights)
-
-
-@dataclass(frozen=True)
 class Settings:
     """Parameters of the loop; `trainers/torch.yaml` describes them."""
 
     epochs: int
     batch_size: int
     lr: float
-    optimizer: str = "torch.optim:AdamW"
-    optimizer_args: Mapping[str, Any] = field(default_factory=dict)
-    schedule: str | None = None
-    schedule_args: Mapping[str, Any] = field(default_factory=dict)
-    schedule_every: str = "epoch"
-    warmup_epochs: float = 0.0
-    accumulate: int = 1
-    clip_norm: float | None = None
-    precision: str = "fp32"
-    patience: int | None = None
-    compile: bool = False
-    shuffle: bool = True
+    optimizer: str
+    optimizer_args: Params | None
+    schedule: str | None
+    schedule_args: Params | None
+    schedule_every: str
+    warmup_epochs: float
+    accumulate: int
+    clip_norm: float | None
+    precision: str
+    patience: int | None
+    compile: bool
+    shuffle: bool
 
 
-class Training:
-    """A network in training on one rank.
+class Training(NetworkSteps):
+    """A network in training on one rank. A step is an epoch.
 
     Args:
         network: The newly built network.
@@ -89,50 +71,51 @@ class Training:
         loss: Loss function of the outputs and the targets of a batch. It returns the mean over the
             rows.
         settings: Parameters of the loop.
-        train: This rank's rows of train.
+        data: This rank's rows of "train", and all rows of "valid".
+        asked: Metrics that every epoch reports. The first metric decides the best epoch.
         ranks: The ranks of the trial.
+        load_model: The trainer's function `load`.
 
     Attributes:
-        epoch: Number of epochs that are done.
-        values: The objective's value after each of these epochs.
+        values: The objective's value after each epoch.
     """
 
     def __init__(
         self,
         network: nn.Module,
         definition: NetworkDefinition,
-        loss: Any,
+        loss: Loss,
         settings: Settings,
-        train: Split,
+        *,
+        data: Mapping[str, Split],
+        asked: Sequence[str],
         ranks: Ranks,
+        load_model: Callable[[str], Predictor],
     ):
+        super().__init__(trial.current(), asked[0], ranks, load_model)
         self.network = network
         self.definition = definition
         self.loss = loss
         self.settings = settings
-        self.train = train
-        self.ranks = ranks
+        self.data = data
+        self.asked = asked
+        train = data["train"]
         self.targets = definition.targets(train.labels)
-        self.weights, self.row_loss = None, None
+        self.weights_of_rows, self.row_loss = None, None
         if train.weights is not None:
             # With a mean of 1 over the rows of all ranks, the mean of the weighted losses of a
             # batch needs no division by its weights.
-            self.weights = train.weights / ranks.mean(train.weights.sum(), len(train.labels))
+            self.weights_of_rows = train.weights / ranks.mean(
+                train.weights.sum(), len(train.labels)
+            )
             self.row_loss = loss_of_each_row(loss)
-        self.epoch = 0
         self.values: list[float] = []
-        self.rows = len(train.labels)
-        batches = -(-self.rows // settings.batch_size)
+        batches = -(-len(train.labels) // settings.batch_size)
         self.updates = -(-batches // settings.accumulate)  # optimizer steps in an epoch
+        self._distribute()
 
-    def start(self, latest: dict[str, Any]) -> None:
-        """Distribute the network, and create the optimizer and the schedule.
-
-        Args:
-            latest: State from which the training continues; {} for a new training. The network must
-                already have the weights that belong to the state. Under PBT, the state may come
-                from another trial. Settings in the state, such as the learning rate, are ignored.
-        """
+    def _distribute(self) -> None:
+        """Distribute the network, and create the optimizer."""
         settings = self.settings
         if settings.compile:
             # code that was compiled for the networks of earlier trials counts against a limit
@@ -142,53 +125,52 @@ class Training:
             )
             self.network.compile()
         self.model = self.ranks.distribute(self.network)
-        arguments = {"lr": settings.lr} | dict(settings.optimizer_args)
+        arguments = {"lr": settings.lr} | dict(settings.optimizer_args or {})
         self.optimizer = build(
             "params.optimizer", settings.optimizer, arguments, self.model.parameters()
         )
         self.scaler = torch.amp.GradScaler(
             self.ranks.device.type, enabled=settings.precision == "fp16"
         )
-        if latest:
-            self.epoch = latest["epoch"]
-            self.values = latest["values"]
-            self._restore_optimizer(latest)
-            if latest["scaler"]:
-                self.scaler.load_state_dict(latest["scaler"])
+
+    def run(self) -> None:
+        """Train the epochs that are left, and report each of them."""
         self.schedule = self._schedule()
-        self.schedule.replay(self.epoch * self.updates, self.values)
-
-    def _restore_optimizer(self, latest: dict[str, Any]) -> None:
-        """Restore the optimizer's state, but not its settings.
-
-        If the state is from another kind of optimizer or another strategy, the optimizer starts
-        without a state.
-        """
-        kind = type(self.optimizer).__name__
-        if latest["kind"] != kind:
-            return
-        own = [
-            {name: value for name, value in group.items() if name != "params"}
-            for group in self.optimizer.param_groups
-        ]
-        self.optimizer.load_state_dict(latest["optimizer"])
-        for group, mine in zip(self.optimizer.param_groups, own, strict=True):
-            parameters = group["params"]
-            group.clear()
-            group.update(mine, params=parameters)
+        self.schedule.replay(self.step * self.updates, self.values)
+        cur, epochs = self.cur, self.settings.epochs
+        for epoch in range(self.step + 1, epochs + 1):
+            # the seeds follow from the epoch, so a resumed trial repeats its draws
+            set_seeds(cur.seed, epoch, self.ranks.rank)
+            total = self.train_epoch()
+            metrics = self.measure()
+            if "train-loss" in self.asked:
+                metrics["train-loss"] = self.ranks.mean(total, len(self.targets))
+            self.compare(epoch, metrics)
+            self.values.append(metrics[self.lead])
+            self.schedule.end_epoch(metrics[self.lead])
+            waited = epoch - (self.best or 0)
+            patience = self.settings.patience
+            last = epoch in (epochs, cur.max_t) or (patience is not None and waited >= patience)
+            self.report(metrics, last=last, due=cur.checkpoint_due(epoch, last=last))
+            if last:
+                return
 
     def _schedule(self) -> Schedule:
         settings, schedule = self.settings, None
         every_step = settings.schedule_every == "step"
         if settings.schedule is not None:
+            function = resolve("params.schedule", settings.schedule)
             total = settings.epochs * (self.updates if every_step else 1)
-            mode = "min" if trial.current().goal == "minimize" else "max"
-            offered = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
-            given = {"mode": mode} if settings.schedule.endswith(":ReduceLROnPlateau") else {}
-            arguments = given | dict(settings.schedule_args)
-            schedule = build(
-                "params.schedule", settings.schedule, arguments, self.optimizer, offered=offered
-            )
+            offered: Params = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
+            arguments: Params = {
+                name: offered[name]
+                for name, each in inspect.signature(function).parameters.items()
+                if name in offered and each.default in (each.empty, None)
+            }
+            if function is ReduceLROnPlateau:
+                arguments["mode"] = "min" if self.cur.goal == "minimize" else "max"
+            arguments |= settings.schedule_args or {}
+            schedule = build("params.schedule", settings.schedule, arguments, self.optimizer)
         return Schedule(
             self.optimizer, schedule, every_step, round(settings.warmup_epochs * self.updates)
         )
@@ -202,26 +184,26 @@ class Training:
             else torch.autocast(self.ranks.device.type, dtype)
         )
 
-    def train_epoch(self, sum_losses: bool) -> torch.Tensor:
+    def train_epoch(self) -> torch.Tensor:
         """Train on the rows of this rank once.
 
-        Return the sum of the losses of all rows, float64 of shape ().
-
-        Args:
-            sum_losses: False to return 0, because the sum of small batches takes a few percent of
-                the time.
+        Return the sum of the losses of all rows, float64 of shape (). If no report needs the sum,
+        return 0, because the sum of small batches takes a few percent of the time.
         """
-        self.epoch += 1
+        sum_losses = "train-loss" in self.asked
         settings, device, rows = self.settings, self.ranks.device, len(self.targets)
         order = torch.randperm(rows, device="cpu") if settings.shuffle else torch.arange(rows)
         targets = torch.split(self.targets[order.to(device)], settings.batch_size)
         weights: Iterable[torch.Tensor | None] = itertools.repeat(None, len(targets))
-        if self.weights is not None:
-            weights = torch.split(self.weights[order.to(device)], settings.batch_size)
+        if self.weights_of_rows is not None:
+            weights = torch.split(self.weights_of_rows[order.to(device)], settings.batch_size)
         self.model.train()
         total = torch.zeros((), dtype=torch.float64, device=device)
         batches = zip(
-            self.train.rows.batches(settings.batch_size, order), targets, weights, strict=True
+            self.data["train"].rows.batches(settings.batch_size, order),
+            targets,
+            weights,
+            strict=True,
         )
         for number, (batch, wanted, weight) in enumerate(batches, 1):
             last = number % settings.accumulate == 0 or number == len(targets)
@@ -271,7 +253,7 @@ class Training:
             return 1.0
         together = settings.batch_size * settings.accumulate
         before = (number - 1) // settings.accumulate * together
-        return rows / min(together, self.rows - before)
+        return rows / min(together, len(self.targets) - before)
 
     def _update(self) -> None:
         if self.settings.clip_norm is not None:
@@ -281,129 +263,87 @@ class Training:
         self.scaler.update()
         self.optimizer.zero_grad()
 
-    def outputs(self, rows: Rows, shared: bool) -> torch.Tensor:
-        """Compute the network's outputs for many rows.
+    def labels_of(self, split: str) -> np.ndarray:
+        """Return the labels of this rank's rows of a split."""
+        return self.data[split].labels.cpu().numpy()
 
-        Args:
-            rows: The rows.
-            shared: True if every rank has the same rows. Each rank then computes a part of the
-                outputs.
-
-        Returns:
-            The outputs for the rows of all ranks, float32 of shape (n, outputs), on the device.
-        """
+    def outputs(self, split: str, rows: range) -> torch.Tensor:
+        """Compute the network's outputs for some rows, float32 of shape (n, outputs)."""
+        inputs = self.data[split].rows
+        some = None if len(rows) == len(inputs) else torch.arange(rows.start, rows.stop)
         self.network.eval()
-        self.ranks.share_buffers(self.network)
         with self.autocast():
-            found = self.ranks.gather(
-                forward(self.network, rows, self.ranks.share_of(len(rows)) if shared else None)
-            )
-        return found[: len(rows)] if shared else found
+            return forward(self.network, inputs, some)
 
-    def measure(self, split: str, data: Split, names: tuple[str, ...] | None) -> dict[str, float]:
-        """Measure metrics of the network on a split. All ranks get the same numbers.
-
-        Args:
-            split: "train", of which each rank has a part, or "valid", of which each rank has all
-                rows.
-            data: This rank's rows of the split.
-            names: Names of the metrics; None for all metrics of the task.
-        """
-        shared = split == "valid"
-        outputs = self.outputs(data.rows, shared)
-        labels = (
-            data.labels.cpu().numpy()
-            if shared
-            else self.ranks.gather_array(data.labels.cpu().numpy())
+    def measure(self) -> dict[str, float]:
+        """Measure the network on valid. All ranks get the same numbers."""
+        names = [name for name in self.asked if name.startswith("valid-")]
+        if not names:
+            return {}
+        outputs, valid = self.all_outputs("valid"), self.data["valid"]
+        scores: dict[str, float] = {}
+        if "valid-loss" in names:
+            names.remove("valid-loss")
+            found = self.definition.loss_input(outputs.to(self.ranks.device, torch.float32))
+            scores["valid-loss"] = float(self.loss(found, self.definition.targets(valid.labels)))
+        predictions = self.definition.predictions(outputs)
+        return scores | measure(
+            str(self.cur.task), "valid", self.labels_of("valid"), y_pred=predictions, names=names
         )
-        predictions = self.definition.predictions(outputs.to("cpu", torch.float64))
-        others = None if names is None else [name for name in names if not name.endswith("-loss")]
-        scores = measure(self.definition.task, split, labels, predictions, others)
-        if names is not None and "valid-loss" in names:
-            scores["valid-loss"] = float(
-                self.loss(self.definition.loss_input(outputs), self.definition.targets(data.labels))
-            )
-        return scores
 
-    def end_epoch(self, value: float) -> None:
-        """Record the objective's value after an epoch, and advance the schedule."""
-        self.values.append(value)
-        self.schedule.end_epoch(value)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state from which the training continues, without the weights."""
-        return {
-            "epoch": self.epoch,
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best epoch, and the state of the training."""
+        state = {
             "values": self.values,
             "optimizer": self.optimizer.state_dict(),
             "kind": type(self.optimizer).__name__,
             "scaler": self.scaler.state_dict(),
         }
+        if self.best != self.step:
+            state["network"] = weights_of(self.network)
+        torch.save(state, folder / "latest.pt")
+        return super().save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Continue from the state of the training.
+
+        Under PBT, the state may come from another trial. Settings in the state, such as the
+        learning rate, are ignored.
+
+        Raises:
+            ValueError: The weights in the checkpoint do not have the network's shapes. This happens
+                under PBT if arguments of the network are tuned.
+        """
+        super().load(folder)
+        latest = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
+        weights = latest["network"] if "network" in latest else load_weights(str(folder))
+        if _shapes(self.network.state_dict()) != _shapes(weights):
+            raise ValueError(
+                "the checkpoint has a network of another shape; under pbt, parameters that change "
+                "the shape must be constants"
+            )
+        self.network.load_state_dict(weights)
+        self.values = latest["values"]
+        if latest["kind"] == type(self.optimizer).__name__:
+            self._restore_optimizer(latest["optimizer"])
+        if latest["scaler"]:
+            self.scaler.load_state_dict(latest["scaler"])
+
+    def _restore_optimizer(self, state: Params) -> None:
+        """Restore the optimizer's state, but not its settings."""
+        own = [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in self.optimizer.param_groups
+        ]
+        self.optimizer.load_state_dict(state)
+        for group, mine in zip(self.optimizer.param_groups, own, strict=True):
+            parameters = group["params"]
+            group.clear()
+            group.update(mine, params=parameters)
 
 
-def fit(
-    network: nn.Module,
-    definition: NetworkDefinition,
-    loss: Any,
-    settings: Settings,
-    *,
-    data: tuple[Split, Split],
-    ranks: Ranks,
-    usual: Sequence[str],
-) -> None:
-    """Train a network. Report every epoch, and keep the model of the best epoch.
-
-    Args:
-        network: The newly built network.
-        definition: Definition of the network.
-        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the
-            rows.
-        settings: Parameters of the loop.
-        data: This rank's rows of train, and all rows of valid.
-        ranks: The ranks of the trial.
-        usual: The metrics that the trainer can report for the task.
-
-    Raises:
-        ValueError: An objective or a constraint names a metric that the trainer does not report.
-    """
-    cur = trial.current()
-    train, valid = data
-    asked = requested(cur, usual)
-    best = Best(cur, definition)
-    training = Training(network, definition, loss, settings, train, ranks)
-    training.start(best.restore(network))
-    last = min(settings.epochs, cur.max_t or settings.epochs)
-    for epoch in range(training.epoch + 1, settings.epochs + 1):
-        # the seeds follow from the epoch, so a resumed trial repeats its draws
-        set_seeds(cur.seed, epoch, ranks.rank)
-        total = training.train_epoch("train-loss" in asked)
-        found = {"train-loss": ranks.mean(total, training.rows)} if "train-loss" in asked else {}
-        if any(name.startswith("valid-") for name in asked):
-            found |= training.measure("valid", valid, asked)
-        if best.compare(epoch, found, asked[0]) and ranks.rank == 0:
-            best.weights = weights_of(network)
-        training.end_epoch(found[asked[0]])
-        ends = epoch == last or epoch - (best.step or 0) >= (settings.patience or epoch + 1)
-        if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
-            final = _final(training, best, data)
-            cur.report_final({name: value for name, value in final.items() if name not in found})
-        due = ranks.rank == 0 and cur.checkpoint_due(epoch, last=ends)
-        report(found, functools.partial(best.save, training.state(), network) if due else None)
-        if ends:
-            return
-
-
-def _final(training: Training, best: Best, data: tuple[Split, Split]) -> dict[str, float]:
-    """Measure all metrics of train and valid for the model of the best epoch.
-
-    The network keeps its latest weights.
-    """
-    ranks, network = training.ranks, training.network
-    latest = weights_of(network)
-    ranks.load(network, best.weights or latest)
-    scores = training.measure("train", data[0], None) | training.measure("valid", data[1], None)
-    ranks.load(network, latest)
-    return scores
+def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def moments(

@@ -1,11 +1,12 @@
-"""Definition of a network, and the checkpoints of the network's training."""
+"""Definition of a network, and the steps of its training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import torch
@@ -13,12 +14,16 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT
-from sweeps.trainers._best import BestStep
-from sweeps.trainers._torch_parallel import weights_of
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
+from sweeps.trainers._best import Steps
+from sweeps.trainers._metrics import SPLITS, measure
+from sweeps.trainers._torch_data import Columns
+from sweeps.trainers._torch_parallel import Ranks, weights_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+WEIGHTS, DEFINITION = "model.safetensors", "network.json"
 
 
 class Predictor(Protocol):
@@ -38,12 +43,17 @@ class NetworkDefinition:
         mean: Mean of a regression's target. The network predicts (target - mean) / std. For several
             label columns, the mean of each.
         std: Standard deviation of a regression's target, or of each of several label columns.
+        probabilities: True if the outputs of a classifier are probabilities, not logits.
+        columns: The columns that the network reads as tensors. None if the network gets other
+            inputs.
     """
 
-    task: str
+    task: str | None
     outputs: int
     mean: float | Sequence[float] = 0.0
     std: float | Sequence[float] = 1.0
+    probabilities: bool = False
+    columns: Columns | None = None
 
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
         """Convert labels to the values and the dtype that the loss function expects."""
@@ -53,35 +63,59 @@ class NetworkDefinition:
                 for value in (self.mean, self.std)
             )
             return ((labels - mean) / std).to(torch.float32)
-        if self.task == MULTILABEL:
-            return labels.to(torch.float32)
-        return labels if self.outputs > 1 else labels.to(torch.float32)
+        is_code = self.outputs > 1 and self.task != MULTILABEL
+        return labels if is_code else labels.to(torch.float32)
 
     def predictions(self, outputs: torch.Tensor) -> np.ndarray:
         """Convert a network's outputs to predictions.
 
         Args:
-            outputs: float64 of shape (n, outputs), on a CPU.
+            outputs: Shape (n,), (n, 1) or (n, k). For two classes, one output per row is the output
+                for the second class.
 
         Returns:
             A float64 array with the probability of the second class, shape (n,); the probabilities
             of k classes, shape (n, k); or the values of a regression, shape (n,). For k label
-            columns, values, or the probability of 1, shape (n, k).
+            columns, values, or the probability of 1, shape (n, k). Without a task, the outputs.
+
+        Raises:
+            ValueError: The outputs have another shape, or probabilities are outside of 0 to 1.
         """
-        if self.task == MULTIOUTPUT:
-            return (
-                outputs * torch.tensor(self.std, dtype=torch.float64)
-                + torch.tensor(self.mean, dtype=torch.float64)
-            ).numpy()
-        if self.task == MULTILABEL:
-            return torch.sigmoid(outputs).numpy()
-        if self.task == "regression":
-            assert isinstance(self.mean, float | int) and isinstance(self.std, float | int)
-            return (outputs[:, 0] * self.std + self.mean).numpy()
-        if self.outputs == 1:
-            return torch.sigmoid(outputs[:, 0]).numpy()
-        probabilities = torch.softmax(outputs, dim=1).numpy()
-        return probabilities[:, 1] if self.task == "binary" else probabilities
+        out = outputs.detach().to("cpu", torch.float64)
+        if not len(out):
+            out = out.reshape(0, self.outputs)
+        if out.ndim == 2 and out.shape[1] == 1 and self.task in ("binary", "regression"):
+            out = out[:, 0]
+        self._require_shape(out)
+        if self.task is None:
+            return out.numpy()
+        if self.task in ("regression", MULTIOUTPUT):
+            mean, std = (torch.tensor(value, dtype=out.dtype) for value in (self.mean, self.std))
+            return (out * std + mean).numpy()
+        if self.probabilities:
+            if len(out) and (out.min() < 0 or out.max() > 1):
+                raise ValueError(
+                    f"the model predicts {float(out.min())} to {float(out.max())}, which are not "
+                    "probabilities; set `output: logits`"
+                )
+        elif self.task in SEVERAL or out.ndim == 1:
+            out = torch.sigmoid(out)
+        else:
+            out = torch.softmax(out, dim=1)
+        return (out[:, 1] if self.task == "binary" and out.ndim == 2 else out).numpy()
+
+    def _require_shape(self, out: torch.Tensor) -> None:
+        """Raise a ValueError if the outputs for some rows do not have the shape of the task."""
+        allowed, shape = {
+            "binary": (out.ndim == 1 or out.shape[1:] == (2,), "(n,), (n, 1) or (n, 2)"),
+            "multiclass": (out.ndim == 2 and out.shape[1] > 1, "(n, classes)"),
+            "regression": (out.ndim == 1, "(n,) or (n, 1)"),
+        }.get(str(self.task), (True, ""))
+        if not allowed:
+            raise ValueError(
+                f"the model's output has the shape {tuple(out.shape)}, but must have the shape "
+                f"{shape} for the task {self.task}"
+            )
 
     def loss_input(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return a network's outputs in the shape that loss functions expect.
@@ -90,98 +124,100 @@ class NetworkDefinition:
         """
         return outputs[:, 0] if self.outputs == 1 and outputs.ndim == 2 else outputs
 
-    def save(self, folder: Path) -> None:
-        """Write the files from which the trainer's `load` builds the network."""
-        raise NotImplementedError
-
-    def load(self, weights: dict[str, torch.Tensor]) -> Predictor:
-        """Return the network with weights, on a CPU, as the trainer's `load` does."""
-        raise NotImplementedError
-
-
-def check_predictions(cur: trial.Current, load: Callable[[], Predictor]) -> np.ndarray | None:
-    """Predict the check rows of a trial, which its checkpoints store, with a copy of the network.
-
-    The copy is on the CPU, as in a bundle, because a GPU rounds differently.
-
-    Args:
-        cur: The trial.
-        load: Function that returns the copy.
-    """
-    return None if cur.check is None else load().predict(cur.check)
+    @classmethod
+    def read(cls, folder: str) -> Self:
+        """Read the definition from a checkpoint."""
+        stored = json.loads(Path(folder, DEFINITION).read_text())
+        columns = stored.pop("columns")
+        return cls(columns=columns and Columns(**columns), **stored)
 
 
-class Best(BestStep):
-    """The best epoch so far, and the weights after this epoch, which only rank 0 has.
+def load_weights(folder: str) -> dict[str, torch.Tensor]:
+    """Load the weights of a checkpoint's model onto a CPU."""
+    return load_file(Path(folder, WEIGHTS))
+
+
+class NetworkSteps(Steps):
+    """The steps of a network's training on one rank, and the weights of the best step.
 
     Args:
         cur: The trial.
-        definition: Definition of the network.
+        lead: Metric that decides among the steps that satisfy the constraints.
+        ranks: The ranks of the trial.
+        load_model: The trainer's function `load`.
 
     Attributes:
-        weights: The weights after the best epoch, on a CPU; {} on ranks other than 0.
+        network: The network.
+        definition: Definition of the network.
+        weights: The weights of the best step, on a CPU. {} on ranks other than 0, and if there is
+            no best step.
     """
 
-    def __init__(self, cur: trial.Current, definition: NetworkDefinition):
-        super().__init__(cur)
-        self.definition = definition
+    network: nn.Module
+    definition: NetworkDefinition
+
+    def __init__(
+        self, cur: trial.Current, lead: str, ranks: Ranks, load_model: Callable[[str], Predictor]
+    ):
+        super().__init__(cur, lead)
+        self.ranks = ranks
+        self.load_model = load_model
         self.weights: dict[str, torch.Tensor] = {}
 
-    def save(self, latest: dict[str, Any], network: nn.Module, folder: Path) -> None:
-        """Write a checkpoint, from which a resumed trial continues.
+    def keep(self) -> None:
+        """Keep the weights of the latest step on rank 0."""
+        if self.ranks.rank == 0:
+            self.weights = weights_of(self.network)
 
-        The checkpoint has the model of the best epoch, and the state of the training.
+    def labels_of(self, split: str) -> np.ndarray:
+        """Return the labels of this rank's rows of "train", or of all rows of "valid"."""
+        raise NotImplementedError
 
-        Args:
-            latest: The state; see `Training.state`.
-            network: The network with the latest weights.
-            folder: Folder of the checkpoint.
+    def outputs(self, split: str, rows: range) -> torch.Tensor:
+        """Compute the network's outputs for some of this rank's rows of a split."""
+        raise NotImplementedError
+
+    def all_outputs(self, split: str) -> torch.Tensor:
+        """Return the network's outputs for the rows of all ranks, float64 on a CPU."""
+        self.ranks.share_buffers(self.network)
+        count = len(self.labels_of(split))
+        # Each rank has all rows of valid.
+        rows = self.ranks.part_of(count) if split == "valid" else range(count)
+        outputs = self.outputs(split, rows).detach().to("cpu", torch.float64)
+        return torch.from_numpy(self.ranks.gather_array(outputs.numpy()))
+
+    def predict(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the labels and the network's predictions for the rows of all ranks."""
+        labels = self.labels_of(split)
+        if split == "train":
+            labels = self.ranks.gather_array(labels)
+        return labels, self.definition.predictions(self.all_outputs(split))
+
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the network with the weights of the best step.
+
+        The network keeps its latest weights.
         """
-        weights = weights_of(network)
-        model = self.weights or weights
-        save_file(model, folder / "model.safetensors")
-        self.definition.save(folder)
-        latest = latest | self.state
-        torch.save(
-            latest if self.step == latest["epoch"] else latest | {"network": weights},
-            folder / "latest.pt",
-        )
-        check = check_predictions(self.cur, lambda: self.definition.load(model))
-        self.cur.note_checkpoint(folder, self.step or latest["epoch"], check)
+        latest = weights_of(self.network)
+        self.ranks.load(self.network, self.weights or latest)
+        scores: dict[str, float] = {}
+        for split in SPLITS:
+            scores |= measure(str(self.cur.task), split, *self.predict(split))
+        self.ranks.load(self.network, latest)
+        return scores
 
-    def restore(self, network: nn.Module) -> dict[str, Any]:
-        """Load the checkpoint from which the trial continues, and return its state.
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best step.
 
-        Return {} if there is no checkpoint.
-
-        Args:
-            network: The newly built network, which gets the latest weights.
-
-        Raises:
-            ValueError: The weights in the checkpoint do not have the network's shapes. This happens
-                under PBT if arguments of the network are tuned.
+        A loaded copy of the model predicts the check rows. The copy is on the CPU, as in a bundle,
+        because a GPU rounds differently.
         """
-        import ray.train
+        save_file(self.weights or weights_of(self.network), folder / WEIGHTS)
+        (folder / DEFINITION).write_text(json.dumps(asdict(self.definition)))
+        check = self.cur.check
+        return None if check is None else self.load_model(str(folder)).predict(check)
 
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is None:
-            return {}
-        with checkpoint.as_directory() as folder:
-            latest: dict[str, Any] = torch.load(
-                Path(folder, "latest.pt"), map_location="cpu", weights_only=True
-            )
-            model = load_file(Path(folder, "model.safetensors"))
-        self.restore_state(latest)
-        self.weights = {} if self.step is None else model
-        weights = latest.get("network", model)
-        if _shapes(network.state_dict()) != _shapes(weights):
-            raise ValueError(
-                "the checkpoint has a network of another shape; under pbt, parameters that change "
-                "the shape must be constants"
-            )
-        network.load_state_dict(weights)
-        return latest
-
-
-def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in weights.items()}
+    def load(self, folder: Path) -> None:
+        """Restore the weights of the best step on rank 0."""
+        if self.best is not None and self.ranks.rank == 0:
+            self.weights = load_weights(str(folder))

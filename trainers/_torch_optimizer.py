@@ -7,37 +7,30 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps.core import references
+from sweeps.trainers import Params
 
 
-def build(
-    place: str,
-    reference: str,
-    given: Mapping[str, Any],
-    *positional: Any,
-    offered: Mapping[str, Any] | None = None,
-) -> Any:
+def build(place: str, reference: str, arguments: Params, *positional: Any) -> Any:
     """Call a class or function that a space file names, and return the result.
 
     Args:
         place: Key of the space file that names the class or function, such as `params.optimizer`.
         reference: The class or function, as `module:attr`.
-        given: Keyword arguments from the space file.
+        arguments: Keyword arguments.
         *positional: Positional arguments.
-        offered: Further keyword arguments; see `all_arguments`.
 
     Raises:
         ValueError: The object that the reference names does not exist, or the signature does not
             accept the arguments.
     """
     function = resolve(place, reference)
-    arguments = all_arguments(function, given, offered or {})
     try:
         inspect.signature(function).bind(*positional, **arguments)
     except TypeError as e:
@@ -62,29 +55,6 @@ def resolve(place: str, reference: str) -> Any:
         raise ValueError(f"{place}: {e}") from None
 
 
-def all_arguments(
-    function: Callable[..., Any], given: Mapping[str, Any], offered: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the given keyword arguments of a function, and further ones that the function needs.
-
-    Args:
-        function: The function, or a class.
-        given: Keyword arguments from the space file.
-        offered: Further keyword arguments. An argument is used if the signature names it, `given`
-            lacks it, and it has no default other than None.
-    """
-    try:
-        parameters = inspect.signature(function).parameters
-    except ValueError:
-        return dict(given)
-    needed = [
-        name
-        for name, value in parameters.items()
-        if value.default in (inspect.Parameter.empty, None) and name not in given
-    ]
-    return {name: offered[name] for name in needed if name in offered} | dict(given)
-
-
 class Schedule:
     """Learning rates of an optimizer: a warm-up over the first steps, and a schedule.
 
@@ -103,12 +73,10 @@ class Schedule:
     def __init__(
         self, optimizer: torch.optim.Optimizer, schedule: Any, every_step: bool, warmup: int
     ):
-        self.optimizer, self.schedule, self.every_step, self.warmup = (
-            optimizer,
-            schedule,
-            every_step,
-            warmup,
-        )
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.every_step = every_step
+        self.warmup = warmup
         self.steps = 0  # optimizer steps so far
 
     def replay(self, steps: int, values: Iterable[float]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,35 +11,23 @@ import torch.distributed as dist
 from torch import nn
 
 
-@dataclass(frozen=True)
 class Ranks:
-    """The ranks of a trial.
+    """The ranks of the current trial.
 
     Attributes:
         rank: Rank of this process.
         world: Number of ranks.
-        device: Device of this rank.
+        device: Device of this rank, which is a GPU if Ray has assigned one to the worker.
     """
 
-    rank: int
-    world: int
-    device: torch.device
-
-    @classmethod
-    def of(cls) -> Ranks:
-        """Return the ranks of the current trial.
-
-        The device is a GPU if Ray has assigned one to the worker.
-        """
+    def __init__(self) -> None:
         import ray.train
         import ray.train.torch
 
         context = ray.train.get_context()
-        return cls(
-            context.get_world_rank(),
-            context.get_world_size(),
-            ray.train.torch.get_device(),
-        )
+        self.rank = context.get_world_rank()
+        self.world = context.get_world_size()
+        self.device = ray.train.torch.get_device()
 
     def distribute(self, network: nn.Module) -> nn.Module:
         """Move a network to the device, and return the module that trains it on all ranks."""
@@ -78,14 +65,6 @@ class Ranks:
             for buffer in network.buffers():
                 dist.broadcast(buffer, 0)
 
-    def agree(self, decision: bool) -> bool:
-        """Return the decision of rank 0. Every rank must call this method."""
-        if self.world == 1:
-            return decision
-        chosen = torch.tensor(int(decision), device=self.device)
-        dist.broadcast(chosen, 0)
-        return bool(chosen)
-
     def mean(self, total: torch.Tensor, count: int) -> float:
         """Return the mean over the rows of all ranks.
 
@@ -100,20 +79,21 @@ class Ranks:
             dist.all_reduce(total_and_count)
         return float(total_and_count[0] / total_and_count[1])
 
-    def share_of(self, rows: int) -> torch.Tensor | None:
-        """Return the numbers of the rows that this rank evaluates.
+    def average(self, values: np.ndarray) -> np.ndarray:
+        """Return the element-wise mean of the arrays of all ranks, which have the same shape."""
+        if self.world == 1:
+            return values
+        total = torch.tensor(values, device=self.device)
+        dist.all_reduce(total)
+        mean: np.ndarray = (total / self.world).cpu().numpy()
+        return mean
 
-        None for all rows, if there is one rank.
-
-        All ranks get the same number of rows, as `gather` requires. Some rows may be evaluated
-        twice.
-        """
-        each = -(-rows // self.world)
-        return (
-            None
-            if self.world == 1
-            else torch.arange(self.rank * each, (self.rank + 1) * each) % rows
-        )
+    def first(self, value: Any) -> Any:
+        """Return rank 0's value on every rank."""
+        values = [value]
+        if self.world > 1:
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def part_of(self, rows: int) -> range:
         """Return the numbers of the rows that this rank evaluates.
@@ -121,17 +101,6 @@ class Ranks:
         No row is evaluated twice, and a rank may have no rows.
         """
         return range(rows * self.rank // self.world, rows * (self.rank + 1) // self.world)
-
-    def gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the values of all ranks, one rank after the other.
-
-        All ranks must pass tensors of the same shape.
-        """
-        if self.world == 1:
-            return values
-        parts = [torch.empty_like(values) for _ in range(self.world)]
-        dist.all_gather(parts, values.contiguous())
-        return torch.cat(parts)
 
     def gather_array(self, values: np.ndarray) -> np.ndarray:
         """Return the arrays of all ranks as one array, one rank after the other.

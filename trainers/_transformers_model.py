@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,10 @@ import torch
 import transformers
 
 from sweeps.core import references
+from sweeps.trainers import Params
 from sweeps.trainers._torch_data import few_threads
-from sweeps.trainers._torch_training import DESCRIPTION, evaluating, load_weights, predictions
+from sweeps.trainers._torch_network import NetworkDefinition, load_weights
+from sweeps.trainers._torch_training import evaluating
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,42 +54,44 @@ def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = Non
     return tokenizer(*texts, truncation=True, max_length=max_length)
 
 
-class Rows(torch.utils.data.Dataset[dict[str, Any]]):
+class Rows(torch.utils.data.Dataset[Params]):
     """Inputs of a model.
 
     An item is a mapping with the inputs of one row, and with its label if there are labels.
 
     Args:
         inputs: The return value of the function that the option `dataset` names.
-        labels: Labels of shape (n,); None for rows to predict.
+        targets: What the model learns, shape (n,); None for rows to predict.
         names: Names of the inputs that the model accepts. Other inputs are left out, as in
             `transformers.Trainer`.
     """
 
-    def __init__(self, inputs: Any, labels: np.ndarray | None, names: Sequence[str]):
-        self.inputs, self.labels, self.names = inputs, labels, names
+    def __init__(self, inputs: Any, targets: torch.Tensor | None, names: Sequence[str]):
+        self.inputs = inputs
+        self.targets = targets
+        self.names = names
         # A tokenizer returns a `BatchEncoding`, which is no `Mapping`.
         columns = isinstance(
             inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature)
         )
-        self.columns: dict[str, Any] | None = (
+        self.columns: Params | None = (
             {name: inputs[name] for name in inputs if name in names} if columns else None
         )
 
     def __len__(self) -> int:
         return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
 
-    def __getitem__(self, index: int | torch.Tensor) -> dict[str, Any]:
+    def __getitem__(self, index: int | torch.Tensor) -> Params:
         row = int(index)
         if self.columns is not None:
             item = {name: values[row] for name, values in self.columns.items()}
         else:
             item = {name: value for name, value in self.inputs[row].items() if name in self.names}
-        return item if self.labels is None else item | {"labels": self.labels[row].item()}
+        return item if self.targets is None else item | {"labels": self.targets[row].item()}
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, kw_only=True)
+class Description(NetworkDefinition):
     """Everything that is needed to predict with a model, except its weights and its tokenizer.
 
     Attributes:
@@ -100,50 +103,25 @@ class Description:
         dataset: Reference to the function that converts rows.
         dataset_arguments: Arguments of this function, except the rows and the tokenizer.
         inputs: Names of the inputs that the model accepts.
-        columns: Names of the columns.
-        task: "binary", "multiclass" or "regression".
-        classes: Number of classes; 0 for a regression.
-        mean: Mean of a regression's target. The model predicts (target - mean) / std.
-        std: Standard deviation of a regression's target.
+        features: Names of the columns.
     """
 
     model: str
-    arguments: dict[str, Any]
+    arguments: Params
     network: str | None
     tokenizer: str | None
     dataset: str
-    dataset_arguments: dict[str, Any]
-    inputs: tuple[str, ...]
-    columns: tuple[str, ...]
-    task: str
-    classes: int
-    mean: float = 0.0
-    std: float = 1.0
+    dataset_arguments: Params
+    inputs: Sequence[str]
+    features: Sequence[str]
 
-    def convert(self, features: pd.DataFrame, tokenizer: Any) -> Any:
+    def convert(self, rows: pd.DataFrame, tokenizer: Any) -> Any:
         """Convert prepared rows to the model's inputs."""
         function = references.resolve(self.dataset)
-        more = (
-            {"tokenizer": tokenizer}
-            if "tokenizer" in inspect.signature(function).parameters
-            else {}
-        )
-        return function(features[list(self.columns)], **more, **self.dataset_arguments)
-
-    def targets(self, labels: np.ndarray) -> np.ndarray:
-        """Convert labels to the values that the model learns."""
-        return (
-            ((labels - self.mean) / self.std).astype(np.float32)
-            if self.task == "regression"
-            else labels
-        )
-
-    def predictions(self, logits: torch.Tensor) -> np.ndarray:
-        """Convert the model's outputs to predictions.
-
-        See `predictions` in `sweeps.trainers._torch_training` for the result.
-        """
-        return predictions(logits, self.task) * self.std + self.mean
+        arguments = self.dataset_arguments
+        if "tokenizer" in inspect.signature(function).parameters:
+            arguments = {"tokenizer": tokenizer, **arguments}
+        return function(rows[list(self.features)], **arguments)
 
 
 def outputs_of(
@@ -191,17 +169,24 @@ def collator(tokenizer: Any) -> Callable[..., Any]:
 class Model:
     """A trained model on a CPU."""
 
-    def __init__(self, description: Description, network: torch.nn.Module, tokenizer: Any):
-        self.description, self.network, self.tokenizer = description, network, tokenizer
+    def __init__(self, folder: str):
+        self.description = description = Description.read(folder)
+        if description.network is None:
+            self.network = references.resolve(description.model)(**description.arguments)
+        else:
+            network_class = references.resolve(description.network)
+            self.network = network_class(network_class.config_class.from_pretrained(folder))
+        self.network.load_state_dict(load_weights(folder))
+        self.tokenizer = None
+        if description.tokenizer is not None:
+            tokenizer_class = references.resolve(description.tokenizer)
+            self.tokenizer = tokenizer_class.from_pretrained(str(Path(folder, TOKENIZER)))
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows.
-
-        See `predictions` in `sweeps.trainers._torch_training` for the result.
-        """
+        """Predict prepared rows; see `NetworkDefinition.predictions` for the result."""
         description = self.description
         if not len(features):
-            return np.zeros((0, description.classes) if description.task == "multiclass" else 0)
+            return description.predictions(torch.zeros(0))
         with few_threads(len(features)):
             rows = Rows(description.convert(features, self.tokenizer), None, description.inputs)
             return description.predictions(
@@ -214,19 +199,4 @@ def load(folder: str) -> Model:
 
     Nothing is downloaded for a `PreTrainedModel` and its tokenizer.
     """
-    stored = json.loads(Path(folder, DESCRIPTION).read_text())
-    description = Description(
-        **stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])}
-    )
-    if description.network is not None:
-        network_class = references.resolve(description.network)
-        network = network_class(network_class.config_class.from_pretrained(folder))
-    else:
-        network = references.resolve(description.model)(**description.arguments)
-    network.load_state_dict(load_weights(Path(folder)))
-    tokenizer = None
-    if description.tokenizer is not None:
-        tokenizer = references.resolve(description.tokenizer).from_pretrained(
-            str(Path(folder, TOKENIZER))
-        )
-    return Model(description, network, tokenizer)
+    return Model(folder)

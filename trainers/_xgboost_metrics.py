@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
 
 import xgboost as xgb
 
 from sweeps.core.label_columns import SEVERAL
+from sweeps.core.metrics import USUAL
 
-METRICS = {
-    "binary": ["logloss", "error", "auc"],
-    "multiclass": ["mlogloss", "merror"],
-    "regression": ["rmse", "mae"],
-    "multilabel": ["logloss", "error"],
-    "multioutput": ["rmse", "mae"],
-}
+METRICS = {task: [name for name in names if name != "accuracy"] for task, names in USUAL.items()}
 OF_ONE_TASK = (
     "logloss",
     "error",
@@ -31,7 +25,7 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
 
     Return None if XGBoost cannot measure the metric for the task.
     """
-    if metric == "accuracy" and split == "valid" and task not in ("regression", "multioutput"):
+    if metric == "accuracy" and split == "valid" and metric in USUAL[task]:
         return "merror" if task == "multiclass" else "error"
     if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
         return metric if metric in METRICS[task] else None
@@ -61,26 +55,3 @@ def parsed(line: str) -> dict[str, float]:
     for error in metrics.keys() & {"valid-error", "valid-merror"}:
         metrics["valid-accuracy"] = 1.0 - metrics[error]
     return metrics
-
-
-def final_metrics(
-    model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], metrics: Iterable[str]
-) -> dict[str, float]:
-    """Measure metrics of a finished model on each split.
-
-    Args:
-        model: The finished model.
-        splits: The matrices of "train" and "valid".
-        metrics: XGBoost's names of the metrics.
-
-    Returns:
-        The value of each metric, by a name such as `valid-logloss`.
-    """
-    metrics = list(metrics)
-    for metric in metrics:
-        model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
-    return (
-        parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()]))
-        if metrics
-        else {}
-    )

@@ -19,22 +19,17 @@ and continues from CatBoost's snapshot.
 
 from __future__ import annotations
 
-import functools
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import catboost as cb
-import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import main_names, read_rows
-from sweeps.trainers._catboost_model import Model, categorical, metric_name, with_text
+from sweeps.trainers import Params, main_names, require_task
+from sweeps.trainers._catboost_model import Model
 from sweeps.trainers._catboost_rounds import Training
-from sweeps.trainers._metrics import REPORTED
-from sweeps.trainers._requested import RequestedMetrics
-from sweeps.trainers._rounds import Rounds, max_rounds
+from sweeps.trainers._rounds import max_rounds
 
 LOSSES = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}
 # Parameters of the trainer, which CatBoost does not have
@@ -63,7 +58,7 @@ RESERVED = (
 )
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one model, and keep the model of the best iteration that is reported.
 
     Args:
@@ -74,20 +69,8 @@ def train_func(config: dict[str, Any]) -> None:
             the training ended early.
     """
     cur, config = trial.current(), main_names("catboost", config, RESERVED)
-    requested = RequestedMetrics.of(
-        config,
-        cur,
-        REPORTED,
-        functools.partial(metric_name, str(cur.task), weighted=cur.weight is not None),
-    )
-    params = parameters(config, cur)
-    data = {
-        split: cur.cached(f"catboost.{split}", functools.partial(_rows, split, cur))
-        for split in ("train", "valid")
-    }
     with tempfile.TemporaryDirectory() as scratch:
-        rounds = Rounds.of(config, params["iterations"], cur.max_t)
-        training = Training(cur, params, requested, data, Path(scratch), rounds)
+        training = Training(cur, config, parameters(config, cur), Path(scratch))
         training.restore()
         while not training.is_finished:
             training.fit()
@@ -99,7 +82,7 @@ def load(folder: str) -> Model:
     return Model(model, **json.loads(Path(folder, "model.json").read_text()))
 
 
-def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
+def parameters(config: Params, cur: trial.Current) -> Params:
     """Return CatBoost's parameters: the defaults for the trial, overridden by `config`.
 
     Metrics are not included.
@@ -108,9 +91,9 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         config: The trial's `params`.
         cur: The trial.
     """
-    params: dict[str, Any] = {
+    params: Params = {
         "iterations": cur.sweep_max_t or max_rounds(config, 1000),
-        "loss_function": LOSSES[str(cur.task)],
+        "loss_function": LOSSES[require_task(cur.task)],
         "thread_count": cur.threads,
         "random_seed": cur.seed,
         "logging_level": "Silent",
@@ -120,18 +103,3 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     if cur.classes is not None:
         params["class_names"] = list(range(len(cur.classes)))
     return params | {name: value for name, value in config.items() if name not in OWN}
-
-
-def _rows(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
-    """Return this worker's rows of `train` or `valid` in CatBoost's format, and their labels."""
-    rows = read_rows(split, cur)
-    text = categorical(rows.features)
-    pool = cb.Pool(
-        with_text(rows.features, text),
-        rows.label,
-        cat_features=text,
-        weight=rows.weight,
-        group_id=rows.query,
-        thread_count=cur.threads,
-    )
-    return pool, rows.label

@@ -35,6 +35,7 @@ from sweeps import trial
 from sweeps.core.command_template import INTERPRETERS, fill, folder_of
 from sweeps.core.errors import SweepsError
 from sweeps.core.script_report import SOCKET
+from sweeps.trainers import Params, shard
 from sweeps.trainers._mlflow_files import MlflowFiles
 from sweeps.trainers._script import CALL, Script, ScriptReport, number_names_in, state_of
 
@@ -66,7 +67,7 @@ class _SharedGpus(Backend):
     share_cuda_visible_devices = True
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Run the command on this rank, and report what the script of rank 0 reports.
 
     Args:
@@ -96,11 +97,11 @@ class ScriptRun:
             the same folder.
     """
 
-    def __init__(self, config: Mapping[str, Any]):
+    def __init__(self, config: Params):
         self.config, self.current, self.context = config, trial.current(), ray.train.get_context()
         self.rank = self.context.get_world_rank()
         self.checkpoint_dir = self.current.folder.parent / CHECKPOINT_DIR
-        self._copied: frozenset[Any] = (
+        self._copied: frozenset[tuple[str, int, int]] = (
             frozenset()
         )  # State of the checkpoint folder when it was last copied.
         self._resumed = False
@@ -289,7 +290,7 @@ class ScriptRun:
             )
         if (
             self._last is not None
-            and script.source != CALL
+            and script.sources.chosen != CALL
             and state_of(self.checkpoint_dir) != self._copied
         ):
             self._report(
@@ -402,9 +403,7 @@ def _write_shards(folder: Path) -> Path:
     """
     folder.mkdir()
     for name in ("train", "valid"):
-        ray.train.get_dataset_shard(name).materialize().to_pandas().to_parquet(
-            folder / f"{name}.parquet", index=False
-        )
+        shard(name).to_parquet(folder / f"{name}.parquet", index=False)
     return folder
 
 

@@ -18,44 +18,45 @@ target, unless the option `standardize_target` is false. A missing value of a fe
 
 from __future__ import annotations
 
-import functools
 import importlib
+import math
 import random
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sweeps import trial
-from sweeps.core import references
 from sweeps.core.trainer_file import read
-from sweeps.trainers import fill_parameters, read_rows, report, require_metric, require_task
-from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._keras_best import Best
+from sweeps.trainers import (
+    Params,
+    fill_parameters,
+    float_array,
+    read_rows,
+    require_metric,
+    require_task,
+)
+from sweeps.trainers._best import Steps
 from sweeps.trainers._keras_model import (
     BLOCK,
     ROWS_AT_ONCE,
     Description,
     Model,
+    build,
+    has_logits,
     import_keras,
+    loaded_copy,
     predict,
-    to_inputs,
+    require_outputs,
 )
-from sweeps.trainers._keras_ranks import Ranks
-from sweeps.trainers._metrics import is_computed, measure
+from sweeps.trainers._metrics import asked, is_computed, measure
 
-LOSSES = {
-    "binary": "BinaryCrossentropy",
-    "multiclass": "SparseCategoricalCrossentropy",
-    "regression": "MeanSquaredError",
-}
-COMPILED = (
-    "optimizer",
-    "loss",
-    "weight_decay",
-    "clipnorm",
-)  # parameters that only a model that is not compiled accepts
+if TYPE_CHECKING:
+    pass
+
+LATEST = "latest.npz"
 
 
 def load(folder: str) -> Model:
@@ -64,7 +65,7 @@ def load(folder: str) -> Model:
     return Model(description, description.load(Path(folder)))
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one model. Report every epoch, and keep the model of the best epoch.
 
     Args:
@@ -74,47 +75,12 @@ def train_func(config: dict[str, Any]) -> None:
         ValueError: The data has no label, a column is not numeric, a parameter or a requested
             metric is unknown, or the model does not fit the label.
     """
-    import ray.train
-
-    cur = trial.current()
-    task = require_task(cur.task)
-    framework = cur.options["framework"]
-    params = fill_parameters("keras", config, cur.sweep_max_t)
-    keras = _keras_with(framework)
-    engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
-    engine.set_threads(cur.threads)
-    context = ray.train.get_context()
-    ranks = Ranks(context.get_world_rank(), context.get_world_size())
-    columns, x, y, weights = cur.cached("keras.train", lambda: _table("train", cur))
-    _, x_valid, y_valid, _ = cur.cached("keras.valid", lambda: _table("valid", cur))
-    if weights is not None:  # with a mean of 1, the weights do not change the learning rate
-        weights = weights / ranks.mean(weights.mean(keepdims=True))
-
-    _reset(keras, engine, cur.seed)
-    network = _build(keras, cur, config, params, x[:1])
-    moments = _moments(cur, y, weights, ranks=ranks)
-    description = Description(
-        framework, cur.options["model"], columns, task, _has_logits(network), **moments
-    )
-    _require_outputs(description, predict(network, x_valid[:BLOCK]), cur)
-    network.set_weights(ranks.first(network.get_weights()))
-    best = Best(cur, description, network, x_valid[:BLOCK])
-    done = best.restore(network)
-    if ranks.world > 1:
-        engine.average_gradients(network.optimizer, ranks)
-    batches = engine.Batches(x, description.target(y), weights, params["batch_size"])
-    epochs = _Epochs(cur, params, network, best, batches, ranks, (x, y), (x_valid, y_valid))
-    callback = keras.callbacks.LambdaCallback(on_epoch_begin=epochs.begin, on_epoch_end=epochs.end)
-    network.fit(
-        **batches.arguments,
-        initial_epoch=done,
-        epochs=params["epochs"],
-        verbose=0,
-        callbacks=[callback],
-    )
+    training = _Training(trial.current(), config)
+    training.restore()
+    training.run()
 
 
-def _keras_with(framework: str) -> Any:
+def _keras_with(framework: str) -> ModuleType:
     """Return the module `keras` with a framework as its backend.
 
     Raises:
@@ -130,57 +96,143 @@ def _keras_with(framework: str) -> Any:
     return keras
 
 
-def _reset(keras: Any, engine: Any, seed: int) -> None:
+def _reset(keras: ModuleType, engine: ModuleType, seed: int) -> None:
     """Forget the layers of an earlier trial, and seed all random numbers."""
     keras.utils.clear_session(
         free_memory=False
     )  # else the layers of the second trial have other names than those of the first
+    # A seed below 2**31, which every framework accepts
+    small = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
     for set_seed in (random.seed, np.random.seed, engine.set_seed):
-        set_seed(_seed(seed))
+        set_seed(small)
 
 
-class _Epochs:
-    """A callback of Keras that prepares each epoch of `fit`, and reports after each epoch.
+class _Table(NamedTuple):
+    """The rows of a split that a rank has.
+
+    Attributes:
+        columns: Names of the features.
+        x: Features, float32 of shape (n, columns).
+        y: Labels, shape (n,).
+        weights: Weights of the rows, float32 of shape (n,). None if the rows have no weights.
+    """
+
+    columns: tuple[str, ...]
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+
+
+def _table(split: str, cur: trial.Current) -> _Table:
+    """Read this rank's rows of a split."""
+    rows = read_rows(split, cur)
+    weights = None if rows.weight is None else rows.weight.astype(np.float32)
+    columns = tuple(map(str, rows.features.columns))
+    return _Table(columns, float_array(rows.features), rows.label, weights)
+
+
+class _Training(Steps):
+    """The training of a network. Its methods prepare each epoch of `fit`, and report each epoch.
 
     Args:
         cur: The trial.
-        params: The trainer's parameters, with their defaults.
+        config: The trial's `params`.
+
+    Attributes:
         network: The compiled model.
-        best: The best epoch.
+        copy: A copy of the network, with which checkpoints are written.
+        weights: The network's weights at the best epoch. [] if there is none yet.
         batches: The training rows of this rank.
-        ranks: The ranks of the trial.
-        train: Features and labels of this rank's rows of train.
-        valid: Features and labels of all rows of valid.
     """
 
-    def __init__(
-        self,
-        cur: trial.Current,
-        params: dict[str, Any],
-        network: Any,
-        best: Best,
-        batches: Any,
-        ranks: Ranks,
-        train: tuple[np.ndarray, np.ndarray],
-        valid: tuple[np.ndarray, np.ndarray],
-    ):
-        self.cur, self.network, self.best, self.batches, self.ranks = (
-            cur,
-            network,
-            best,
-            batches,
-            ranks,
-        )
-        self.description, self.train, self.valid = best.description, train, valid
-        self.last = min(params["epochs"], cur.max_t or params["epochs"])
-        self.usual = tuple(read("keras")["metrics"][cur.task])
-        lead = (
-            cur.metric or self.usual[0]
-        )  # if all objectives are costs, the first metric decides, and is minimized
-        self.asked = tuple(dict.fromkeys([lead, *cur.asked]))
+    def __init__(self, cur: trial.Current, config: Params):
+        from sweeps.trainers._torch_parallel import Ranks  # a bundle may predict without torch
+
+        self.usual = tuple(read("keras")["metrics"][require_task(cur.task)])
+        self.asked = asked(cur, self.usual)
+        super().__init__(cur, self.asked[0])
+        framework = cur.options["framework"]
+        self.params = fill_parameters("keras", config, cur.sweep_max_t)
+        self.last = min(self.params["epochs"], cur.max_t or self.params["epochs"])
+        self.keras = _keras_with(framework)
+        self.engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
+        self.engine.set_threads(cur.threads)
+        self.ranks = Ranks()
+        self.train = cur.cached("keras.train", lambda: _table("train", cur))
+        self.valid = cur.cached("keras.valid", lambda: _table("valid", cur))
+        _reset(self.keras, self.engine, cur.seed)
+        self.network = build(self.keras, cur, config, params=self.params, row=self.train.x[:1])
+        self._prepare_rows()
+        rows = self.valid.x[:BLOCK]
+        require_outputs(self.description, predict(self.network, rows), cur)
+        self.network.set_weights(self.ranks.first(self.network.get_weights()))
+        self.copy = loaded_copy(self.description, self.network, rows)
+        self.weights: list[np.ndarray] = []
         self.generators = [
-            variable for variable in network.variables if variable.name == "seed_generator_state"
+            variable
+            for variable in self.network.variables
+            if variable.name == "seed_generator_state"
         ]
+
+    def _prepare_rows(self) -> None:
+        """Set the description, with the moments of the target, and the batches of train."""
+        import torch
+
+        from sweeps.trainers._torch_loop import moments
+
+        cur, y, weights = self.cur, self.train.y, self.train.weights
+        if weights is not None:  # with a mean of 1, the weights do not change the learning rate
+            weights = weights / self.ranks.average(weights.mean(keepdims=True))
+        mean, std = 0.0, 1.0
+        if cur.task == "regression" and cur.options["standardize_target"]:
+            device = self.ranks.device
+            parts = None if weights is None else torch.tensor(weights, device=device)
+            mean, std = moments(torch.tensor(y, device=device), self.ranks, parts)
+        self.description = Description(
+            framework=cur.options["framework"],
+            model=cur.options["model"],
+            columns=self.train.columns,
+            task=str(cur.task),
+            logits=has_logits(self.network),
+            mean=mean,
+            std=std,
+        )
+        targets = self.description.target(y)
+        self.batches = self.engine.Batches(
+            self.train.x, targets, weights, size=self.params["batch_size"]
+        )
+
+    def run(self) -> None:
+        """Train the epochs that are left."""
+        if self.ranks.world > 1:
+            self._average_gradients()
+        callback = self.keras.callbacks.LambdaCallback(
+            on_epoch_begin=self.begin, on_epoch_end=self.end
+        )
+        self.network.fit(
+            **self.batches.arguments,
+            initial_epoch=self.step,
+            epochs=self.params["epochs"],
+            verbose=0,
+            callbacks=[callback],
+        )
+
+    def _average_gradients(self) -> None:
+        """Make the optimizer apply the mean of the gradients of all ranks."""
+        optimizer, ops = self.network.optimizer, self.keras.ops
+        apply = optimizer.apply
+
+        def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
+            given = [ops.convert_to_tensor(each) for each in gradients if each is not None]
+            total = ops.concatenate([ops.reshape(each, [-1]) for each in given])
+            mean = self.engine.average(total, self.ranks)  # one message for all gradients
+            ends = np.cumsum([math.prod(each.shape) for each in given])
+            parts = zip(given, ops.split(mean, ends[:-1].tolist()), strict=True)
+            averaged = iter([ops.reshape(part, each.shape) for each, part in parts])
+            found = [None if each is None else next(averaged) for each in gradients]
+            return apply(found, variables)
+
+        optimizer.apply = apply_mean
 
     def begin(self, epoch: int, logs: Any = None) -> None:
         """Seed the order of the rows and the layers that draw random numbers.
@@ -203,23 +255,17 @@ class _Epochs:
 
         `logs` has the mean loss of the epoch and the metrics of the compiled model on train.
         """
-        cur, step = self.cur, epoch + 1
         self._average_statistics()
         metrics = self._measure(logs)
-        if self.best.compare(step, metrics, self.asked[0]):
-            self.best.weights = self.network.get_weights()
-        if step == self.last and (
-            final := self._final(metrics)
-        ):  # before `report`, which ends the trial at the scheduler's `max_t`
-            cur.report_final(final)
-        saves = self.ranks.rank == 0 and cur.checkpoint_due(step, last=step == self.last)
-        report(metrics, functools.partial(self.best.save, self.network, step) if saves else None)
+        self.compare(epoch + 1, metrics)
+        last = self.step == self.last
+        self.report(metrics, last=last, due=self.cur.checkpoint_due(self.step, last=last))
 
     def _average_statistics(self) -> None:
         """Average the numbers that layers such as BatchNormalization count in each rank."""
         for variable in self.network.non_trainable_weights if self.ranks.world > 1 else ():
             if "float" in variable.dtype:
-                variable.assign(self.ranks.mean(variable.numpy()))
+                variable.assign(self.ranks.average(variable.numpy()))
 
     def _measure(self, logs: dict[str, float]) -> dict[str, float]:
         """Return the metrics that the epoch reports.
@@ -228,15 +274,20 @@ class _Epochs:
             ValueError: Neither this trainer nor the compiled model has a metric that the space file
                 names.
         """
-        means = self.ranks.mean(np.array([float(value) for value in logs.values()]))
+        means = self.ranks.average(np.array([float(value) for value in logs.values()]))
         known = {f"train-{name}": float(value) for name, value in zip(logs, means, strict=True)}
-        computed = [name for name in self.asked if is_computed(name, self.cur.task)]
+        task = self.description.task
+        computed = [name for name in self.asked if is_computed(name, task)]
         if computed:
-            known |= self._scores("valid", *self.valid, computed)
+            predictions = self._predict(self.valid)
+            known |= measure(task, "valid", self.valid.y, y_pred=predictions, names=computed)
         if any(name.startswith("valid-") and name not in computed for name in self.asked):
-            x, y = self.valid
             values = self.network.evaluate(
-                x, self.description.target(y), batch_size=ROWS_AT_ONCE, verbose=0, return_dict=True
+                self.valid.x,
+                self.description.target(self.valid.y),
+                batch_size=ROWS_AT_ONCE,
+                verbose=0,
+                return_dict=True,
             )
             known |= {
                 f"valid-{name}": float(value)
@@ -247,172 +298,69 @@ class _Epochs:
             require_metric(name, known | dict.fromkeys(self.usual))
         return {name: known[name] for name in self.asked}
 
-    def _scores(
-        self, split: str, x: np.ndarray, y: np.ndarray, names: Collection[str] | None = None
-    ) -> dict[str, float]:
-        """Measure the network on the rows of a split."""
-        return measure(
-            self.description.task,
-            split,
-            y,
-            self.description.predictions(predict(self.network, x)),
-            names,
-        )
+    def _predict(self, table: _Table) -> np.ndarray:
+        """Return the predictions of the network for some rows."""
+        return self.description.predictions(predict(self.network, table.x))
 
-    def _final(self, reported: Collection[str]) -> dict[str, float]:
-        """Measure the model of the best epoch on train and valid.
-
-        Return the metrics that are not in `reported`.
-        """
-        latest = self.network.get_weights()
-        self.network.set_weights(self.best.weights or latest)
-        parts = self.ranks.gather(
-            (self.train[1], self.description.predictions(predict(self.network, self.train[0])))
-        )
-        labels, predictions = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        scores = measure(self.description.task, "train", labels, predictions) | self._scores(
-            "valid", *self.valid
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the model of the best epoch on train and valid."""
+        latest, task = self.network.get_weights(), self.description.task
+        self.network.set_weights(self.weights or latest)
+        labels = self.ranks.gather_array(self.train.y)
+        predictions = self.ranks.gather_array(self._predict(self.train))
+        scores = measure(task, "train", labels, predictions) | measure(
+            task, "valid", self.valid.y, self._predict(self.valid)
         )
         self.network.set_weights(latest)
-        return {name: value for name, value in scores.items() if name not in reported}
+        return scores
 
+    def keep(self) -> None:
+        """Keep the weights of the latest epoch."""
+        self.weights = self.network.get_weights()
 
-def _build(
-    keras: Any, cur: trial.Current, config: dict[str, Any], params: dict[str, Any], row: np.ndarray
-) -> Any:
-    """Call the user's function, and return its model, compiled and with weights.
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best epoch, and the state of the training.
 
-    Args:
-        keras: The module `keras`.
-        cur: The trial.
-        config: The trial's `params`.
-        params: The trainer's parameters, with their defaults.
-        row: Features of one row, shape (1, columns).
+        A copy of the model predicts the check rows, because a GPU rounds differently from the CPU,
+        on which a bundle predicts.
+        """
+        latest, optimizer = self.network.get_weights(), self.network.optimizer
+        self.copy.network.set_weights(self.weights or latest)
+        self.description.save(self.copy.network, folder)
+        weights = {f"weight-{number}": value for number, value in enumerate(latest)}
+        variables = {
+            f"optimizer-{number}": variable.numpy()
+            for number, variable in enumerate(optimizer.variables)
+        }
+        np.savez(folder / LATEST, kind=np.array(type(optimizer).__name__), **weights, **variables)
+        return None if self.cur.check is None else self.copy.predict(self.cur.check)
 
-    Raises:
-        ValueError: `params` does not fit the function, or the function does not return a Keras
-            model.
-    """
-    ref = cur.options["model"]
-    function = references.resolve(ref)
-    given = {
-        "input_shape": row.shape[1:],
-        "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
-        "task": cur.task,
-    }
-    arguments = SplitParams("keras", config, [function]).arguments(function, given)
-    model = function(**arguments)
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            f"`{ref}` returned a {type(model).__name__}, but must return a keras.Model"
-        )
-    if not model.built:
-        model(row)  # `model.build` would not make the weights of layers in a user's class
-    if not model.compiled:
-        _compile(keras, model, str(cur.task), params)
-    elif useless := [
-        name for name in COMPILED if config.get(name) is not None and name not in arguments
-    ]:
-        raise ValueError(
-            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make "
-            f"`{useless[0]}` an argument of the function, "
-            "or return a model that is not compiled"
-        )
-    elif params["learning_rate"] is not None and "learning_rate" not in arguments:
-        model.optimizer.learning_rate = params["learning_rate"]
-    model.optimizer.build(model.trainable_variables)
-    return model
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote.
 
+        Under PBT, the checkpoint may come from another trial. The optimizer keeps its own learning
+        rate. If the checkpoint was written with another optimizer, the optimizer starts without a
+        state.
 
-def _compile(keras: Any, model: Any, task: str, params: dict[str, Any]) -> None:
-    """Compile a model with the optimizer and the loss in `params`."""
-    settings = {
-        name: params[name]
-        for name in ("learning_rate", "weight_decay", "clipnorm")
-        if params[name] is not None
-    }
-    optimizer = keras.optimizers.get({"class_name": params["optimizer"], "config": settings})
-    loss = params["loss"]
-    if loss is None:
-        last = model.layers[-1]
-        ends = (keras.activations.sigmoid, keras.activations.softmax)
-        probabilities = (
-            isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
-        )
-        loss = getattr(keras.losses, LOSSES[task])(
-            **({} if task == "regression" else {"from_logits": not probabilities})
-        )
-    model.compile(optimizer=optimizer, loss=loss)
-
-
-def _has_logits(model: Any) -> bool:
-    """Return whether the loss of a compiled model expects logits, not probabilities."""
-    config = model.loss.get_config() if hasattr(model.loss, "get_config") else {}
-    return bool(config.get("from_logits", False))
-
-
-def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.Current) -> None:
-    """Raise an error if the outputs of the user's model do not fit the label.
-
-    Raises:
-        ValueError: The outputs have the wrong shape, or should be probabilities and are not.
-    """
-    sizes = {"binary": (1, 2), "multiclass": (len(cur.classes or ()),), "regression": (1,)}[
-        description.task
-    ]
-    size = outputs.size // len(outputs)
-    if size not in sizes:
-        expected = " or ".join(map(str, sizes))
-        raise ValueError(
-            f"the model of `{description.model}` has {size} outputs, but this label needs "
-            f"{expected}"
-        )
-    if (
-        description.task != "regression"
-        and not description.logits
-        and (outputs.min() < 0 or outputs.max() > 1)
-    ):
-        raise ValueError(
-            f"the outputs of the model of `{description.model}` are not probabilities; end the "
-            "model with sigmoid or softmax, "
-            "or compile it with a loss that has from_logits=True"
-        )
-
-
-def _table(
-    split: str, cur: trial.Current
-) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the columns, features, labels and weights of this rank's rows of a split.
-
-    The weights are None if the rows have none.
-    """
-    rows = read_rows(split, cur)
-    weights = None if rows.weight is None else rows.weight.astype(np.float32)
-    return tuple(map(str, rows.features.columns)), to_inputs(rows.features), rows.label, weights
-
-
-def _moments(
-    cur: trial.Current, y: np.ndarray, weights: np.ndarray | None, ranks: Ranks
-) -> dict[str, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks.
-
-    The ranks have equally many rows. Return {} if the target is not standardized.
-
-    Args:
-        cur: The trial.
-        y: Labels of this rank's rows, shape (n,).
-        weights: Weights of these rows, shape (n,), with a mean of 1 over all ranks. None if all
-            rows count the same.
-        ranks: The ranks of the trial.
-    """
-    if cur.task != "regression" or not cur.options["standardize_target"]:
-        return {}
-    part = np.ones(len(y)) if weights is None else weights.astype(np.float64)
-    mean = float(ranks.mean((part * y).mean(keepdims=True))[0])
-    variance = float(ranks.mean((part * (y - mean) ** 2).mean(keepdims=True))[0])
-    return {"mean": mean, "std": variance**0.5 or 1.0}
-
-
-def _seed(seed: int) -> int:
-    """Return a seed below 2**31, which every framework accepts, for a trial's seed."""
-    return int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
+        Raises:
+            ValueError: The weights in the checkpoint do not have the network's shapes.
+        """
+        network, optimizer = self.network, self.network.optimizer
+        if self.best is not None:
+            self.weights = self.description.load(folder).get_weights()
+        with np.load(folder / LATEST) as latest:
+            stored = {name: latest[name] for name in latest.files}
+        weights = [stored[name] for name in stored if name.startswith("weight-")]
+        if [value.shape for value in weights] != [value.shape for value in network.get_weights()]:
+            raise ValueError(
+                "the checkpoint has a model with weights of other shapes than the model that "
+                f"`{self.description.model}` returns; "
+                "under pbt, arguments that change the shapes must be constants"
+            )
+        network.set_weights(weights)
+        if str(stored["kind"]) == type(optimizer).__name__:
+            rate = optimizer.learning_rate
+            values = [stored[name] for name in stored if name.startswith("optimizer-")]
+            for variable, value in zip(optimizer.variables, values, strict=True):
+                if variable is not rate:
+                    variable.assign(value)

@@ -20,14 +20,12 @@ which calls `forward` by default.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
-import json
 import logging
 import tempfile
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,22 +38,15 @@ from lightning.pytorch.utilities.warnings import PossibleUserWarning
 
 from sweeps import trial
 from sweeps.core import references
-from sweeps.trainers import read_rows, report, require_metric
+from sweeps.core.metrics import USUAL
+from sweeps.trainers import Params, read_rows, require_metric, shard
 from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._metrics import REPORTED, is_computed, measure
-from sweeps.trainers._torch_data import Columns, few_threads
+from sweeps.trainers._metrics import asked, is_computed, measure
+from sweeps.trainers._torch_data import Columns, Inputs, TensorRows, few_threads
 from sweeps.trainers._torch_loop import seed_of, set_seeds
+from sweeps.trainers._torch_network import NetworkDefinition, load_weights
 from sweeps.trainers._torch_parallel import Ranks
-from sweeps.trainers._torch_training import (
-    DESCRIPTION,
-    Batches,
-    Steps,
-    apply_changes,
-    evaluating,
-    load_weights,
-    predictions,
-    settings_of,
-)
+from sweeps.trainers._torch_training import Batches, FrameworkSteps, evaluating, settings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,135 +54,111 @@ if TYPE_CHECKING:
 # Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole
 # epochs, because a trial that is resumed in the middle of an epoch would see other batches.
 RESERVED = (
-    *(
-        "accelerator",
-        "barebones",
-        "callbacks",
-        "default_root_dir",
-        "devices",
-        "enable_checkpointing",
-        "fast_dev_run",
-        "logger",
-    ),
-    *(
-        "max_steps",
-        "max_time",
-        "min_steps",
-        "num_nodes",
-        "num_sanity_val_steps",
-        "plugins",
-        "strategy",
-        "use_distributed_sampler",
-    ),
+    "accelerator",
+    "barebones",
+    "callbacks",
+    "default_root_dir",
+    "devices",
+    "enable_checkpointing",
+    "fast_dev_run",
+    "logger",
+    "max_steps",
+    "max_time",
+    "min_steps",
+    "num_nodes",
+    "num_sanity_val_steps",
+    "plugins",
+    "strategy",
+    "use_distributed_sampler",
     "val_check_interval",
 )
 LATEST = "latest.ckpt"
 PREDICTED_AT_ONCE = 1024  # rows
+CPU = torch.device("cpu")
 
 
 class Table(torch.utils.data.Dataset[Any]):
     """Rows in memory. An item is a batch: the rows with the given numbers.
 
     Args:
-        inputs: The module's inputs by name; see `Columns.tensors`.
+        rows: The module's inputs.
         labels: Class codes as int64 or values as float32, shape (n,). None for rows without labels.
     """
 
-    def __init__(self, inputs: dict[str, torch.Tensor], labels: torch.Tensor | None = None):
-        self.inputs, self.labels = inputs, labels
+    def __init__(self, rows: TensorRows, labels: torch.Tensor | None):
+        self.rows = rows
+        self.labels = labels
 
     def __len__(self) -> int:
-        return len(next(iter(self.inputs.values())))
+        return len(self.rows)
 
-    def __getitem__(self, rows: torch.Tensor) -> Any:
-        x = self.features(rows)
-        return x if self.labels is None else (x, self.labels[rows])
-
-    def features(self, rows: torch.Tensor | slice) -> Any:
-        """Return the inputs of some rows: a tensor, or a mapping of tensors for several inputs."""
-        chosen = {name: tensor[rows] for name, tensor in self.inputs.items()}
-        return chosen if len(chosen) > 1 else next(iter(chosen.values()))
+    def __getitem__(self, numbers: torch.Tensor) -> Inputs | tuple[Inputs, torch.Tensor]:
+        x = next(self.rows.batches(len(numbers), numbers))
+        return x if self.labels is None else (x, self.labels[numbers])
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, kw_only=True)
+class Description(NetworkDefinition):
     """Everything that is needed to build a module, except its weights.
 
     Attributes:
         module: Reference to the class or function.
         arguments: Arguments of the class or function.
-        columns: The columns that the module reads. None if the space file names no data.
-        task: "binary", "multiclass" or "regression"; None without a label.
-        output: "logits" or "probabilities".
     """
 
     module: str
-    arguments: dict[str, Any]
-    columns: Columns | None
-    task: str | None
-    output: str
+    arguments: Params
 
     def build(self) -> pl.LightningModule:
         """Return a new module."""
         module: pl.LightningModule = references.resolve(self.module)(**self.arguments)
         return module
 
-    def predict(
-        self, module: pl.LightningModule, table: Table, rows: range, precision: Precision
-    ) -> np.ndarray:
-        """Predict rows with a module.
 
-        Args:
-            module: A module that `build` returned.
-            table: The table that has the rows.
-            rows: Numbers of the rows.
-            precision: Lightning's plugin for the precision of the computation.
-        """
-        with evaluating(module), precision.predict_step_context():
-            parts = []
-            for number, start in enumerate(
-                range(rows.start, max(rows.stop, rows.start + 1), PREDICTED_AT_ONCE)
-            ):
-                x = table.features(slice(start, min(start + PREDICTED_AT_ONCE, rows.stop)))
-                parts.append(
-                    module.predict_step(
-                        precision.convert_input(move_data_to_device(x, module.device)), number
-                    )
-                )
-        return predictions(torch.cat(parts), self.task, self.output == "logits")
+def outputs_of(
+    module: pl.LightningModule, rows: TensorRows, order: torch.Tensor | None, precision: Precision
+) -> torch.Tensor:
+    """Return what `predict_step` of a module returns for some rows.
+
+    Args:
+        module: The module.
+        rows: The rows.
+        order: Numbers of the rows to use. None for all rows.
+        precision: Lightning's plugin for the precision of the computation.
+    """
+    with evaluating(module), precision.predict_step_context():
+        parts = [
+            module.predict_step(
+                precision.convert_input(move_data_to_device(x, module.device)), number
+            )
+            for number, x in enumerate(rows.batches(PREDICTED_AT_ONCE, order))
+        ]
+    return torch.cat(parts) if parts else torch.zeros(0)
 
 
 class Model:
     """A trained module on a CPU."""
 
-    def __init__(self, description: Description, weights: dict[str, torch.Tensor]):
-        self.description = description
-        self.module = description.build()
+    def __init__(self, folder: str):
+        self.description = Description.read(folder)
+        self.module = self.description.build()
         self.module.configure_model()
-        self.module.load_state_dict(weights)
+        self.module.load_state_dict(load_weights(folder))
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows.
-
-        See `predictions` in `sweeps.trainers._torch_training` for the result.
-        """
+        """Predict prepared rows; see `NetworkDefinition.predictions` for the result."""
         columns = self.description.columns or Columns.of(features)
+        rows = TensorRows(columns.tensors(features), CPU)
         with few_threads(len(features)):
-            return self.description.predict(
-                self.module, Table(columns.tensors(features)), range(len(features)), Precision()
-            )
+            return self.description.predictions(outputs_of(self.module, rows, None, Precision()))
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
-    stored = json.loads(Path(folder, DESCRIPTION).read_text())
-    columns = stored["columns"] and Columns(
-        *(tuple(stored["columns"][field.name]) for field in fields(Columns))
-    )
-    return Model(Description(**stored | {"columns": columns}), load_weights(Path(folder)))
+    return Model(folder)
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one module.
 
     Report every epoch that Lightning validates, and keep the model of the best of them.
@@ -205,173 +172,145 @@ def train_func(config: dict[str, Any]) -> None:
     """
     import ray.train
 
-    cur, checkpoint, ranks = trial.current(), ray.train.get_checkpoint(), Ranks.of()
+    cur, checkpoint = trial.current(), ray.train.get_checkpoint()
     # Lightning advises to use more processes for the batches, and describes the hardware.
     warnings.simplefilter("ignore", PossibleUserWarning)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     torch.set_num_threads(cur.threads)
     set_seeds(cur.seed)
-    parts = _parts(config, cur)
-    steps = Steps(cur, _names(cur), ranks)
-    with contextlib.ExitStack() as stack:
-        latest = None
-        if checkpoint is not None:
-            folder = Path(stack.enter_context(checkpoint.as_directory()))
-            steps.restore(folder)
-            latest = str(folder / LATEST)
-        trainer = _trainer(
-            parts, _Reports(steps, parts), ranks, stack.enter_context(tempfile.TemporaryDirectory())
-        )
-        trainer.fit(parts.description.build(), **parts.loaders(cur, ranks.rank), ckpt_path=latest)
+    training = _Training(config, cur)
+    training.restore()
+    with (
+        contextlib.nullcontext() if checkpoint is None else checkpoint.as_directory() as folder,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        latest = None if folder is None else str(Path(folder, LATEST))
+        trainer = training.new_trainer(scratch)
+        trainer.fit(training.module, **training.loaders(), ckpt_path=latest)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of a training that `params` and the options of the space file describe.
+class _Training(FrameworkSteps, pl.Callback):
+    """The training of a module. As a callback of Lightning, it reports each step.
 
-    Attributes:
-        description: The module.
-        datamodule: Reference to the data module; None if the batches come from the prepared data.
-        data_arguments: Arguments of the data module.
-        batch_size: Number of rows in a batch.
-        trainer: Arguments of `lightning.Trainer`.
+    A step is reported when the next epoch starts, not when its own epoch ends. Until then,
+    Lightning updates schedulers and counters, which a checkpoint must contain.
+
+    Args:
+        config: The trial's `params`.
+        cur: The trial.
+
+    Raises:
+        ValueError: A parameter is unknown, or is one of `RESERVED`.
     """
 
-    description: Description
-    datamodule: str | None
-    data_arguments: dict[str, Any]
-    batch_size: int
-    trainer: dict[str, Any]
+    trainer: pl.Trainer
 
-    def loaders(self, cur: trial.Current, rank: int) -> dict[str, Any]:
+    def __init__(self, config: Params, cur: trial.Current):
+        usual = [f"valid-{metric}" for metric in USUAL[cur.task]] if cur.task is not None else []
+        self.names = asked(cur, usual) if cur.metric or usual else ()
+        super().__init__(cur, next(iter(self.names), ""), Ranks(), load)
+        references_of = [cur.options["module"], cur.options["datamodule"]]
+        functions = [references.resolve(each) for each in references_of if each is not None]
+        params = SplitParams(
+            "lightning", config, functions, inspect.signature(pl.Trainer).parameters, RESERVED
+        )
+        epochs = (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)
+        self.trainer_arguments = {"max_epochs": epochs} | params.framework
+        known: Params = {
+            "out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1,
+            "task": cur.task,
+            "max_epochs": self.trainer_arguments["max_epochs"],
+        }
+        columns = None
+        if cur.check is not None:
+            columns = Columns.of(cur.check)
+            first = columns.tensors(cur.check.iloc[:1])
+            known["in_features"] = sum(tensor[0].numel() for tensor in first.values())
+        arguments = [params.arguments(function, known) for function in functions]
+        self.data_arguments = arguments[-1]
+        self.batch_size = params.values.get("batch_size", 32)
+        self.definition = description = Description(
+            task=cur.task,
+            outputs=known["out_features"],
+            probabilities=cur.options["output"] == "probabilities",
+            columns=columns,
+            module=cur.options["module"],
+            arguments=arguments[0],
+        )
+        self.network = self.module = description.build()
+        self.validated = False
+
+    @property
+    def has_table(self) -> bool:
+        """True if the batches come from the prepared data, False if from a data module."""
+        return self.cur.options["datamodule"] is None
+
+    def loaders(self) -> Params:
         """Return the arguments of `Trainer.fit` that give the batches."""
-        if self.datamodule is not None:
-            made = references.resolve(self.datamodule)(**self.data_arguments)
+        if not self.has_table:
+            made = references.resolve(self.cur.options["datamodule"])(**self.data_arguments)
             if isinstance(made, pl.LightningDataModule):
                 return {"datamodule": made}
             return dict(zip(("train_dataloaders", "val_dataloaders"), made, strict=True))
         loaders = {}
         for name, split, seed in (
-            ("train_dataloaders", "train", seed_of(cur.seed, rank)),
+            ("train_dataloaders", "train", seed_of(self.cur.seed, self.ranks.rank)),
             ("val_dataloaders", "valid", None),
         ):
-            table = _table(split, cur)
+            table = _table(split, self.cur)
             batches = Batches(len(table), self.batch_size, seed)
             loaders[name] = torch.utils.data.DataLoader(table, sampler=batches, batch_size=None)
         return loaders
 
+    def new_trainer(self, folder: str) -> pl.Trainer:
+        """Return Lightning's trainer, which writes its files into a folder.
 
-def _parts(config: Mapping[str, Any], cur: trial.Current) -> _Parts:
-    """Split a trial's `params` among the module, the data module and `lightning.Trainer`.
+        A single worker needs no process group.
+        """
+        import ray.train.lightning
 
-    Raises:
-        ValueError: A parameter is unknown, or is one of `RESERVED`.
-    """
-    functions = [
-        references.resolve(cur.options[name])
-        for name in ("module", "datamodule")
-        if cur.options[name] is not None
-    ]
-    params = SplitParams(
-        "lightning", config, functions, inspect.signature(pl.Trainer).parameters, RESERVED
-    )
-    trainer = {
-        "max_epochs": (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)
-    } | params.framework
-    known: dict[str, Any] = {
-        "out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1,
-        "task": cur.task,
-    }
-    known |= {"max_epochs": trainer["max_epochs"]}
-    columns = None
-    if cur.check is not None:
-        columns = Columns.of(cur.check)
-        known |= {
-            "in_features": sum(
-                tensor[0].numel() for tensor in columns.tensors(cur.check.iloc[:1]).values()
-            )
-        }
-    arguments = [params.arguments(function, known) for function in functions]
-    return _Parts(
-        Description(cur.options["module"], arguments[0], columns, cur.task, cur.options["output"]),
-        cur.options["datamodule"],
-        arguments[-1],
-        params.values.get("batch_size", 32),
-        trainer,
-    )
-
-
-def _names(cur: trial.Current) -> list[str]:
-    """Return the metrics that a step must report. The first of them decides the best step."""
-    usual = [f"valid-{metric}" for metric in REPORTED[cur.task]] if cur.task is not None else []
-    asked = [cur.metric, *cur.asked] if cur.metric is not None else [*cur.asked] or usual[:1]
-    return list(dict.fromkeys(asked))
-
-
-def _trainer(parts: _Parts, reports: _Reports, ranks: Ranks, folder: str) -> pl.Trainer:
-    """Return Lightning's trainer. A single worker needs no process group.
-
-    Args:
-        parts: The parts of the training.
-        reports: The callback that reports.
-        ranks: The ranks of the trial.
-        folder: Folder for files that Lightning writes.
-    """
-    import ray.train.lightning
-
-    cpu = ranks.device.type == "cpu"
-    if ranks.world == 1:
-        placement: dict[str, Any] = {
-            "strategy": "auto",
-            "devices": 1 if cpu else [ranks.device.index or 0],
-        }
-    else:
-        unused = reports.cur.options["strategy"] == "ddp_find_unused_parameters_true"
-        placement = {
-            "strategy": ray.train.lightning.RayDDPStrategy(find_unused_parameters=unused),
-            "devices": "auto",
-        }
-    trainer = pl.Trainer(
-        **{"enable_progress_bar": False, "enable_model_summary": False} | parts.trainer,
-        **placement,
-        accelerator="cpu" if cpu else "gpu",
-        plugins=[ray.train.lightning.RayLightningEnvironment()],
-        callbacks=[reports],
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-        # Each rank has other rows of the prepared data already.
-        use_distributed_sampler=parts.datamodule is not None,
-    )
-    return trainer if ranks.world == 1 else ray.train.lightning.prepare_trainer(trainer)
-
-
-class _Reports(pl.Callback):
-    """Report each step to Ray Train, and save checkpoints.
-
-    A step is reported when the next epoch starts, not when its own epoch ends. Until then,
-    Lightning updates schedulers and counters, which a checkpoint must contain.
-    """
-
-    def __init__(self, steps: Steps, parts: _Parts):
-        self.steps, self.parts, self.cur, self.ranks = steps, parts, steps.cur, steps.ranks
-        self.validated = False
+        device, alone = self.ranks.device, self.ranks.world == 1
+        is_cpu = device.type == "cpu"
+        if alone:
+            placement: Params = {
+                "strategy": "auto",
+                "devices": 1 if is_cpu else [device.index or 0],
+            }
+        else:
+            unused = self.cur.options["strategy"] == "ddp_find_unused_parameters_true"
+            placement = {
+                "strategy": ray.train.lightning.RayDDPStrategy(find_unused_parameters=unused),
+                "devices": "auto",
+            }
+        trainer = pl.Trainer(
+            **{"enable_progress_bar": False, "enable_model_summary": False}
+            | self.trainer_arguments,
+            **placement,
+            accelerator="cpu" if is_cpu else "gpu",
+            plugins=[ray.train.lightning.RayLightningEnvironment()],
+            callbacks=[self],
+            default_root_dir=folder,
+            logger=False,
+            enable_checkpointing=False,
+            num_sanity_val_steps=0,
+            # Each rank has other rows of the prepared data already.
+            use_distributed_sampler=not self.has_table,
+        )
+        return trainer if alone else ray.train.lightning.prepare_trainer(trainer)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note the settings of the new optimizers, before a checkpoint is restored."""
-        self.steps.settings = settings_of(
-            trainer.optimizers, [each.scheduler for each in trainer.lr_scheduler_configs]
-        )
+        self.trainer = trainer
+        self.settings = settings_of(trainer.optimizers, self._schedulers())
+
+    def _schedulers(self) -> list[Any]:
+        return [each.scheduler for each in self.trainer.lr_scheduler_configs]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """After a resume: apply changed settings, and begin a whole epoch."""
-        if self.steps.settings_before is None:
+        if self.settings_before is None:
             return
-        schedulers = [each.scheduler for each in trainer.lr_scheduler_configs]
-        apply_changes(
-            trainer.optimizers, schedulers, self.steps.settings_before, self.steps.settings
-        )
+        self.apply_changes(trainer.optimizers, self._schedulers())
         # The checkpoint was written between two epochs. Lightning otherwise takes the last batch of
         # the epoch before for the latest one.
         trainer.fit_loop.restarting = False
@@ -379,10 +318,8 @@ class _Reports(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the ended step, and seed the epoch, so that a resumed trial repeats its draws."""
-        every = trainer.check_val_every_n_epoch or 1
-        self._report(
-            trainer, pl_module, last=trainer.current_epoch + every > (trainer.max_epochs or 0)
-        )
+        every = trainer.check_val_every_n_epoch
+        self._report_step(last=trainer.current_epoch + every > trainer.max_epochs)
         set_seeds(self.cur.seed, trainer.current_epoch, self.ranks.rank)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -398,91 +335,77 @@ class _Reports(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that the epoch is a step, if there is no validation."""
-        if (
-            not trainer.enable_validation
-            and (trainer.current_epoch + 1) % (trainer.check_val_every_n_epoch or 1) == 0
-        ):
+        ended = (trainer.current_epoch + 1) % trainer.check_val_every_n_epoch == 0
+        if ended and not trainer.enable_validation:
             self.validated = True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the last step."""
-        self._report(trainer, pl_module, last=True)
+        self._report_step(last=True)
 
-    def _report(self, trainer: pl.Trainer, module: pl.LightningModule, last: bool) -> None:
+    def _report_step(self, last: bool) -> None:
         """Report a step, unless the latest epoch was no step."""
         if not self.validated:
             return
         self.validated = False
-        metrics = self._metrics(trainer, module)
-        due = self.steps.end(metrics, module, last)
-        if self.steps.ends and self.cur.task is not None and self.parts.datamodule is None:
-            self.steps.report_final(
-                module, functools.partial(self._predict, trainer, module), metrics
-            )
+        metrics = self._metrics()
+        due = self.end(metrics, last)
         if due and self.ranks.rank != 0:
-            trainer.save_checkpoint(
-                Path(trainer.default_root_dir, LATEST)
-            )  # writes nothing, but waits for rank 0
-        report(
-            metrics,
-            functools.partial(self._save, trainer, module)
-            if due and self.ranks.rank == 0
-            else None,
-        )
+            # This call writes nothing, but waits for rank 0.
+            self.trainer.save_checkpoint(Path(self.trainer.default_root_dir, LATEST))
+        self.report(metrics, last=False, due=due)
 
-    def _metrics(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, float]:
+    def _metrics(self) -> dict[str, float]:
         """Return what the module has logged, and the requested metrics that it has not logged.
 
         Raises:
             ValueError: The module has not logged a requested metric, and the metric cannot be
                 computed from predictions.
         """
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        metrics = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
         computed = [
-            name
-            for name in self.steps.names
-            if name not in metrics and is_computed(name, self.cur.task)
+            name for name in self.names if name not in metrics and is_computed(name, self.cur.task)
         ]
         if computed:
-            metrics |= measure(
-                str(self.cur.task), "valid", *self._predict(trainer, module, "valid"), computed
-            )
-        for name in self.steps.names:
+            metrics |= measure(str(self.cur.task), "valid", *self.predict("valid"), computed)
+        for name in self.names:
             require_metric(name, metrics)
         return metrics
 
-    def _predict(
-        self, trainer: pl.Trainer, module: pl.LightningModule, split: str
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the labels and the predictions for the rows of all ranks."""
-        self.ranks.share_buffers(module)
-        table = _table(split, self.cur)
-        assert table.labels is not None
-        labels, rows = table.labels.numpy(), range(len(table))
-        if split == "valid":  # every rank has all rows
-            rows = self.ranks.part_of(len(table))
-        else:
-            labels = self.ranks.gather_array(labels)
-        predicted = self.parts.description.predict(module, table, rows, trainer.precision_plugin)
-        return labels, self.ranks.gather_array(predicted)
+    def labels_of(self, split: str) -> np.ndarray:
+        """Return the labels of this rank's rows of a split."""
+        labels = _table(split, self.cur).labels
+        assert labels is not None
+        return labels.numpy()
 
-    def _save(self, trainer: pl.Trainer, module: pl.LightningModule, folder: Path) -> None:
-        """Write a checkpoint."""
-        trainer.save_checkpoint(folder / LATEST)
-        self.steps.save(folder, module, self.parts.description, load)
+    def outputs(self, split: str, rows: range) -> torch.Tensor:
+        """Return what the module predicts for some rows."""
+        order = torch.arange(rows.start, rows.stop)
+        table = _table(split, self.cur)
+        return outputs_of(self.module, table.rows, order, self.trainer.precision_plugin)
+
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the module of the best step, if the prepared data has labels."""
+        is_measured = self.cur.task is not None and self.has_table
+        return super().final(reported) if is_measured else {}
+
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the model of the best step, and Lightning's own checkpoint."""
+        self.trainer.save_checkpoint(folder / LATEST)
+        return super().save(folder)
 
 
 def _table(split: str, cur: trial.Current) -> Table:
     """Return the rows of `train` or `valid` on this rank."""
-    import ray.train
 
     def build() -> Table:
         if cur.label is None:
-            frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-            return Table(Columns.of(frame).tensors(frame))
+            frame = shard(split)
+            return Table(TensorRows(Columns.of(frame).tensors(frame), CPU), None)
         rows = read_rows(split, cur)
         label = rows.label.astype(np.float32) if cur.task == "regression" else rows.label
-        return Table(Columns.of(rows.features).tensors(rows.features), torch.tensor(label))
+        tensors = Columns.of(rows.features).tensors(rows.features)
+        return Table(TensorRows(tensors, CPU), torch.tensor(label))
 
     table: Table = cur.cached(f"lightning.{split}", build)
     return table

@@ -21,20 +21,24 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps import trial
 from sweeps.core import trust
-from sweeps.trainers import LabeledRows, read_rows, report, require_numbers, require_task
-from sweeps.trainers._best import BestStep
+from sweeps.core.metrics import USUAL
+from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, require_task
+from sweeps.trainers._best import Steps
 from sweeps.trainers._estimator import Training, build
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
-from sweeps.trainers._metrics import REPORTED, requested
+from sweeps.trainers._metrics import requested
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one estimator. Report every step, and keep the model of the best step.
 
     Args:
@@ -45,77 +49,9 @@ def train_func(config: dict[str, Any]) -> None:
             parameter, cannot be trained in steps, or does not give the probabilities that a metric
             needs.
     """
-    cur = trial.current()
-    task, options = require_task(cur.task), cur.options
-    estimator = build(options["estimator"], config, cur)
-    training = Training(
-        estimator, config, options["steps"], cur.sweep_max_t, options["batch_size"], cur.seed
-    )
-    _require_steps(training, options["steps"], options["estimator"])
-    usual = [f"valid-{name}" for name in REPORTED[task] if can_measure(name, task, estimator)]
-    names = requested(cur, usual)
-    _require_outputs(names, task, estimator, options["estimator"])
-    all_names = tuple(dict.fromkeys([*names, *usual]))
-    if cur.weight is not None:
-        training.require_weights(options["estimator"])
-    train = cur.cached("sklearn.train", functools.partial(_rows, "train", cur))
-    x_valid, y_valid, *_ = cur.cached("sklearn.valid", functools.partial(_rows, "valid", cur))
-
-    best = _Best(cur, training, config)
-    done = best.restore()
-    last = min(training.steps, cur.max_t or training.steps)
-    with threads(cur.threads):
-        for step in range(done + 1, last + 1):
-            ends = step == last
-            _run(training, step, train, len(cur.classes or ()))
-            wanted = all_names if ends else names
-            measured = best.model(training.estimator).measure(x_valid, y_valid, wanted)
-            if best.compare(step, measured, names[0]):  # no later step changes the last estimator
-                best.snapshot = training.estimator if ends else training.snapshot()
-            if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
-                final = (
-                    measured
-                    if best.step in (step, None)
-                    else best.model(best.estimator).measure(x_valid, y_valid, usual)
-                )
-                cur.report_final({name: final[name] for name in usual if name not in names})
-            due = cur.checkpoint_due(step, last=ends)
-            report(
-                {name: measured[name] for name in names},
-                functools.partial(best.save, step) if due else None,
-            )
-
-
-def _require_steps(training: Training, steps: int | None, reference: str) -> None:
-    """Raise a ValueError if an estimator cannot be trained in the given number of steps."""
-    if training.kind == "fit" and (steps or 1) > 1:
-        raise ValueError(
-            f"trainer.steps is {steps}, but `{reference}` has neither partial_fit nor warm_start"
-        )
-
-
-def _require_outputs(names: Collection[str], task: str, estimator: Any, reference: str) -> None:
-    """Raise a ValueError if a metric needs probabilities that the estimator does not predict."""
-    for name in names:
-        if not can_measure(name, task, estimator):
-            raise ValueError(
-                f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; choose "
-                "a metric of classes, such as "
-                "`valid-accuracy`, or put the estimator into a CalibratedClassifierCV"
-            )
-
-
-def _run(training: Training, step: int, train: LabeledRows, classes: int) -> None:
-    """Train one step; see `Training.run`.
-
-    If the estimator fails because of text, the error names the columns.
-    """
-    try:
-        training.run(step, train.features, train.label, classes, train.weight)
-    except ValueError as e:
-        if "could not convert string" in str(e):
-            require_numbers(train.features)
-        raise
+    training = _Steps(trial.current(), config)
+    training.restore()
+    training.run()
 
 
 def _rows(split: str, cur: trial.Current) -> LabeledRows:
@@ -135,19 +71,91 @@ def load(folder: str) -> Model:
     )
 
 
-class _Best(BestStep):
-    """Best step of a training so far, and the estimator of this step.
+class _Steps(Steps):
+    """The training of an estimator.
 
     Args:
         cur: The trial.
-        training: The training.
         params: The trial's `params`.
+
+    Attributes:
+        snapshot: The estimator of the best step. None if every value so far is NaN.
+        measured: The metrics that the latest step measured.
     """
 
-    def __init__(self, cur: trial.Current, training: Training, params: dict[str, Any]):
-        super().__init__(cur)
-        self.training, self.params = training, params
+    def __init__(self, cur: trial.Current, params: Params):
+        self.params = params
+        self.task = require_task(cur.task)
+        options, reference = cur.options, cur.options["estimator"]
+        estimator = build(reference, params, cur)
+        self.training = Training(
+            estimator,
+            params,
+            options["steps"],
+            max_t=cur.sweep_max_t,
+            batch_size=options["batch_size"],
+            seed=cur.seed,
+        )
+        if self.training.kind == "fit" and (options["steps"] or 1) > 1:
+            raise ValueError(
+                f"trainer.steps is {options['steps']}, but `{reference}` has neither partial_fit "
+                "nor warm_start"
+            )
+        self.usual = [
+            f"valid-{name}" for name in USUAL[self.task] if can_measure(name, self.task, estimator)
+        ]
+        self.names = requested(cur, self.usual)
+        super().__init__(cur, self.names[0])
+        for name in self.names:
+            if not can_measure(name, self.task, estimator):
+                raise ValueError(
+                    f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; "
+                    "choose a metric of classes, such as `valid-accuracy`, or put the estimator "
+                    "into a CalibratedClassifierCV"
+                )
+        if cur.weight is not None:
+            self.training.require_weights(reference)
+        self.train = cur.cached("sklearn.train", functools.partial(_rows, "train", cur))
+        self.valid = cur.cached("sklearn.valid", functools.partial(_rows, "valid", cur))
+        self.last = min(self.training.steps, cur.max_t or self.training.steps)
         self.snapshot: Any = None
+        self.measured: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Train and report the steps that are left."""
+        with threads(self.cur.threads):
+            for step in range(self.step + 1, self.last + 1):
+                is_last = step == self.last
+                self._train(step)
+                names = [*self.names, *self.usual] if is_last else self.names
+                self.measured = self._measure(self.training.estimator, names)
+                self.compare(step, self.measured)
+                self.report(
+                    {name: self.measured[name] for name in self.names},
+                    last=is_last,
+                    due=self.cur.checkpoint_due(step, last=is_last),
+                )
+
+    def _train(self, step: int) -> None:
+        """Train one step; see `Training.run`.
+
+        If the estimator fails because of text, the error names the columns.
+        """
+        rows, classes = self.train, len(self.cur.classes or ())
+        try:
+            self.training.run(step, rows.features, rows.label, classes=classes, weight=rows.weight)
+        except ValueError as e:
+            if "could not convert string" in str(e):
+                require_numbers(rows.features)
+            raise
+
+    def _model(self, estimator: Any) -> Model:
+        return Model(estimator, self.task, len(self.cur.classes or ()))
+
+    def _measure(self, estimator: Any, names: Collection[str]) -> dict[str, float]:
+        """Measure metrics of an estimator on valid."""
+        model = self._model(estimator)
+        return model.measure(self.valid.features, self.valid.label, list(dict.fromkeys(names)))
 
     @property
     def estimator(self) -> Any:
@@ -157,52 +165,40 @@ class _Best(BestStep):
         """
         return self.training.estimator if self.snapshot is None else self.snapshot
 
-    def model(self, estimator: Any) -> Model:
-        """Return a model that predicts with an estimator."""
-        return Model(estimator, str(self.cur.task), len(self.cur.classes or ()))
+    def keep(self) -> None:
+        """Keep a copy of the estimator. No later step changes the last estimator."""
+        is_last = self.step == self.last
+        self.snapshot = self.training.estimator if is_last else self.training.snapshot()
 
-    def save(self, step: int, folder: Path) -> None:
-        """Write a checkpoint, from which a resumed trial continues after `step`.
+    def final(self, reported: Mapping[str, float]) -> dict[str, float]:
+        """Measure the estimator of the best step on valid."""
+        return self.measured if self.is_best else self._measure(self.estimator, self.usual)
 
-        The checkpoint has the model of the best step, and the state of the training.
+    def save(self, folder: Path) -> np.ndarray | None:
+        """Write the estimator of the best step, and that of the last step if it is another one.
 
         Raises:
             ValueError: The estimator cannot be pickled.
         """
-        model, best_step = self.model(self.estimator), self.step or step
+        model = self._model(self.estimator)
         _dump(model.estimator, folder / "model.pkl")
-        if best_step != step:
+        if not self.is_best:
             _dump(self.training.estimator, folder / "latest.pkl")
         (folder / "model.json").write_text(
             json.dumps({"task": model.task, "classes": model.classes})
         )
         (folder / "params.json").write_text(json.dumps(self.params))
-        self.write(folder, step)
-        self.cur.note_checkpoint(
-            folder, best_step, None if self.cur.check is None else model.predict(self.cur.check)
+        return None if self.cur.check is None else model.predict(self.cur.check)
+
+    def load(self, folder: Path) -> None:
+        """Restore the estimators that `save` wrote."""
+        best, latest = folder / "model.pkl", folder / "latest.pkl"
+        self.training.resume(
+            pickle.loads((latest if latest.exists() else best).read_bytes()),
+            self.params,
+            json.loads((folder / "params.json").read_text()),
         )
-
-    def restore(self) -> int:
-        """Restore the state that `save` wrote.
-
-        Return the number of the last step before the checkpoint; 0 if there is no checkpoint.
-        """
-        import ray.train
-
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is None:
-            return 0
-        with checkpoint.as_directory() as folder:
-            best, latest = Path(folder, "model.pkl"), Path(folder, "latest.pkl")
-            earlier = json.loads(Path(folder, "params.json").read_text())
-            self.training.resume(
-                pickle.loads((latest if latest.exists() else best).read_bytes()),
-                self.params,
-                earlier,
-            )
-            done = self.read(Path(folder))
-            self.snapshot = None if self.step is None else pickle.loads(best.read_bytes())
-        return done
+        self.snapshot = None if self.best is None else pickle.loads(best.read_bytes())
 
 
 def _dump(estimator: Any, file: Path) -> None:

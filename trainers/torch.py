@@ -37,35 +37,34 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, label_columns
+from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.trainer_file import read
-from sweeps.trainers import fill_parameters, read_rows, require_task
+from sweeps.trainers import Params, fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
+from sweeps.trainers._metrics import SPLITS, requested
 from sweeps.trainers._torch_data import (
     Columns,
     DatasetRows,
     Rows,
+    Split,
     TensorRows,
     call,
     few_threads,
     forward,
     row_shape,
 )
-from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
-from sweeps.trainers._torch_network import NetworkDefinition
+from sweeps.trainers._torch_loop import Loss, Settings, Training, moments, set_seeds
+from sweeps.trainers._torch_network import NetworkDefinition, Predictor, load_weights
 from sweeps.trainers._torch_optimizer import build, resolve
 from sweeps.trainers._torch_parallel import Ranks
 
@@ -88,7 +87,6 @@ OF_CLASSES = (
     nn.functional.nll_loss,
 )
 OF_PROBABILITIES = (nn.BCELoss, nn.functional.binary_cross_entropy)
-FILE = "network.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,19 +96,15 @@ class UserNetwork(NetworkDefinition):
     Attributes:
         model: The class or function that returns the network, as `module:attr`.
         arguments: Arguments of `model`, by name.
-        columns: The columns that the network reads. None if `dataset` makes the inputs.
-        dataset: The function that makes the inputs, as `module:attr`, or None.
+        dataset: The function that makes the inputs, as `module:attr`; None if the inputs are
+            `columns`.
         dataset_args: Further arguments of `dataset`, by name.
-        probabilities: True if the output of a binary classification, or of labels of 0 and 1, is a
-            probability.
     """
 
     model: str
-    arguments: Mapping[str, Any]
-    columns: Columns | None
+    arguments: Params
     dataset: str | None
-    dataset_args: Mapping[str, Any]
-    probabilities: bool
+    dataset_args: Params
 
     def build(self) -> nn.Module:
         """Return a newly initialized network.
@@ -146,59 +140,31 @@ class UserNetwork(NetworkDefinition):
             workers,
         )
 
-    def predictions(self, outputs: torch.Tensor) -> np.ndarray:
-        """Convert a network's outputs to predictions; see `NetworkDefinition.predictions`."""
-        if self.probabilities:
-            return (outputs if self.task == MULTILABEL else outputs[:, 0]).numpy()
-        return super().predictions(outputs)
-
-    def save(self, folder: Path) -> None:
-        """Write the definition as JSON."""
-        Path(folder, FILE).write_text(json.dumps(asdict(self)))
-
-    def load(self, weights: dict[str, torch.Tensor]) -> Model:
-        """Return the network with weights, on a CPU."""
-        return Model(self, weights)
-
-    @classmethod
-    def read(cls, folder: Path) -> UserNetwork:
-        """Read the definition that `save` wrote."""
-        stored = json.loads(Path(folder, FILE).read_text())
-        columns = stored.pop("columns")
-        return cls(
-            columns=columns and Columns(*(tuple(columns[field.name]) for field in fields(Columns))),
-            **stored,
-        )
-
 
 class Model:
     """A trained network on a CPU."""
 
-    def __init__(self, definition: UserNetwork, weights: dict[str, torch.Tensor]):
-        self.definition = definition
-        self.network = definition.build()
-        self.network.load_state_dict(weights)
+    def __init__(self, folder: str):
+        self.definition = UserNetwork.read(folder)
+        self.network = self.definition.build()
+        self.network.load_state_dict(load_weights(folder))
         self.network.eval()
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`."""
         if not len(features):
-            return self.definition.predictions(
-                torch.zeros((0, self.definition.outputs), dtype=torch.float64)
-            )
+            return self.definition.predictions(torch.zeros(0))
         with few_threads(len(features)):
-            outputs = forward(
-                self.network, self.definition.rows(features, False, torch.device("cpu"))
-            )
-        return self.definition.predictions(outputs.to(torch.float64))
+            rows = self.definition.rows(features, False, torch.device("cpu"))
+            return self.definition.predictions(forward(self.network, rows))
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
-    return Model(UserNetwork.read(Path(folder)), load_file(Path(folder, "model.safetensors")))
+    return Model(folder)
 
 
-def train_func(config: dict[str, Any]) -> None:
+def train_func(config: Params) -> None:
     """Train one network. Report every epoch, and keep the model of the best epoch.
 
     Args:
@@ -209,48 +175,70 @@ def train_func(config: dict[str, Any]) -> None:
             unknown, or the network has another number of outputs than the task needs.
     """
     cur = trial.current()
-    task = require_task(cur.task)
-    options = cur.options
     params = fill_parameters("torch", config, cur.sweep_max_t)
-    if params["loader_workers"] and options["dataset"] is None:
-        raise ValueError(
-            "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
-            "memory"
-        )
-    ranks = Ranks.of()
+    train(cur, config, params, options=cur.options, load_model=load)
+
+
+def train(
+    cur: trial.Current,
+    config: Params,
+    params: Params,
+    *,
+    options: Params,
+    load_model: Callable[[str], Predictor],
+) -> None:
+    """Train one network, as the trainers `torch` and `torch_tabular` do.
+
+    Args:
+        cur: The trial.
+        config: Those of the trial's `params` that may be arguments of the network.
+        params: The parameters of the trainer `torch`.
+        options: The options of the trainer `torch`.
+        load_model: The trainer's function `load`.
+    """
+    task = require_task(cur.task)
+    asked = requested(cur, read("torch")["metrics"][task])
+    ranks = Ranks()
     torch.set_num_threads(cur.threads)
-    loss = _loss(options["loss"] or LOSSES[task], params["loss_args"] or {}, ranks.device)
+    loss = options["loss"] or LOSSES[task]
     definition = UserNetwork(
         task=task,
         outputs=1,
         model=options["model"],
         arguments={},
-        columns=None,
         dataset=options["dataset"],
         dataset_args=params["dataset_args"] or {},
-        probabilities=resolve("trainer.loss", options["loss"] or LOSSES[task]) in OF_PROBABILITIES,
+        probabilities=resolve("trainer.loss", loss) in OF_PROBABILITIES,
     )
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
-    if task == MULTIOUTPUT and params["standardize_target"]:
-        columns = [moments(column, ranks, data[0].weights) for column in data[0].labels.T]
-        definition = replace(
-            definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns]
-        )
-    elif task == "regression" and params["standardize_target"]:
-        mean, std = moments(data[0].labels, ranks, data[0].weights)
+    if params["standardize_target"] and task in ("regression", MULTIOUTPUT):
+        mean, std = _moments(data["train"], ranks)
         definition = replace(definition, mean=mean, std=std)
     set_seeds(cur.seed)
-    network, definition = _network(definition, config, data[0].rows, cur)
-    settings = {
-        field.name: params[field.name]
-        for field in fields(Settings)
-        if params.get(field.name) is not None
-    }
-    usual = read("torch")["metrics"][task]
-    fit(network, definition, loss, Settings(**settings), data=data, ranks=ranks, usual=usual)
+    network, definition = _network(definition, config, data["train"].rows, loss)
+    settings = Settings(**{field.name: params[field.name] for field in fields(Settings)})
+    training = Training(
+        network,
+        definition,
+        _loss(loss, params["loss_args"] or {}, ranks.device),
+        settings,
+        data=data,
+        asked=asked,
+        ranks=ranks,
+        load_model=load_model,
+    )
+    training.restore()
+    training.run()
 
 
-def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
+def _moments(train: Split, ranks: Ranks) -> tuple[list[float], list[float]]:
+    """Return the mean and the standard deviation of each label column."""
+    columns = train.labels.reshape(len(train.labels), -1).T
+    found = [moments(column, ranks, train.weights) for column in columns]
+    return [mean for mean, _ in found], [std for _, std in found]
+
+
+def _loss(reference: str, given: Params, device: torch.device) -> Loss:
     """Return the loss as a function of outputs and targets.
 
     Args:
@@ -272,7 +260,7 @@ def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
 
 def _data(
     cur: trial.Current, definition: UserNetwork, device: torch.device, workers: int
-) -> tuple[UserNetwork, tuple[Split, Split]]:
+) -> tuple[UserNetwork, dict[str, Split]]:
     """Read train and valid.
 
     Return the definition with the columns that the network reads, and the two splits.
@@ -282,50 +270,55 @@ def _data(
         definition: Definition of the network, without columns.
         device: Device of the network.
         workers: Number of processes that read items of `trainer.dataset`.
+
+    Raises:
+        ValueError: There are such processes, but no `trainer.dataset`.
     """
+    if workers and definition.dataset is None:
+        raise ValueError(
+            "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
+            "memory"
+        )
 
     def tensors(name: str) -> tuple[Columns, Split]:
         rows = read_rows(name, cur)
         columns = Columns.of(rows.features)
-        return columns, Split.of(
-            replace(definition, columns=columns).rows(rows.features, name == "train", device),
-            rows,
-            device,
-        )
+        return columns, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
 
     def items(name: str) -> Split:
-        rows = cur.cached(f"torch.{name}.frame", lambda: read_rows(name, cur))
-        return Split.of(
-            definition.rows(rows.features, name == "train", device, workers), rows, device
-        )
+        rows = cur.cached(f"torch.{name}.frame", functools.partial(read_rows, name, cur))
+        inputs = definition.rows(rows.features, name == "train", device, workers)
+        return Split.of(inputs, rows, device)
 
     if definition.dataset is not None:
-        return definition, (items("train"), items("valid"))
-    columns, train = cur.cached(f"torch.train.{device}", lambda: tensors("train"))
-    _, valid = cur.cached(f"torch.valid.{device}", lambda: tensors("valid"))
-    return replace(definition, columns=columns), (train, valid)
+        return definition, {name: items(name) for name in SPLITS}
+    found = {
+        name: cur.cached(f"torch.{name}.{device}", functools.partial(tensors, name))
+        for name in SPLITS
+    }
+    columns, _ = found["train"]
+    splits = {name: split for name, (_, split) in found.items()}
+    return replace(definition, columns=columns), splits
 
 
 def _network(
-    definition: UserNetwork, config: Mapping[str, Any], rows: Rows, cur: trial.Current
+    definition: UserNetwork, config: Params, rows: Rows, loss: str
 ) -> tuple[nn.Module, UserNetwork]:
     """Build the network. Return the network and the complete definition.
 
     Args:
         definition: Definition of the network, without arguments.
-        config: The trial's `params`.
+        config: Those of the trial's `params` that may be arguments of the network.
         rows: Rows of train. The network computes its outputs for the first row, so that its number
             of outputs is known.
-        cur: The trial.
+        loss: The loss, as `module:attr`.
 
     Raises:
-        ValueError: `params` has a name that neither the trainer nor the network takes, or the
-            outputs do not have a shape that the task needs.
+        ValueError: The network does not take a parameter, or the outputs do not have a shape that
+            the task needs.
     """
-    of_classes = (
-        cur.options["loss"] is not None
-        and resolve("trainer.loss", cur.options["loss"]) in OF_CLASSES
-    )
+    cur = trial.current()
+    of_classes = resolve("trainer.loss", loss) in OF_CLASSES
     outputs = (
         len(cur.classes or ())
         if cur.task == "multiclass" or (cur.task == "binary" and of_classes)

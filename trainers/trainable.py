@@ -21,6 +21,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ray.train
@@ -54,27 +55,6 @@ NOT_REPORTED = {*AUTO_RESULT_KEYS, TRIAL_ID, DONE, SHOULD_CHECKPOINT} - {
     TIMESTEPS_TOTAL,
     EPISODES_TOTAL,
 }
-
-
-@dataclass(frozen=True)
-class TrialInfo:
-    """The trial, for `trial_id`, `trial_name` and `trial_resources` of a `Trainable`."""
-
-    trial_id: str
-    trial_name: str
-    trial_resources: None = None
-
-
-@dataclass(frozen=True)
-class TrialStorage:
-    """The trial's folder, in the form in which a `Trainable` reads it to set `logdir`."""
-
-    trial_working_directory: str
-
-    @property
-    def trial_fs_path(self) -> str:
-        """The same folder."""
-        return self.trial_working_directory
 
 
 @dataclass
@@ -111,7 +91,7 @@ def train_func(config: dict[str, Any]) -> None:
             instance.stop()
 
 
-def class_of(reference: str) -> Any:
+def class_of(reference: str) -> type[Trainable]:
     """Import the class.
 
     Raises:
@@ -138,9 +118,14 @@ def make(cls: Any, config: dict[str, Any], cur: trial.Current) -> Any:
         config: The trial's `params`.
         cur: The trial.
     """
-    about = TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())
-    config = copy.deepcopy(config) | {TRIAL_INFO: about}
-    instance = cls(config=config, storage=TrialStorage(str(cur.folder)))
+    info = SimpleNamespace(
+        trial_id=cur.trial,
+        trial_name=ray.train.get_context().get_experiment_name(),
+        trial_resources=None,
+    )
+    folder = str(cur.folder)
+    storage = SimpleNamespace(trial_working_directory=folder, trial_fs_path=folder)
+    instance = cls(config=copy.deepcopy(config) | {TRIAL_INFO: info}, storage=storage)
     # Otherwise `Trainable.save` would copy each checkpoint to Ray's own storage.
     instance._storage = None
     return instance

@@ -62,6 +62,16 @@ class Metric:
     needs: Input = "probabilities"
 
 
+# The metrics that a trainer reports of a finished model, by the task.
+USUAL = {
+    "binary": ("logloss", "error", "accuracy", "auc"),
+    "multiclass": ("mlogloss", "merror", "accuracy"),
+    "regression": ("rmse", "mae"),
+    MULTILABEL: ("logloss", "error", "accuracy"),
+    MULTIOUTPUT: ("rmse", "mae"),
+}
+
+
 def find(metric: str, task: str | None) -> Metric | None:
     """Return the metric with a name.
 

@@ -1,7 +1,8 @@
 """Read the data file of a built-in trainer.
 
 For example, `trainers/xgboost.yaml` describes `trainers/xgboost.py`. The file has the keys of a
-`TRAINER` literal; see `sweeps/space/trainer_definition.py`.
+`TRAINER` literal; see `sweeps/space/trainer_definition.py`. If `metrics` is a list, the trainer
+reports these metrics for each task, besides the usual ones of the task on valid.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from typing import Any
+
+from sweeps.core.label_columns import SEVERAL
+from sweeps.core.metrics import USUAL
 
 PACKAGE = "sweeps.trainers"
 FOLDER = Path(__file__).parents[1] / "trainers"
@@ -30,4 +34,11 @@ def read(trainer: str) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     text = (FOLDER / f"{trainer}.yaml").read_bytes()
     found: dict[str, Any] = yaml.load(text, loader)
+    more = found.get("metrics")
+    if isinstance(more, list):
+        found["metrics"] = {
+            task: [*(f"valid-{name}" for name in names), *more]
+            for task, names in USUAL.items()
+            if task not in SEVERAL or found.get("several_labels")
+        }
     return found

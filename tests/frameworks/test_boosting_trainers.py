@@ -23,7 +23,7 @@ from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
-from sweeps.trainers import catboost, lightgbm
+from sweeps.trainers import _lightgbm_booster, catboost, lightgbm
 from sweeps.trainers._catboost_model import metric_name as catboost_name
 from sweeps.trainers._lightgbm_booster import metric_name as lightgbm_name
 from sweeps.trainers._metrics import measure
@@ -286,7 +286,7 @@ LIGHTGBM_CASES = {
 
 @pytest.mark.parametrize("case", LIGHTGBM_CASES)
 def test_lightgbm_resumed_equals_uninterrupted(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(lightgbm, "LARGE", 1)
+    monkeypatch.setattr(_lightgbm_booster, "LARGE", 1)
     current, shards = small_table("binary", missing=True)
     params = LIGHTGBM | {"learning_rate": 0.3} | LIGHTGBM_CASES[case]
     whole = run_loop(

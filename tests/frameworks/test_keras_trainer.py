@@ -214,7 +214,6 @@ def test_the_target_can_keep_its_unit(tmp_path):
     ("model", "params", "message"),
     [
         ("compiled", {"unit": 3}, "params.unit is unknown"),
-        ("compiled", {"epochs": 0}, "params.epochs is 0, but must be an integer of at least 1"),
         (
             "compiled",
             {"optimizer": "sgd"},

@@ -14,7 +14,7 @@ from sweeps.core.trial import Current, Result, State
 from sweeps.execution.loop_run import best_step
 from sweeps.space.section_models import Objective
 from sweeps.study.objectives import Objectives
-from sweeps.trainers._best import BestStep
+from sweeps.trainers._best import Steps
 from tests.study.made_states import known_trial
 
 LOSS, AUC, SECONDS = (
@@ -154,12 +154,11 @@ def test_trainers_checkpoints_and_results_choose_the_same_step(reports, minimize
     metrics = [{"auc": value, "hours": hours} for value, hours in reports]
     found = judge.score(C, len(reports), curve, others, COST).step
     assert best_step(dict(enumerate(metrics, 1)), judge.order) == found
-    best = BestStep(
-        Current("0", 0, None, None, None, "auc", goal, 9, 1, None, constraints=(HOURS,))
-    )
+    current = Current("0", 0, None, None, None, "auc", goal, 9, 1, None, constraints=(HOURS,))
+    steps = Steps(current, "auc")
     for step, each in enumerate(metrics, 1):
-        best.compare(step, each, "auc")
-    assert best.step == found
+        steps.compare(step, each)
+    assert steps.best == found
 
 
 @pytest.mark.parametrize("state, value, step", [(C, 0.35, 3), (P, 0.3, 2)])

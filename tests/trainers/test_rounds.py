@@ -33,21 +33,21 @@ def test_the_training_ends_at_the_first_report_without_an_improvement_for_long_e
     last, patience, improvements
 ):
     rounds = Rounds.of({"patience": patience}, last, None)
-    best, trained = SimpleNamespace(step=None), []
-    for step in rounds.after(0, best):
+    steps, trained = SimpleNamespace(best=None), []
+    for step in rounds.after(0, steps):
         trained.append(step)
         if step in rounds.reported and step in improvements:
-            best.step = step
+            steps.best = step
     assert trained == list(range(1, trained[-1] + 1)) and trained[-1] in rounds.reported
-    waited = [step - (best.step or 0) for step in trained if step in rounds.reported]
+    waited = [step - (steps.best or 0) for step in trained if step in rounds.reported]
     assert trained[-1] == last or waited[-1] >= patience
     assert all(wait < patience for wait in waited[:-1])
 
 
 def test_without_patience_all_rounds_are_trained_up_to_max_t():
-    best = SimpleNamespace(step=None)
-    assert list(Rounds.of({}, 9, None).after(4, best)) == [5, 6, 7, 8, 9]
-    assert list(Rounds.of({"patience": None}, 9, 7).after(0, best)) == list(range(1, 8))
+    steps = SimpleNamespace(best=None)
+    assert list(Rounds.of({}, 9, None).after(4, steps)) == [5, 6, 7, 8, 9]
+    assert list(Rounds.of({"patience": None}, 9, 7).after(0, steps)) == list(range(1, 8))
     assert Rounds.of({}, 9, None).patience == math.inf
     assert max_rounds({}, 100) == 100 and max_rounds({"patience": 3}, 100) == MOST_ROUNDS
 

@@ -15,30 +15,6 @@ def parameters(config, max_t):
     return fill_parameters("torch_tabular", config, max_t)
 
 
-def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
-    current, shards = small_table("binary")
-    with pytest.raises(
-        ValueError,
-        match=r"params\.widht is not a parameter of torch_tabular; did you mean `width`\?",
-    ):
-        run_loop(train_func, {"widht": 5}, current(), shards, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [
-        ("depth", 1.5, "an integer of at least 0"),
-        ("dropout", 1.0, "a number of at least 0 and less than 1"),
-        ("optimizer", "adma", "adam, adamw or sgd"),
-        ("lr", "fast", "a number greater than 0"),
-        ("batch_size", 0, "an integer of at least 1"),
-    ],
-)
-def test_a_value_that_breaks_its_rule(name, value, rule):
-    with pytest.raises(ValueError, match=rf"params\.{name} is {value!r}, but must be {rule}"):
-        parameters({name: value}, None)
-
-
 def test_params_are_filled_in():
     filled = parameters({"depth": 3.0, "lr": 1}, 7)
     assert (filled["depth"], filled["lr"], filled["width"], filled["epochs"]) == (

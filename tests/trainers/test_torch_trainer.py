@@ -359,7 +359,6 @@ def test_predictions_do_not_depend_on_threads(threads, tmp_path):
             {"widht": 3},
             r"params.widht is unknown to the trainer `torch` and .*; did you mean `width`\?",
         ),
-        ({}, {"precision": "fp8"}, "params.precision is 'fp8', but must be fp32, bf16 or fp16"),
         (
             {},
             {"optimizer": "torch.optim:Adamw"},

@@ -11,7 +11,7 @@ import xgboost as xgb
 from sweeps.core.best_step import Constraint
 from sweeps.core.trial import CHECKPOINT_NOTE
 from sweeps.testing.fake_session import run_loop, small_table
-from sweeps.trainers import xgboost
+from sweeps.trainers import _booster, xgboost
 from sweeps.trainers._dmatrix import matrix
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
@@ -89,7 +89,7 @@ def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(
     method, large, tmp_path, monkeypatch
 ):
     if large:
-        monkeypatch.setattr(xgboost, "LARGE", 1)
+        monkeypatch.setattr(_booster, "LARGE", 1)
     current, shards = small_table("binary")
     rounds, steps = (25, [3, 10, 20]) if large else (120, [50, 100])
     params = {
@@ -155,7 +155,7 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
 )
 def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, final):
     current, _ = small_table("binary")
-    requested = RequestedMetrics.of(
+    requested = RequestedMetrics(
         params,
         current(metric=asked[0], asked=asked),
         METRICS,
