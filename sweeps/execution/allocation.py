@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from sweeps.core.resources import EPSILON, Shape, fits_into, stream_cpus, subtract
+from sweeps.core.resources import EPSILON, Shape, fits_into, subtract
 
 Resources = Mapping[str, float]
 
@@ -154,50 +154,53 @@ class Cluster:
             `cluster.RayConnection`), so that idle workers need not be closed. Busy workers and fits
             together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
         limit: Largest amount of each limited resource that the sweep may hold on all nodes
-            together. None if there is no limit.
+            together.
     """
 
     nodes: Mapping[str, Resources]
     workers: Sequence[WorkerState]
     grants: Sequence[tuple[str, Resources]] = ()
     parked: int | None = None
-    limit: Resources | None = None
+    limit: Resources = field(default_factory=dict)
 
     @cached_property
     def on(self) -> Mapping[str, NodeUse]:
-        """The workers of each node, by node id."""
+        """The use of each node, by node id."""
         found = {node: NodeUse([], {}, {}) for node in self.nodes}
         for worker in self.workers:
             use = found.setdefault(worker.node, NodeUse([], {}, {}))
-            for name, amount in worker.resources:
-                use.held[name] = use.held.get(name, 0.0) + amount
+            _add(worker.resources, use.held)
             if worker.phase is Phase.BUSY:
-                for name, amount in worker.resources:
-                    use.busy[name] = use.busy.get(name, 0.0) + amount
+                _add(worker.resources, use.busy)
             elif worker.phase is Phase.IDLE:
                 use.idle.append(worker)
+        for node, resources in self.grants:
+            use = found.setdefault(node, NodeUse([], {}, {}))
+            _add(resources.items(), use.busy)
+            if self.parked is None:
+                _add(resources.items(), use.held)
         return found
 
 
 @dataclass(frozen=True)
 class NodeUse:
-    """The workers of a node: the idle ones, what all of them hold, and what the busy ones hold."""
+    """The use of a node.
+
+    Attributes:
+        idle: The idle workers.
+        held: What the workers and the fits hold. The fits are left out if `Cluster.parked` is not
+            None, because they then run on a spare CPU of Ray.
+        busy: What the busy workers and the fits use.
+    """
 
     idle: list[WorkerState]
     held: dict[str, float]
     busy: dict[str, float]
 
 
-def without_reserve(limit: Resources | None, cpus: float) -> dict[str, float]:
-    """Return the limit of a sweep that leaves CPUs to Ray Data; see `stream_cpus`.
-
-    Args:
-        limit: Largest amounts that the sweep may hold; None for no limit.
-        cpus: Number of CPUs of the cluster.
-    """
-    given = dict(limit or {})
-    most = min(cpus, given.get("CPU", cpus))
-    return given | {"CPU": max(0.0, most - stream_cpus(most))}
+def _add(resources: Iterable[tuple[str, float]], total: dict[str, float]) -> None:
+    for name, amount in resources:
+        total[name] = total.get(name, 0.0) + amount
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
@@ -458,39 +461,20 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
     return max(0, min([most, *counts]))
 
 
-def _used(cluster: Cluster, node: str | None, busy: bool, grants: bool) -> list[Resources]:
-    """Return what the workers on a node hold, as several amounts. None stands for all nodes.
-
-    Args:
-        cluster: State of the cluster.
-        node: Id of the node.
-        busy: True for the busy workers only.
-        grants: True to add the resources of each fit.
-    """
-    uses = cluster.on.values() if node is None else [cluster.on[node]]
-    used: list[Resources] = [use.busy if busy else use.held for use in uses]
-    if grants:
-        used += [resources for where, resources in cluster.grants if node in (None, where)]
-    return used
-
-
-def _unused_limit(cluster: Cluster, busy: bool) -> dict[str, float] | None:
+def _unused_limit(cluster: Cluster, busy: bool) -> dict[str, float]:
     """Return the part of the sweep's limit that workers and fits do not use.
 
-    If `busy` is True, only busy workers count. Return None if the sweep has no limit.
+    If `busy` is True, only busy workers count.
     """
-    if cluster.limit is None:
-        return None
-    unused = subtract(cluster.limit, _used(cluster, None, busy, grants=True))
+    if not cluster.limit:
+        return {}
+    used = [use.busy if busy else use.held for use in cluster.on.values()]
+    unused = subtract(cluster.limit, used)
     return {name: unused[name] for name in cluster.limit}
 
 
-def _capped(free: dict[str, float], unused: Resources | None) -> dict[str, float]:
-    return (
-        free
-        if unused is None
-        else {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
-    )
+def _capped(free: dict[str, float], unused: Resources) -> dict[str, float]:
+    return {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
@@ -498,20 +482,16 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 
     Idle workers may hold some of these resources.
     """
-    free = subtract(cluster.nodes[node], _used(cluster, node, busy=True, grants=True))
+    free = subtract(cluster.nodes[node], [cluster.on[node].busy])
     return _capped(free, _unused_limit(cluster, busy=True))
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return the resources of a node that a new worker can hold.
-
-    The resources of fits are subtracted only if `cluster.parked` is None. Otherwise, fits run on a
-    spare CPU of Ray.
-    """
+    """Return the resources of a node that a new worker can hold."""
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
-    free = subtract(room, _used(cluster, node, busy=False, grants=cluster.parked is None))
+    free = subtract(room, [cluster.on[node].held])
     return _capped(free, _unused_limit(cluster, busy=False))
 
 
@@ -585,16 +565,12 @@ def _place(
     )
 
 
-def _count_within_limit(need: Resources, unused: Resources | None, most: int) -> int:
+def _count_within_limit(need: Resources, unused: Resources, most: int) -> int:
     """Return how many workers fit into `unused`, the rest of the limit, but at most `most`.
 
     Each worker needs the resources `need`.
     """
-    return (
-        most
-        if unused is None
-        else _count({name: amount for name, amount in need.items() if name in unused}, unused, most)
-    )
+    return _count({name: need[name] for name in need.keys() & unused.keys()}, unused, most)
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:

@@ -33,9 +33,7 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
     return [need] if need else []
 
 
-def select_within_limit(
-    requests: Sequence[Request], unused: Mapping[str, float] | None
-) -> list[Request]:
+def select_within_limit(requests: Sequence[Request], unused: Mapping[str, float]) -> list[Request]:
     """Return the requests that, taken together, fit into the rest of the sweep's limit (`unused`).
 
     The requests are taken in order. A request is skipped if it does not fit into the amounts that
@@ -43,19 +41,14 @@ def select_within_limit(
 
     Args:
         requests: Requests that wait, in the order of the queue.
-        unused: Amount of each limited resource that the sweep may still use. None if there is no
-            limit.
+        unused: Amount of each limited resource that the sweep may still use.
     """
     kept = []
     for request in requests:
-        limited = {
-            name: amount
-            for name, amount in request.need.items()
-            if unused is not None and name in unused
-        }
-        if unused is None or fits_into(limited, unused):
+        limited = {name: request.need[name] for name in request.need.keys() & unused.keys()}
+        if fits_into(limited, unused):
             kept.append(request)
-            unused = unused and subtract(unused, [limited])
+            unused = subtract(unused, [limited])
     return kept
 
 

@@ -205,7 +205,8 @@ class DataRequests:
         """
         if self._streams:
             return contextlib.nullcontext()
-        return self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks)
+        cpus = min(1.0, self.workers.nodes.total.get("CPU", 1.0))
+        return self.workers.resources({"CPU": cpus}, tasks)
 
     async def _runs_tasks(self) -> bool:
         """Return whether the data actor runs Ray tasks to prepare data.

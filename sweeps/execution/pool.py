@@ -25,6 +25,7 @@ from sweeps.core.secrets import remember_variables
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
 from sweeps.execution.checkpoint_parts import CheckpointParts
+from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import (
@@ -37,7 +38,6 @@ from sweeps.execution.messages import (
     TrialUpdate,
     Usage,
 )
-from sweeps.execution.retry import failed
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.worker_pool import WorkerPool
@@ -75,7 +75,7 @@ class _Pool:
             `allocation.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no
             limit.
-        reserves: Whether workers leave CPUs to Ray Data; see `WorkerPool`.
+        reserves: Whether workers leave CPUs to Ray Data; see `ClusterNodes`.
     """
 
     def __init__(
@@ -91,20 +91,20 @@ class _Pool:
         remember_variables(job.secret_names)
         self.job = job
         self.spawn = Background()
-        self.workers = WorkerPool(job, resources, parked, self.spawn, limit, reserves)
+        nodes = ClusterNodes(resources, limit or {}, reserves)
+        self.workers = WorkerPool(job, nodes, parked, self.spawn)
         self.data_requests = DataRequests(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None
         self.guard = Guard()
         files = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
         self.driver = TrialDriver(
-            job,
             max_failures,
             self.workers,
             self.data_requests,
-            self.spawn,
-            files,
-            self._kills_for_memory,
+            spawn=self.spawn,
+            files=files,
+            kills_for_memory=self._kills_for_memory,
         )
         self.spawn(self.workers.watch())
 
@@ -291,15 +291,8 @@ class _Pool:
         await self.await_stopped()
         self.stopping = None
         self.job = dataclasses.replace(self.job, **settings)
-        self.driver.job = self.workers.job = self.job
+        self.workers.processes.job = self.job
         self.data_requests.use_refit_rows(rows)
-
-    async def cancel(self, trial_id: str) -> None:
-        """End a trial at once and kill its workers."""
-        if (running := self.trials.get(trial_id)) is not None and running.task is not None:
-            running.task.cancel()
-            running.finish(failed("cancelled"))
-            await self.forget(trial_id)
 
     async def stop(self, trial_id: str) -> None:
         """End a trial at once; see `RunningTrial.end`.
@@ -342,15 +335,15 @@ class _Pool:
             if (text := self.workers.what_is_missing(shape)) is not None
         }
         return Usage(
-            self.workers.total,
-            busy,
-            idle,
-            self.data_requests.fits,
-            stages,
-            seconds,
-            silent,
-            missing,
-            self.workers.node_names,
+            total=self.workers.nodes.total,
+            busy=busy,
+            warm=idle,
+            fits=self.data_requests.fits,
+            stages=stages,
+            worker_seconds=seconds,
+            silent=silent,
+            missing=missing,
+            nodes=self.workers.nodes.names,
         )
 
     async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
@@ -420,12 +413,12 @@ class _Pool:
     # ---- methods for workers
 
     async def listen(self, worker: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Wait for the next call that a worker must carry out; see `WorkerPool.listen`."""
-        return await self.workers.listen(worker)
+        """Wait for the next call that a worker must carry out; see `WorkerProcesses.listen`."""
+        return await self.workers.processes.listen(worker)
 
     async def answered(self, worker: str, number: int, error: str | None) -> None:
-        """Record that a worker has carried out a call; see `WorkerPool.answered`."""
-        self.workers.answered(worker, number, error)
+        """Record that a worker has carried out a call; see `WorkerProcesses.answered`."""
+        self.workers.processes.answered(worker, number, error)
 
     async def imported(self, trial_id: str, attempt: int) -> None:
         """Restart the clock of an attempt after a new worker has imported the user's module.

@@ -58,7 +58,7 @@ class Worker:
         lost: Exception that says why the process has ended; None while the process is alive.
         up: Future of `info`. If the process ends before the worker has started, the future raises
             the exception `lost`.
-        gone: Event that is set when the process has ended.
+        gone: Future that is done when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first
             heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
@@ -66,17 +66,21 @@ class Worker:
             keyed by the call's number.
     """
 
-    def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
-        self.id, self.number = f"worker-{number:03d}", number
-        self.resources, self.node, self.used = resources, node, used
-        self.phase, self.idle_since = Phase.BUSY, clock.monotonic()
+    def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str):
+        self.id = f"worker-{number:03d}"
+        self.number = number
+        self.resources = resources
+        self.node = node
+        self.used = 0
+        self.phase = Phase.BUSY
+        self.idle_since = clock.monotonic()
         self.cached: data_affinity.Kept = ()
         self.gang: Gang | None = None
         self.actor: Any = None
         self.info: WorkerInfo | None = None
         self.lost: Exception | None = None
         self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
-        self.gone = asyncio.Event()
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heartbeat: float | None = None
         self.calls: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
         self.answers: dict[int, asyncio.Future[None]] = {}

@@ -200,10 +200,6 @@ class SimulatedPool:
         for running in list(self._trials.values()):
             self._finish(running, Ended(0, state))
 
-    def cancel(self, trial: str) -> None:
-        """End a trial at once; see `PoolHandle`."""
-        self.forget(trial)
-
     # In place of a `PoolMonitor`
 
     def prefit_error(self) -> None:

@@ -101,14 +101,14 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
 
     async def scene(files: ThreadPoolExecutor) -> None:
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
-        driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
+        driver = TrialDriver(0, workers, requests, Background(), files, lambda: 0)
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), str(names[0].parent))
         running.begin_attempt(1)
         for name in names:
             name.mkdir(parents=True)
         driver._delete(str(names[0]))
         assert await asyncio.to_thread(deleting.wait, 10)
-        ready = asyncio.create_task(driver._delete_incomplete(running))
+        ready = asyncio.create_task(driver.delete_incomplete(running))
         while names[1].exists():
             await asyncio.sleep(0.001)
         assert not ready.done(), "the slow deletion goes on"

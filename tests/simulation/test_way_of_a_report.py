@@ -91,7 +91,7 @@ def pool_of(files: ThreadPoolExecutor) -> _Pool:
     pool = object.__new__(_Pool)
     pool.job, pool.trials, pool.stopping, pool.spawn = job("l", "none"), {}, None, Background()
     anything: Any = SimpleNamespace(job=pool.job)
-    pool.driver = TrialDriver(pool.job, 0, anything, anything, pool.spawn, files, lambda: 0)
+    pool.driver = TrialDriver(0, anything, anything, pool.spawn, files, lambda: 0)
 
     async def drive(running: Any) -> None:
         running.begin_attempt(1)
