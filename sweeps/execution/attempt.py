@@ -115,7 +115,7 @@ class Attempt:
         """
         give_up = clock.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
-        self._running.close_answers()
+        self._running.answers.close()
         while pending := [rank for rank in self._ranks if not rank.done()]:
             seconds = give_up - clock.monotonic()
             if seconds <= 0:
@@ -171,7 +171,8 @@ class Attempt:
         """
         processes = self._driver.workers.processes
         try:
-            ended: Ended = await processes.until_lost(worker, worker.actor.run.remote(assignment))
+            call = worker.actor.call.remote("run", assignment)
+            ended: Ended = await processes.until_lost(worker, call)
         except WorkerLost as e:
             return e
         except RayTaskError as e:  # An error in sweeps itself, or data that could not be read.

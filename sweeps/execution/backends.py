@@ -24,6 +24,16 @@ from sweeps.execution.messages import Ranks
 # group; XGBoost and JAX need no group.
 ALONE_WITHOUT = ("none", "torch", "xgboost", "jax")
 
+# References to the configuration classes of Ray Train's backends.
+CONFIGS = {
+    "torch": "ray.train.torch:TorchConfig",
+    "xgboost": "ray.train.xgboost:XGBoostConfig",
+    "lightgbm": "ray.train.lightgbm.config:LightGBMConfig",
+    "tensorflow": "ray.train.tensorflow:TensorflowConfig",
+    "jax": "ray.train.v2.jax:JaxConfig",
+    "none": "ray.train.backend:BackendConfig",
+}
+
 
 def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({})) -> Any:
     """Return Ray Train's configuration object for a backend.
@@ -34,31 +44,14 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
         resources: Name and amount of each resource of one worker. The configurations of torch and
             JAX depend on its GPUs.
     """
+    found = references.resolve(CONFIGS.get(backend, backend))
+    gpus = resources.get("GPU", 0)
     if backend == "torch":
-        from ray.train.torch import TorchConfig
-
         # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so
         # they use gloo, which allows this.
-        return TorchConfig(backend="gloo" if 0 < resources.get("GPU", 0) < 1 else None)
-    if backend == "xgboost":
-        from ray.train.xgboost import XGBoostConfig
-
-        return XGBoostConfig()
-    if backend == "lightgbm":
-        from ray.train.lightgbm.config import LightGBMConfig
-
-        return LightGBMConfig()
-    if backend == "tensorflow":
-        from ray.train.tensorflow import TensorflowConfig
-
-        return TensorflowConfig()
+        return found(backend="gloo" if 0 < gpus < 1 else None)
     if backend == "jax":
-        from ray.train.v2.jax import JaxConfig
-
-        return JaxConfig(use_tpu=resources.get("TPU", 0) > 0, use_gpu=resources.get("GPU", 0) > 0)
-    if backend == "none":
-        return BackendConfig()
-    found = references.resolve(backend)
+        return found(use_tpu=resources.get("TPU", 0) > 0, use_gpu=gpus > 0)
     return found() if isinstance(found, type) else found
 
 
@@ -128,6 +121,18 @@ class WorkerGroup(BaseWorkerGroup):
     ) -> Any:
         """Call a function in the process of one worker. Return the result of the function."""
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
+
+    def call(self, method: str, *arguments: Any) -> None:
+        """Call a method of `WorkerRuntime` in the process of each worker, and wait for all calls.
+
+        Each argument has one value for each worker.
+        """
+        ray.get(
+            [
+                worker.call.remote(method, *values)
+                for worker, *values in zip(self._workers, *arguments, strict=True)
+            ]
+        )
 
     def get_resources_per_worker(self) -> dict[str, float]:
         """Return the resources of one worker.

@@ -22,7 +22,7 @@ from sweeps.core.resources import parked_cpus, stream_cpus
 from sweeps.execution import ray_version
 from sweeps.execution.local_ray import QUIET, RayWatch, only_gpus, start
 from sweeps.execution.ray_authentication import forget_authentication
-from sweeps.execution.ray_errors import in_a_line, last_line
+from sweeps.execution.ray_errors import last_line
 from sweeps.execution.shared_storage import check_storage, check_store_on_nodes
 from sweeps.execution.shipped_code import JOB_CONFIG, environment, with_job_modules
 from sweeps.space import Space
@@ -243,7 +243,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     try:
         ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
-        why = in_a_line(e)
+        why = last_line(e)
         raise InputError("--address", f"no Ray cluster can be reached at {address}: {why}") from e
 
 

@@ -80,7 +80,7 @@ class ElasticGangs:
         """
         if not running.asks:
             return True
-        answer = running.answer(step)
+        answer = running.answers[step]
         self.answer_ranks(running)
         return await asyncio.shield(answer)
 
@@ -95,7 +95,8 @@ class ElasticGangs:
                 continue
             ended = any(parts.has_ended(rank) for rank in range(parts.ranks))
             answer.set_result(ended or not self._grows(running, step))
-            running.answers = {other: it for other, it in running.answers.items() if other >= step}
+            for other in [other for other in running.answers if other < step]:
+                del running.answers[other]
 
     def _grows(self, running: RunningTrial, step: int) -> bool:
         """Return whether a gang grows at this step. If so, reserve the additional workers."""

@@ -132,7 +132,7 @@ class GangConnections:
         if worker.lost is not None:
             return
         try:
-            await asyncio.wait_for(worker.actor.leave.remote(), DISBAND_WITHIN)
+            await asyncio.wait_for(worker.actor.call.remote("leave"), DISBAND_WITHIN)
         except Exception as e:
             why = f"{worker.id} did not leave its gang: {describe(e)}"
             self._processes.lose(worker, WorkerLost(why))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
@@ -26,12 +27,7 @@ class ImportHook(MetaPathFinder):
         if name != self.module:
             return None
         sys.meta_path.remove(self)
-        specs = (
-            finder.find_spec(name, path, target)
-            for finder in sys.meta_path
-            if hasattr(finder, "find_spec")
-        )
-        spec = next((spec for spec in specs if spec is not None), None)
+        spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

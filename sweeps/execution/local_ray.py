@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -17,7 +18,7 @@ from sweeps.core import crash_cleanup
 from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepsError
 from sweeps.core.host_resources import GPU_IDS
-from sweeps.execution.ray_errors import in_a_line
+from sweeps.execution.ray_errors import last_line
 
 log = logging.getLogger(__name__)
 
@@ -26,19 +27,6 @@ log = logging.getLogger(__name__)
 START_WITHIN = (30, 120)
 LOOK_EVERY = 1.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, **values: Any) -> Iterator[None]:
-    """Within the `with` block, attributes of a module or a class have other values."""
-    before = {name: getattr(owner, name) for name in values}
-    for name, value in values.items():
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
 
 
 @contextlib.contextmanager
@@ -89,7 +77,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
                 patient_and_separate(seconds),
                 minimal_processes(),
                 # Ray listens only on the loopback address, as by default on macOS and Windows.
-                _replaced(ray_constants, ENABLE_RAY_CLUSTER=False),
+                patch.multiple(ray_constants, ENABLE_RAY_CLUSTER=False),
             ):
                 # "local" ignores RAY_ADDRESS and `ray start`.
                 ray.init(
@@ -102,7 +90,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
             return
         except Exception as e:  # Ray raises exceptions of many classes here.
             log.exception("Ray did not start within %g s", seconds)
-            why = in_a_line(e).rstrip(".")
+            why = last_line(e).rstrip(".")
             late = "timed out" in str(e).lower()
             if late and seconds != START_WITHIN[-1]:
                 continue
@@ -142,7 +130,7 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
 
     name = "RAY_gcs_server_port_wait_time_s"
     limit = None if name in os.environ else str(seconds)
-    with _variable(name, limit), _replaced(services, get_node=get_node, ConsolePopen=popen):
+    with _variable(name, limit), patch.multiple(services, get_node=get_node, ConsolePopen=popen):
         yield
 
 
@@ -158,11 +146,11 @@ def minimal_processes() -> Iterator[None]:
     from ray._private.node import Node
 
     names = ("start_monitor", "start_log_monitor", "start_api_server")
-    nothing = {name: lambda self, **_: None for name in names if hasattr(Node, name)}
+    nothing: dict[str, Any] = dict.fromkeys(names, lambda self, **_: None)
     not_needed = ImportError("not needed")
     with (
-        _replaced(Node, **nothing),
-        _replaced(utils, get_dashboard_dependency_error=lambda: not_needed),
+        patch.multiple(Node, **nothing),
+        patch.multiple(utils, get_dashboard_dependency_error=lambda: not_needed),
     ):
         yield
 

@@ -24,7 +24,6 @@ from sweeps.core.resources import Shape
 from sweeps.core.secrets import remember_variables
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
-from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.memory_guard import MONITOR, Guard
@@ -205,12 +204,11 @@ class _Pool:
                 more train rows. Otherwise ().
         """
         keeps_last = self.job.keep_last or bool(self.job.folds) or bool(row_steps)
-        parts = CheckpointParts(state.trial.shape.workers, self.job.keep_latest)
-        if state.attempt:
-            parts.restore(state)
         # A trial that was paused may continue while its ranks still stop.
         before = self.trials.get(state.id)
-        running = RunningTrial(state, folder, row_steps, parts, keeps_last)
+        running = RunningTrial(
+            state, folder, row_steps, keep_latest=self.job.keep_latest, keeps_last=keeps_last
+        )
         self.trials[state.id] = running
         if self.stopping is not None:
             running.finish(Ended(0, self.stopping))
@@ -246,7 +244,7 @@ class _Pool:
                 and step in self.job.milestones
                 and self.workers.has_queue
             )
-            running.decide(step, continues and not running.yields)
+            running.decisions[step].set_result(continues and not running.yields)
 
     async def renew(self, step: int, recorded: TrialState) -> None:
         """Give new parameters to a trial that waits at a perturbation step, and continue it.
@@ -263,7 +261,7 @@ class _Pool:
         if running is not None and running.awaits(step):
             running.yields = True
             running.renew(recorded)
-            running.decide(step, False)
+            running.decisions[step].set_result(False)
 
     async def forget(self, trial_id: str) -> None:
         """Delete the pool's state of a trial whose end the driver has recorded.
@@ -420,13 +418,18 @@ class _Pool:
         """Record that a worker has carried out a call; see `WorkerProcesses.answered`."""
         self.workers.processes.answered(worker, number, error)
 
+    def _in_attempt(self, trial_id: str, attempt: int) -> RunningTrial | None:
+        """Return a trial; None if this attempt of the trial has ended."""
+        running = self.trials.get(trial_id)
+        return running if running is not None and running.state.attempt == attempt else None
+
     async def imported(self, trial_id: str, attempt: int) -> None:
         """Restart the clock of an attempt after a new worker has imported the user's module.
 
         The duration of the attempt then does not include the import.
         """
-        running = self.trials.get(trial_id)
-        if running is not None and running.state.attempt == attempt and running.began is not None:
+        running = self._in_attempt(trial_id, attempt)
+        if running is not None and running.began is not None:
             running.began = clock.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
@@ -464,8 +467,8 @@ class _Pool:
         Raises:
             RuntimeError: The attempt has ended.
         """
-        running = self.trials[trial_id]
-        if running.state.attempt != attempt:
+        running = self._in_attempt(trial_id, attempt)
+        if running is None:
             raise RuntimeError("this attempt of the trial has ended")
         return await running.exchange(rank, number, value)
 
@@ -483,8 +486,7 @@ class _Pool:
 
         Notices of earlier attempts are ignored.
         """
-        running = self.trials.get(trial_id)
-        if running is not None and running.state.attempt == attempt:
+        if (running := self._in_attempt(trial_id, attempt)) is not None:
             log.warning("trial %s: %s", trial_id, silence)
             running.silent[silence.rank] = silence
 
@@ -510,13 +512,13 @@ class _Pool:
         self.driver.follow_up(running)
         if update.step in self.job.rungs and not await self._decision(running, update):
             return False
-        if running.state.attempt != attempt:
+        if self._in_attempt(trial_id, attempt) is None:
             return False
         return await self.driver.elastic.may_continue(running, update.step)
 
     async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""
-        decision = running.decision(update.step)
+        decision = running.decisions[update.step]
         running.update_rungs(together=bool(self.job.milestones))
         since, began = clock.monotonic(), running.began
         continues = await asyncio.shield(decision)

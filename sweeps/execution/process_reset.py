@@ -16,9 +16,10 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import psutil
 
 from sweeps.core.processes import working_directory
@@ -61,14 +62,14 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
     arguments = list(sys.argv)
     streams = (sys.stdin, sys.stdout, sys.stderr)
     filters = warnings.filters[:]
-    loggers = {logger: LoggerState(logger) for logger in _loggers()}
+    loggers = _loggers()
     handlers = _handlers()
     settings = torch_state.settings()
-    numpy_settings = _numpy_settings()
     if mark:
         os.environ[child_processes.MARK] = mark
     try:
-        yield reset
+        with numpy.errstate(), numpy.printoptions():
+            yield reset
     finally:
         reset.broken = _closed_stream(streams) or _joined_cluster() or _running_user_thread(threads)
         sys.stdin, sys.stdout, sys.stderr = streams
@@ -82,7 +83,6 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         _restore_handlers(handlers)
         _restore_loggers(loggers)
         torch_state.restore(settings)
-        _restore_numpy(numpy_settings)
         if mark:
             child_processes.end(mark, processes)
         gc.collect()
@@ -148,7 +148,7 @@ def _running_user_thread(before: set[threading.Thread]) -> str | None:
     return None
 
 
-# ---- signals, NumPy, logging
+# ---- signals, logging
 
 
 def _handlers() -> dict[Any, Any]:
@@ -167,26 +167,14 @@ def _restore_handlers(before: dict[Any, Any]) -> None:
             signal.signal(number, handler)
 
 
-def _numpy_settings() -> tuple[Any, ...] | None:
-    numpy = sys.modules.get("numpy")
-    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
-
-
-def _restore_numpy(before: tuple[Any, ...] | None) -> None:
-    if before is not None:
-        errors, print_options = before
-        sys.modules["numpy"].seterr(**errors)
-        sys.modules["numpy"].set_printoptions(**print_options)
-
-
+@dataclass
 class LoggerState:
-    """Settings of a logger. Without a logger, these are the settings of a new logger."""
+    """Settings of a logger. The defaults are those of a new logger."""
 
-    def __init__(self, logger: logging.Logger | None = None):
-        self.handlers = [] if logger is None else list(logger.handlers)
-        self.level = logging.NOTSET if logger is None else logger.level
-        self.propagate = logger is None or logger.propagate
-        self.disabled = logger is not None and logger.disabled
+    handlers: list[logging.Handler] = field(default_factory=list)
+    level: int = logging.NOTSET
+    propagate: bool = True
+    disabled: bool = False
 
     def restore(self, logger: logging.Logger) -> None:
         """Give these settings to a logger, and close its other handlers."""
@@ -201,16 +189,18 @@ class LoggerState:
             logger.setLevel(self.level)
 
 
-def _loggers() -> list[logging.Logger]:
-    known = list(logging.Logger.manager.loggerDict.values())
-    return [logging.getLogger(), *(one for one in known if isinstance(one, logging.Logger))]
+def _loggers() -> dict[logging.Logger, LoggerState]:
+    known = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    return {
+        one: LoggerState(list(one.handlers), one.level, one.propagate, disabled=one.disabled)
+        for one in known
+        if isinstance(one, logging.Logger)
+    }
 
 
 def _restore_loggers(before: dict[logging.Logger, LoggerState]) -> None:
     """Restore all loggers. New loggers of installed packages keep their settings."""
     logging.disable(logging.NOTSET)
     for logger in _loggers():
-        if logger in before:
-            before[logger].restore(logger)
-        elif not user_code.is_installed(logger.name.partition(".")[0]):
-            LoggerState().restore(logger)
+        if logger in before or not user_code.is_installed(logger.name.partition(".")[0]):
+            before.get(logger, LoggerState()).restore(logger)

@@ -44,7 +44,5 @@ def seeded(seed: int, threads: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(
-            ValueError
-        ):  # The hook has removed itself, because torch was imported.
+        if hook in sys.meta_path:  # The block has not imported torch.
             sys.meta_path.remove(hook)

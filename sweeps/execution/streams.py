@@ -30,7 +30,7 @@ class TrainStreams:
         All ranks of a gang call this method at the beginning of an attempt.
         """
         ranks = session.ranks
-        if not session.cache.is_stream or ranks.world_size == 1:
+        if not session.cache.data.stream or ranks.world_size == 1:
             return
         given = None
         if ranks.rank == 0:

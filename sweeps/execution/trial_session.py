@@ -69,41 +69,27 @@ class DatasetCache:
 
     The worker also keeps the objects that loops have built from this data.
 
-    Args:
-        data: The prepared data.
-
     Attributes:
-        shards: Maps each dataset name to references to shards: one for each rank, or a single one
-            for all ranks.
+        data: The prepared data.
         check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
-        whole: Whether `train` is a single dataset with all rows, from which this rank takes its
-            part.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
         parts: The data of each step at which the loop trains on a part of the train rows; {} unless
             the scheduler counts rows.
-        rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
-        weight: The column of `train` with the weights of the rows; None if the rows have no
-            weights.
-        is_stream: Whether the datasets are lazy; see `Data.stream`.
     """
 
     def __init__(self, data: Data):
-        self.shards = data.shards
+        self.data = data
         self.check = ray.get(data.check) if data.check is not None else None
-        self.whole = data.whole
         self.opened: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
         self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
-        self.rows = data.rows
-        self.weight = data.weight
-        self.is_stream = data.stream
 
     def dataset(self, name: str) -> Any:
         """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
-        return ray.get(self.shards[name][0])
+        return ray.get(self.data.shards[name][0])
 
     def name_of(self, name: str) -> str:
         """Return the name of a dataset.
@@ -113,19 +99,20 @@ class DatasetCache:
         Raises:
             KeyError: The space has no dataset of this name, or the dataset is the test split.
         """
-        name = name if name in self.shards else ALIASES.get(name, name)
-        if not self.shards:
+        shards = self.data.shards
+        name = name if name in shards else ALIASES.get(name, name)
+        if not shards:
             raise KeyError(
                 f"no dataset `{name}`: the space file has no section `data`; add this section, or "
                 "read the data in the loop"
             )
-        if name == "test" and name not in self.shards:
+        if name == "test" and name not in shards:
             raise KeyError(
                 "the search never sees the split `test`; evaluate on `valid`. After the sweep, "
                 "the winner is scored on `test`"
             )
-        if name not in self.shards:
-            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
+        if name not in shards:
+            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
         return name
 
     def shard(self, name: str, ranks: Ranks) -> Any:
@@ -139,11 +126,12 @@ class DatasetCache:
             KeyError: See `name_of`.
         """
         name = self.name_of(name)
-        if self.is_stream:
+        if self.data.stream:
             return ray_train_adapter.Stream(self.dataset(name))
         if name not in self.opened:
-            dataset = ray.get(self.shards[name][ranks.rank % len(self.shards[name])])
-            if self.whole and name == "train":
+            parts = self.data.shards[name]
+            dataset = ray.get(parts[ranks.rank % len(parts)])
+            if self.data.whole and name == "train":
                 dataset = tables.part_of(dataset, ranks.world_size, ranks.rank)
             self.opened[name] = ray_train_adapter.Shard(dataset.materialize())
         return self.opened[name]
@@ -467,8 +455,6 @@ class TrialSession:
         if self.job.store is None:
             Path(target).mkdir(parents=True, exist_ok=True)
             pyarrow.fs.copy_files(checkpoint.path, target, source_filesystem=files)
-        elif isinstance(files, pyarrow.fs.LocalFileSystem):
-            upload_checkpoint(Path(checkpoint.path), target)
         else:
             with checkpoint.as_directory() as local:
                 upload_checkpoint(Path(local), target)

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeps.execution.messages import Assignment, Ended, Job, WorkerInfo
+from sweeps.execution.messages import Job, WorkerInfo
 
 
 @ray.remote(max_restarts=0)
@@ -35,13 +35,9 @@ class Worker:
         """
         return function(*args, **kwargs)
 
-    def run(self, assignment: Assignment) -> Ended:
-        """Run one attempt at a trial on this rank; see `WorkerRuntime.run`."""
-        return self.runtime.run(assignment)
-
-    def leave(self) -> None:
-        """Leave the current gang; see `WorkerRuntime.leave`."""
-        self.runtime.leave()
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of `WorkerRuntime`, such as "run", on the main thread of this process."""
+        return getattr(self.runtime, method)(*arguments)
 
 
 def start(

@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 # Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
 NEWS_EVERY = 0.5
 
-_runtime: WorkerRuntime | None = None
-
 
 class WorkerRuntime:
     """State of a worker's process, and the methods that the pool calls in it.
@@ -64,9 +62,9 @@ class WorkerRuntime:
     """
 
     def __init__(self, pool: Any, worker: str, job: Job):
-        global _runtime
-        _runtime = self
-        self.pool, self.worker, self.job = pool, worker, job
+        self.pool = pool
+        self.worker = worker
+        self.job = job
         self.session: TrialSession | None = None
         self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
@@ -160,18 +158,17 @@ class WorkerRuntime:
         shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
         if shared:  # After CUDA is initialized, a process cannot change its visible devices.
             shared = not any(group.execute(torch_state.uses_cuda))
-        ray.get(
-            [
-                group.execute_single_async(
-                    rank, _join, ranks[rank], visible_gpus[rank] if shared else None
-                )
-                for rank in range(len(workers))
-            ]
-        )
+        group.call("join", ranks, visible_gpus if shared else [None] * len(workers))
         self._group = (backend, group, config)
         backend.on_start(group, config)
         backend.on_training_start(group, config)
-        group.execute(_enter, self.job.backend)
+        group.call("enter")
+
+    def enter(self) -> None:
+        """Enter the context in which the backend lets training functions run."""
+        self.membership.enter(backends.config_of(self.job.backend))
+        if self.job.backend == "jax":  # Ray's backend gives the first GPUs of the node to each.
+            self.membership.show_own_gpus()
 
     def disband(self) -> None:
         """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0.
@@ -180,9 +177,13 @@ class WorkerRuntime:
         """
         if self._group is not None:
             (backend, group, config), self._group = self._group, None
-            group.execute(_exit_context)
+            group.call("exit_context")
             backend.on_shutdown(group, config)
-            group.execute(_leave)
+            group.call("leave")
+
+    def exit_context(self) -> None:
+        """Exit the context that `enter` has entered."""
+        self.membership.exit_context()
 
     def _form_alone(self, resources: dict[str, float]) -> None:
         """Make this worker a gang of one, and set up the backend in this process.
@@ -200,7 +201,7 @@ class WorkerRuntime:
                 group = backends.OwnProcess(resources)
                 config.backend_cls().on_start(group, config)
                 config.backend_cls().on_training_start(group, config)
-                _enter(backend)
+                self.enter()
         if backend == "torch":
             self.membership.groups = torch_state.group_of_one(gpu=bool(ray.get_gpu_ids()))
 
@@ -332,7 +333,7 @@ class WorkerRuntime:
             "check": cache.check,
             "options": dict(self.job.options),
             "roots": self._code_folders(),
-            "weight": cache.weight,
+            "weight": cache.data.weight,
             "_folder": Path(assignment.folder, FILES),
             "_kept": cache.kept,
         }
@@ -401,12 +402,6 @@ class WorkerRuntime:
         self.pool.answered.remote(self.worker, number, error)
 
 
-def runtime() -> WorkerRuntime:
-    """Return the `WorkerRuntime` of this process. The process must be a worker."""
-    assert _runtime is not None
-    return _runtime
-
-
 def _folder_on_node(folder: str) -> str:
     """Return the folder for a trial's logs and other files on this node.
 
@@ -423,24 +418,6 @@ def _folder_on_node(folder: str) -> str:
     return str(Path(node.get_session_dir_path(), "sweeps", sweep.name, "trials", Path(folder).name))
 
 
-def _join(ranks: Ranks, visible_gpus: str | None) -> None:
-    runtime().join(ranks, visible_gpus)
-
-
-def _enter(backend: str) -> None:
-    runtime().membership.enter(backends.config_of(backend))
-    if backend == "jax":  # Ray's backend for JAX gives the first GPUs of the node to each worker.
-        runtime().membership.show_own_gpus()
-
-
-def _exit_context() -> None:
-    runtime().membership.exit_context()
-
-
-def _leave() -> None:
-    runtime().leave()
-
-
 @contextlib.contextmanager
 def _stacks_after(seconds: float | None) -> Iterator[None]:
     """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`.
@@ -450,12 +427,9 @@ def _stacks_after(seconds: float | None) -> Iterator[None]:
     `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are
     written.
     """
-    if seconds is None:
+    if seconds is not None:
+        faulthandler.dump_traceback_later(seconds, file=2)
+    try:
         yield
-        return
-    with open(2, "w", closefd=False) as log:
-        faulthandler.dump_traceback_later(seconds, file=log)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -48,7 +48,7 @@ def test_the_ranks_of_a_trial_are_awaited_before_the_pool_knows_that_the_trial_h
         running = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
 
         async def drive() -> str:
-            assert not await running.decision(1)
+            assert not await running.decisions[1]
             return "stopped"
 
         running.task = asyncio.create_task(drive())

@@ -94,7 +94,7 @@ def test_r13_late_ranks_are_found():
         run.begin_attempt(2)
         run.silent = {0: Silence(0, 11.0, "here"), 1: Silence(1, 9.0)}
         assert run.overdue(10) == [Silence(0, 11.0, "here")]
-        run.decision(3)  # a rank waits for the driver
+        _ = run.decisions[3]  # a rank waits for the driver
         assert run.overdue(10) == []
 
     asyncio.run(look())

@@ -51,12 +51,11 @@ class FakeRay:
     ) -> tuple[Any, Any]:
         number = len(self.up)
         self.up.append(asyncio.get_running_loop().create_future())
-        return SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._leave(number))), self.up[
-            -1
-        ]
+        actor = SimpleNamespace(call=SimpleNamespace(remote=lambda name: self._call(name, number)))
+        return actor, self.up[-1]
 
-    def _leave(self, number: int) -> asyncio.Future[None]:
-        self.calls.append(("leave", number))
+    def _call(self, name: str, number: int) -> asyncio.Future[None]:
+        self.calls.append((name, number))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
