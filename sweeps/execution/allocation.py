@@ -208,11 +208,9 @@ def queue_position(queue: Sequence[Request], request: Request) -> int:
 
     A retry enters before the first request that is no retry.
     """
-    return (
-        next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
-        if request.is_retry
-        else len(queue)
-    )
+    if not request.is_retry:
+        return len(queue)
+    return next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
 
 
 def served(queue: Sequence[Request], request: Request) -> list[Request]:
@@ -263,16 +261,20 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
     later = replace(cluster, workers=without_closing)
     if len(without_closing) < len(cluster.workers) and _place(request, later):
         return Wait(too_large)  # The workers that are closing free enough resources.
-    need = dict(request.shape.per_worker) if request.shape else request.need
-    closable = _closable(request, need, later)
+    closable = [
+        worker
+        for worker in without_closing
+        if worker.phase is Phase.IDLE
+        and (request.shape is None or worker.resources != request.shape.per_worker)
+    ]
     rest = [worker for worker in without_closing if worker not in closable]
     if closable and (at_last := _place(request, replace(cluster, workers=rest))):
         nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
-        closable = [
-            worker for worker in closable if worker.node in nodes
-        ] or closable  # Under a limit, a worker elsewhere may have to go.
+        # Under a limit, a worker on another node may have to be closed.
+        best = [worker for worker in closable if worker.node in nodes] or closable
+        need = dict(request.shape.per_worker) if request.shape else request.need
         return Close(
-            min(closable, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
+            min(best, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
         )
     return Wait(too_large)
 
@@ -314,14 +316,6 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
         Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1]
     )
     return max(shape.workers, len(placed.start) if placed else 0)
-
-
-def _closable(request: Request, need: Resources, cluster: Cluster) -> list[WorkerState]:
-    """Return the idle workers that the request cannot use, so that they may be closed for it."""
-    idle = [worker for worker in cluster.workers if worker.phase is Phase.IDLE]
-    if request.shape is None:
-        return idle
-    return [worker for worker in idle if not _serves(worker, need)]
 
 
 def _start(request: Request, cluster: Cluster, others: Sequence[Request]) -> Place | Grant | None:
@@ -495,11 +489,6 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     return _capped(free, _unused_limit(cluster, busy=False))
 
 
-def _serves(worker: WorkerState, need: Resources) -> bool:
-    """Return whether a worker holds exactly the resources `need`."""
-    return dict(worker.resources) == dict(need)
-
-
 def _place(
     request: Request,
     cluster: Cluster,
@@ -560,9 +549,9 @@ def _place(
         taken = offer.idle[:count]
         workers += [worker.id for worker in taken]
         start += [offer.node] * (count - len(taken))
-    return (
-        Place(request, tuple(workers), tuple(start)) if len(workers) + len(start) == size else None
-    )
+    if len(workers) + len(start) < size:
+        return None
+    return Place(request, tuple(workers), tuple(start))
 
 
 def _count_within_limit(need: Resources, unused: Resources, most: int) -> int:
@@ -589,7 +578,7 @@ def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
 
     offers = []
     for node in cluster.nodes:
-        idle = [worker for worker in cluster.on[node].idle if _serves(worker, need)]
+        idle = [one for one in cluster.on[node].idle if one.resources == shape.per_worker]
         new = _count(need, _free_to_hold(cluster, node), size)
         offers.append(
             _Offer(

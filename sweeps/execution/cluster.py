@@ -179,8 +179,8 @@ def _describe_connection(
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
     total = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
     if ours:
-        total["CPU"] -= SPARE_CPUS + parked + added
-        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked - added} for node in nodes)
+        for amounts in (total, *nodes):
+            amounts["CPU"] -= SPARE_CPUS + parked + added
     total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
     reserved = stream_cpus(total.get("CPU", 0.0)) if streams and not ours else 0
     if reserved:

@@ -127,16 +127,14 @@ class DataRequests:
             self._prepared[key] = self.spawn(self._prepare(key, data, chain))
         return self._prepared[key]
 
-    def forget(self, prepared: dict[str, Any]) -> None:
-        """Forget prepared data that a trial could not read.
+    def forget(self, data: dict, chain: tuple) -> None:
+        """Forget prepared data that a trial could not read. For the arguments, see `request`.
 
         The next trial that needs this data requests it again.
         """
-        self._prepared = {
-            key: future
-            for key, future in self._prepared.items()
-            if not _has_result(future, prepared)
-        }
+        key = repr(data), repr(chain)
+        if key in self._prepared and self._prepared[key].done():
+            del self._prepared[key]
 
     @property
     def fits(self) -> int:
@@ -214,12 +212,3 @@ class DataRequests:
         If the data actor's process has died, wait until Ray has restarted it.
         """
         return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote())
-
-
-def _has_result(future: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:
-    return (
-        future.done()
-        and not future.cancelled()
-        and future.exception() is None
-        and future.result() is prepared
-    )

@@ -68,8 +68,7 @@ class GangConnections:
 
     async def _connect(self, gang: Gang, resources: dict[str, float]) -> None:
         first = gang.workers[0]
-        gpus = [one.info.gpus if one.info else () for one in gang.workers]
-        visible = gangs.visible_gpus([one.node for one in gang.workers], gpus)
+        visible = gangs.visible_gpus(gang.workers)
         handles = tuple(one.actor for one in gang.workers)
         began = clock.monotonic()
         try:

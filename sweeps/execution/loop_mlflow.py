@@ -41,6 +41,9 @@ SLOW, PAUSE = 1.0, 60.0
 # Seconds for a database server to accept a connection.
 CONNECT_WITHIN = 5.0
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+# MLflow's functions that select a server or an experiment. If a loop selects others than those of
+# the sweep, its next run is a run of its own.
+SELECTING = ("set_tracking_uri", "set_experiment")
 # Beginnings of the names of MLflow's functions that write to a run.
 LOGGING = ("log_", "set_tag", "delete_tag", "set_terminated", "update_run")
 
@@ -137,7 +140,7 @@ class TrialRun:
         found: dict[str, str] = json.loads(file.read_text())
         return found
 
-    def respect_selection(self) -> None:
+    def _respect_selection(self) -> None:
         """If the loop has selected another server or experiment, do not name the trial's run."""
         if sys.modules["mlflow"].get_tracking_uri() != self.tracking:
             os.environ.pop(EXPERIMENT_ID, None)
@@ -155,7 +158,10 @@ class TrialRun:
         run_id = os.environ.get(RUN_ID)
         began = time.monotonic()
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if name in SELECTING:
+                self._respect_selection()
+            return result
         except Exception as e:
             if run_id is not None:  # A `start_run` that failed has removed the variable.
                 os.environ[RUN_ID] = run_id
@@ -213,8 +219,8 @@ def _attach(mlflow: Any) -> None:
         for name in dir(owner):
             if name.startswith(LOGGING):
                 setattr(owner, name, _forgiving(getattr(owner, name)))
-    for name in ("set_tracking_uri", "set_experiment"):
-        setattr(mlflow, name, _selecting(getattr(mlflow, name)))
+    for name in SELECTING:
+        setattr(mlflow, name, _forgiving(getattr(mlflow, name)))
     if _current is not None:
         _current.connect()
 
@@ -233,22 +239,5 @@ def _forgiving(function: Callable[..., Any], instead: Callable[[], Any] | None =
             return function(*args, **kwargs)
         result = _current.call(function, *args, **kwargs)
         return instead() if result is None and instead is not None else result
-
-    return call
-
-
-def _selecting(function: Callable[..., Any]) -> Any:
-    """Return a function that selects a server or an experiment.
-
-    If a loop selects others than those of the sweep, its next run is a run of its own.
-    """
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if _current is None:
-            return function(*args, **kwargs)
-        result = _current.call(function, *args, **kwargs)
-        _current.respect_selection()
-        return result
 
     return call

@@ -55,6 +55,7 @@ class Worker:
         actor: Handle of the worker's actor.
         info: Description that the worker sent when it had started; None before the worker has
             started.
+        gpus: Ids of the worker's GPUs; () before the worker has started.
         lost: Exception that says why the process has ended; None while the process is alive.
         up: Future of `info`. If the process ends before the worker has started, the future raises
             the exception `lost`.
@@ -78,6 +79,7 @@ class Worker:
         self.gang: Gang | None = None
         self.actor: Any = None
         self.info: WorkerInfo | None = None
+        self.gpus: tuple[str, ...] = ()
         self.lost: Exception | None = None
         self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -141,9 +143,8 @@ class Gang:
     """
 
     def __init__(self, number: int, workers: Sequence[Worker]):
-        known = [(w, w.node, w.info.gpus if w.info else (), w.number) for w in workers]
         self.id = f"gang-{number:03d}"
-        self.workers = gangs.in_rank_order(known)
+        self.workers = gangs.in_rank_order(workers)
         self.ranks = gangs.ranks_on([w.node for w in self.workers])
         self.connected = False
         self.broken = False

@@ -231,12 +231,12 @@ class TuneSession:
         self._session, self._context = session, context
         self.experiment_name = self.trial_name = self.trial_id = self.run_id = session.name
         self.trial_dir = session.folder
-        self.world_rank, self.world_size = context.get_world_rank(), context.get_world_size()
-        self.local_rank, self.local_world_size = (
-            context.get_local_rank(),
-            context.get_local_world_size(),
-        )
-        self.node_rank = context.get_node_rank()
+        ranks = session.ranks
+        self.world_rank = ranks.rank
+        self.world_size = ranks.world_size
+        self.local_rank = ranks.local_rank
+        self.local_world_size = ranks.local_world_size
+        self.node_rank = ranks.node_rank
 
     def report(
         self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None = None
@@ -268,7 +268,20 @@ class TuneSession:
         )
 
 
-class Shard(DataIteratorImpl):
+class DatasetIterator(DataIteratorImpl):
+    """Dataset shard that refuses the methods of a `ray.data.Dataset` that it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
+            raise self.refusal(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def refusal(self, name: str) -> AttributeError:
+        """Return the error for a method of a `Dataset`, which says what to do instead."""
+        return LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
+
+
+class Shard(DatasetIterator):
     """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory.
 
     Ray's own class would execute the dataset again, and start an actor for the cluster's
@@ -279,25 +292,19 @@ class Shard(DataIteratorImpl):
         """Return the dataset of this shard, which is already in memory."""
         return self._base_dataset
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-
-class Stream(DataIteratorImpl):
+class Stream(DatasetIterator):
     """Dataset shard that `get_dataset_shard` returns if the data is streamed.
 
     Each iteration reads the rows anew.
     """
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise AttributeError(
-                f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or "
-                "transform its batches"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def refusal(self, name: str) -> AttributeError:
+        """Return the error for a method of a `Dataset`."""
+        return AttributeError(
+            f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or "
+            "transform its batches"
+        )
 
 
 def coordinator_of(part: Any) -> Any:

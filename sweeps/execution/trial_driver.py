@@ -16,7 +16,7 @@ from ray.exceptions import RayTaskError
 from sweeps.core.checkpoint_files import checkpoint_names, delete_checkpoint, root_in
 from sweeps.core.errors import SweepsError
 from sweeps.core.sweep_folder import FILES
-from sweeps.core.trial import State
+from sweeps.core.trial import State, Trial
 from sweeps.execution import retry
 from sweeps.execution.attempt import Attempt
 from sweeps.execution.background import Background
@@ -237,19 +237,19 @@ class TrialDriver:
         if not self.elastic.keep_workers(gang, running, outcome):
             self.workers.give_back(gang.workers)
         if isinstance(outcome, Ended) and is_data_loss(outcome.error):
-            return self._lose_data(gang, prepared)
+            return self._lose_data(gang, running.trial, prepared["key"])
         return outcome
 
-    def _lose_data(self, gang: Gang, prepared: dict[str, Any]) -> WorkerLost:
+    def _lose_data(self, gang: Gang, trial: Trial, key: str) -> WorkerLost:
         """Make the next attempt request its data again.
 
         The reason: the process that had prepared the data has died.
 
         Return the loss of the data as the result of the attempt.
         """
-        self.data_requests.forget(prepared)
+        self.data_requests.forget(trial.data, trial.preprocessor)
         for worker in gang.workers:
             worker.cached = tuple(
-                entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|")
+                entry for entry in worker.cached if not entry[0].startswith(f"{key}|")
             )
         return WorkerLost("the process that had prepared the data has died", blameless=True)

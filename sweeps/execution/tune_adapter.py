@@ -18,10 +18,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import ray
 from ray import tune
@@ -220,9 +221,6 @@ class _Scheduler(FIFOScheduler):
             continues = source.on_update(result["update"])
         return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
 
-    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Do nothing: `TrialSearcher.on_trial_complete` tells the source about the error."""
-
 
 class Trainable(tune.Trainable):
     """Empty Trainable of all trials.
@@ -231,20 +229,14 @@ class Trainable(tune.Trainable):
     """
 
 
-@contextlib.contextmanager
-def trials_run_in(pool: Any) -> Iterator[None]:
-    """Context manager that lets Ray Tune run all trials in a pool during the `with` block.
+def trials_run_in(pool: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context manager that lets Ray Tune run all trials in a pool.
 
     Args:
         pool: Handle of the pool.
     """
-    original = tune_controller.PlacementGroupResourceManager
     manager = functools.partial(_PoolResources, pool)
-    tune_controller.PlacementGroupResourceManager = manager  # type: ignore[assignment, misc]
-    try:
-        yield
-    finally:
-        tune_controller.PlacementGroupResourceManager = original  # type: ignore[misc]
+    return patch.object(tune_controller, "PlacementGroupResourceManager", manager)
 
 
 class _PoolResources(ResourceManager):

@@ -77,6 +77,7 @@ class WorkerProcesses:
             self.lose(started, (CannotStart if raised else WorkerLost)(describe(e)))
             return
         started.node = started.info.node
+        started.gpus = started.info.gpus
         if not started.up.done():
             started.up.set_result(started.info)
 

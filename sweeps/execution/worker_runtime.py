@@ -73,8 +73,8 @@ class WorkerRuntime:
         )
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
-        self._trials = 0
-        self._first_memory = 0
+        # Memory in use after the first trial, in bytes; None before its end.
+        self._first_memory: int | None = None
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops.
@@ -139,7 +139,7 @@ class WorkerRuntime:
         workers: tuple[Any, ...],
         ranks: tuple[Ranks, ...],
         resources: dict[str, float],
-        visible_gpus: tuple[str, ...],
+        visible_gpus: list[str],
     ) -> None:
         """Connect the workers of a gang with Ray Train's backend.
 
@@ -225,8 +225,7 @@ class WorkerRuntime:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
         self._keep_caches(assignment)
-        is_first = self._trials == 0
-        self._trials += 1
+        is_first = self._first_memory is None
         if is_first:
             process_reset.settle()
         cache = self._caches[assignment.data_key]
@@ -249,7 +248,7 @@ class WorkerRuntime:
         finally:
             self._save_files(assignment)
             self.session = self._log = None
-        if is_first:
+        if self._first_memory is None:
             process_reset.settle()
             self._first_memory = process_reset.memory()
         grown = process_reset.excess_growth(self._first_memory, process_reset.memory())
