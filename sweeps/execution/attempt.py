@@ -96,9 +96,7 @@ class Attempt:
         """
         for rank, result in enumerate(self._results):
             if not isinstance(result, Ended):
-                log_file = log_of(self._running.folder, rank)
-                files = self._driver.files
-                await asyncio.get_running_loop().run_in_executor(files, hide_secrets, log_file)
+                await asyncio.to_thread(hide_secrets, log_of(self._running.folder, rank))
 
     def _close_stream(self) -> None:
         """End the split coordinator of the attempt, if there is one that has not ended."""

@@ -167,10 +167,8 @@ class DataRequests:
         """
         deaths = 0
         while True:
-            tasks, pid = (
-                await self._runs_tasks(),
-                await self.data_actor.pid.options(max_task_retries=-1).remote(),
-            )
+            tasks = await self._runs_tasks()
+            pid = await self.data_actor.pid.options(max_task_retries=-1).remote()
             async with self._cpu(tasks):
                 if (
                     tasks != await self._runs_tasks()

@@ -96,13 +96,13 @@ class _Pool:
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None
         self.guard = Guard()
-        files = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
+        threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
+        asyncio.get_running_loop().set_default_executor(threads)
         self.driver = TrialDriver(
             max_failures,
             self.workers,
             self.data_requests,
             spawn=self.spawn,
-            files=files,
             kills_for_memory=self._kills_for_memory,
         )
         self.spawn(self.workers.watch())

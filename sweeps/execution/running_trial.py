@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.core import clock
-from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State, Trial
+from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
 from sweeps.execution.pool_worker import Worker
@@ -179,7 +179,8 @@ class RunningTrial:
         if self.ended is not None or attempt != self.state.attempt:
             return False
         new = new_reports(self.state, update.reports)
-        event = self._reported(new)
+        at = new[-1].time if new else clock.time()
+        event = replace(self._progress(), at=at, reports=new)
         latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
         failed = ended is not None and ended.state is State.FAIL
         complete = self.parts.add(update, latest, ended is not None, failed)
@@ -196,12 +197,12 @@ class RunningTrial:
         self.last_update[update.rank] = clock.monotonic()
         return True
 
-    def _reported(self, new: tuple[Report, ...]) -> TrialReported:
-        """Return the event of new reports, with the seconds up to now."""
+    def _progress(self) -> TrialReported:
+        """Return an event without reports, with the seconds up to now."""
         return TrialReported(
-            new[-1].time if new else clock.time(),
+            clock.time(),
             self.state.number,
-            new,
+            reports=(),
             seconds=self.spent(),
             worker_seconds=self.worker_seconds_spent(),
         )
@@ -360,7 +361,7 @@ class RunningTrial:
     def finish(self, ended: Ended) -> None:
         """End the trial and answer the driver. If it has ended already, its result stays."""
         if self.ended is None:
-            self._add(self._reported(()))
+            self._add(self._progress())
             self.ended = replace(ended, update=None)
         self.changed.set()
 

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,6 @@ class TrialDriver:
         workers: The worker pool.
         data_requests: Futures of the prepared data of trials.
         spawn: Runs a coroutine in the background.
-        files: Threads that list and delete checkpoints.
         kills_for_memory: Function that returns how many processes were killed for lack of memory on
             this machine up to now.
 
@@ -60,14 +58,12 @@ class TrialDriver:
         workers: WorkerPool,
         data_requests: DataRequests,
         spawn: Background,
-        files: ThreadPoolExecutor,
         kills_for_memory: Callable[[], int],
     ):
         self.max_failures = max_failures
         self.workers = workers
         self.data_requests = data_requests
         self.spawn = spawn
-        self.files = files
         self.kills_for_memory = kills_for_memory
         self.labels = Labels()
         self.unneeded: dict[str, None] = {}
@@ -114,12 +110,8 @@ class TrialDriver:
                     running.finish(following)
             # The trial was stopped, but its workers died first.
             running.finish(Ended(0, State.PRUNED))
-        except asyncio.CancelledError:
-            raise
-        except RayTaskError as e:
-            running.finish(retry.failed(str(e.cause) if e.cause is not None else str(e)))
-        except SweepsError as e:
-            running.finish(retry.failed(str(e)))
+        except (RayTaskError, SweepsError) as e:
+            running.finish(retry.failed(str(getattr(e, "cause", None) or e)))
         except Exception:
             running.finish(retry.failed(traceback.format_exc()))
         finally:
@@ -168,7 +160,7 @@ class TrialDriver:
 
     def _delete(self, path: str) -> None:
         """Delete a checkpoint in a background thread."""
-        deletion = asyncio.get_running_loop().run_in_executor(self.files, delete_checkpoint, path)
+        deletion = self.spawn(asyncio.to_thread(delete_checkpoint, path))
         self._deletions[deletion] = path
         deletion.add_done_callback(self._deletions.pop)
 
@@ -181,17 +173,17 @@ class TrialDriver:
         attempt writes.
         """
         root = root_in(self.job.store, running.folder)
-        found = await asyncio.get_running_loop().run_in_executor(self.files, checkpoint_names, root)
+        found = await asyncio.to_thread(checkpoint_names, root)
         for name in running.parts.to_delete(running.state, found):
             path = f"{root}/{name}"
             self.unneeded.pop(path, None)
             self._delete(path)
-        if deletions := [
+        deletions = [
             deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")
-        ]:
-            await asyncio.wait(
-                deletions
-            )  # Unlike `gather`, this does not cancel the deletions if the trial is cancelled.
+        ]
+        # Unlike `gather`, this does not cancel the deletions if the trial is cancelled.
+        if deletions:
+            await asyncio.wait(deletions)
 
     # ---- attempts
 
@@ -204,7 +196,7 @@ class TrialDriver:
             return
         text = f"attempt {running.state.attempt} ended: {reason}; the trial is tried again"
         log.warning("trial %s: %s", running.trial.id, text)
-        self.files.submit(append_line, log_of(running.folder, 0), text)
+        self.spawn(asyncio.to_thread(append_line, log_of(running.folder, 0), text))
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         """Reserve workers, run one attempt on them, and release them.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,9 +98,9 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
 
     monkeypatch.setattr(trial_driver, "delete_checkpoint", slow)
 
-    async def scene(files: ThreadPoolExecutor) -> None:
+    async def scene() -> None:
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
-        driver = TrialDriver(0, workers, requests, Background(), files, lambda: 0)
+        driver = TrialDriver(0, workers, requests, Background(), lambda: 0)
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), str(names[0].parent))
         running.begin_attempt(1)
         for name in names:
@@ -116,5 +115,4 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
         await ready
         assert not any(name.exists() for name in names) and not driver._deletions
 
-    with ThreadPoolExecutor(4) as files:
-        asyncio.run(asyncio.wait_for(scene(files), 20))
+    asyncio.run(asyncio.wait_for(scene(), 20))

@@ -295,7 +295,7 @@ def elastic_trial() -> RunningTrial:
 
 def driver_of(pool: WorkerPool) -> TrialDriver:
     anything: Any = None
-    return TrialDriver(2, pool, anything, anything, anything, lambda: 0)
+    return TrialDriver(2, pool, anything, anything, lambda: 0)
 
 
 def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
