@@ -180,7 +180,7 @@ class RunningTrial:
             return False
         new = new_reports(self.state, update.reports)
         at = new[-1].time if new else clock.time()
-        event = replace(self._progress(), at=at, reports=new)
+        event = replace(self._progress(), time=at, reports=new)
         latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
         failed = ended is not None and ended.state is State.FAIL
         complete = self.parts.add(update, latest, ended is not None, failed)
