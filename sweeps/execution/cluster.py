@@ -182,11 +182,12 @@ def _describe_connection(
         for amounts in (total, *nodes):
             amounts["CPU"] -= SPARE_CPUS + parked + added
     total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
-    reserved = stream_cpus(total.get("CPU", 0.0)) if streams and not ours else 0
-    if reserved:
-        total["CPU"] = max(0.0, total.get("CPU", 0.0) - reserved)
+    if streams and not ours:
+        cpus = total.get("CPU", 0.0)
+        added = stream_cpus(cpus)
+        total["CPU"] = max(0.0, cpus - added)
     return RayConnection(
-        ours, tuple(map(str, roots)), nodes, total, parked, limit, added or reserved
+        ours, tuple(map(str, roots)), nodes, total, parked=parked, limit=limit, stream_cpus=added
     )
 
 

@@ -313,36 +313,20 @@ class _Pool:
 
     async def usage(self) -> Usage:
         """Return the resources in use and the stage of each active trial."""
+        nodes = self.workers.nodes
         busy, idle = self.workers.held()
-        active = {name: running for name, running in self.trials.items() if running.ended is None}
-        stages = {name: (running.stage, running.rung) for name, running in active.items()}
-        seconds = {name: running.worker_seconds_spent() for name, running in active.items()}
-        silent = {
-            name: "\n".join(map(str, running.silent.values()))
-            for name, running in active.items()
-            if running.silent
-        }
-        waiting = {
-            name: running.trial.shape
-            for name, running in active.items()
-            if running.stage is Stage.WAITING
-        }
-        missing = {
-            name: text
-            for name, shape in waiting.items()
-            if (text := self.workers.what_is_missing(shape)) is not None
-        }
-        return Usage(
-            total=self.workers.nodes.total,
-            busy=busy,
-            warm=idle,
-            fits=self.data_requests.fits,
-            stages=stages,
-            worker_seconds=seconds,
-            silent=silent,
-            missing=missing,
-            nodes=self.workers.nodes.names,
-        )
+        usage = Usage(nodes.total, busy, idle, fits=self.data_requests.fits, nodes=nodes.names)
+        for name, running in self.trials.items():
+            if running.ended is not None:
+                continue
+            usage.stages[name] = running.stage, running.rung
+            usage.worker_seconds[name] = running.worker_seconds_spent()
+            if running.silent:
+                usage.silent[name] = "\n".join(map(str, running.silent.values()))
+            missing = self.workers.what_is_missing(running.trial.shape)
+            if running.stage is Stage.WAITING and missing is not None:
+                usage.missing[name] = missing
+        return usage
 
     async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
         """Wait until all ranks of all trials have ended, for at most `timeout` seconds.

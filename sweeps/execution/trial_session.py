@@ -38,15 +38,7 @@ class Stopped(BaseException):
 
     The base class is not Exception, so that `except Exception` in a loop does not catch this
     exception.
-
-    Args:
-        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
-            it.
     """
-
-    def __init__(self, finished: bool = False):
-        super().__init__()
-        self.finished = finished
 
 
 class MetricMissing(ValueError):
@@ -184,7 +176,7 @@ class TrialSession:
         self._recorded = self._acknowledged_step = 0
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
-        self._resumed: bool | None = None if assignment.checkpoint else False
+        self._resumed: bool | None = None
         self._checkpoint_read = False
         self._closing = contextlib.ExitStack()
         self._local: Path | None = None  # Local copy of the checkpoint to continue from.
@@ -239,7 +231,7 @@ class TrialSession:
         asks = self.step in self.job.rungs or self.assignment.asks
         if self.finished or self.stops or (asks and not self._may_continue()):
             self.stopped = True
-            raise Stopped(self.finished)
+            raise Stopped
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
         """Check a report of the loop in a `LoopRun`, and return its numbers.
@@ -279,14 +271,13 @@ class TrialSession:
         Raises:
             CheckpointIgnored: The loop does not continue from its checkpoint under PBT.
         """
-        if self._resumed is not None:
+        checkpoint = self.assignment.checkpoint
+        if checkpoint is None or self._resumed is not None:
             return
         self._resumed = ray.get(
             self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read)
         )
-        self.step = (
-            self.assignment.checkpoint.step if self._resumed and self.assignment.checkpoint else 0
-        )
+        self.step = checkpoint.step if self._resumed else 0
         if self.job.milestones and not self._resumed:
             raise CheckpointIgnored(
                 "the scheduler needs a loop that continues from its checkpoint, but this loop did "
@@ -299,26 +290,24 @@ class TrialSession:
             name if name in self.job.asked else hide_known(name): number
             for name, number in numeric(flat).items()
         }
-        metric = self.job.metric
         if self.rank != 0:
             return numbers
+        metric = self.job.metric
+        if metric in flat and metric not in numbers:
+            raise ValueError(
+                f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at "
+                f"step {step}"
+            )
         if metric is not None and metric not in numbers:
-            if metric in flat:
-                raise ValueError(
-                    f"the objective's metric `{metric}` must be a number, got "
-                    f"{quote(flat[metric])} at step {step}"
-                )
-            names = ", ".join(sorted(flat)) or "nothing"
             missing = (
                 f"the objective's metric `{metric}` was not reported at step {step}; the loop "
-                f"reported: {names}"
+                f"reported: {', '.join(sorted(flat)) or 'nothing'}"
             )
             raise (MetricMissing if step == 1 else ValueError)(missing)
         if (name := unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
                 f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial "
-                "could beat;"
-                " report a finite value, or nan if there is no value"
+                "could beat; report a finite value, or nan if there is no value"
             )
         return numbers
 
@@ -383,13 +372,9 @@ class TrialSession:
         limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes
         at most one notice.
         """
-        quiet, limits = (
-            time.monotonic() - self._last_report,
-            (SILENT_AFTER, self.job.report_timeout),
-        )
-        passed = max(
-            (limit for limit in limits if limit is not None and limit <= quiet), default=0.0
-        )
+        quiet = time.monotonic() - self._last_report
+        limits = (SILENT_AFTER, self.job.report_timeout or math.inf)
+        passed = max((limit for limit in limits if limit <= quiet), default=0.0)
         if passed > self._silent_for:
             self._silent_for = passed
             silence = Silence(self.rank, quiet, stack_of(self._thread))
@@ -419,11 +404,6 @@ class TrialSession:
         if self.train_stream is not None and self.cache.name_of(name) == "train":
             return self.train_stream
         return self.cache.shard(name, self.ranks)
-
-    @property
-    def opened(self) -> dict[str, Any]:
-        """Shards that loops on this worker have read; see `DatasetCache.opened`."""
-        return self.cache.opened
 
     def exchange(self, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank."""
