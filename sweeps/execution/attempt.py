@@ -14,7 +14,7 @@ from sweeps.core.trial import State
 from sweeps.execution import gangs
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import is_data_loss
-from sweeps.execution.messages import Assignment, Data, Ended, attempt_name
+from sweeps.execution.messages import Assignment, AttemptId, Data, Ended
 from sweeps.execution.pool_worker import Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import hide_secrets, log_of
@@ -101,8 +101,8 @@ class Attempt:
     def _close_stream(self) -> None:
         """End the split coordinator of the attempt, if there is one that has not ended."""
         if self._prepared.get("stream") and self._size > 1:
-            name = attempt_name(self._running.trial.id, self._number)
-            self._gang.workers[0].send("close_stream", name)
+            attempt = AttemptId(self._running.trial.id, self._number)
+            self._gang.workers[0].send("close_stream", attempt)
 
     async def _end_peers(self) -> None:
         """After a rank has died or raised an exception, wait until all ranks have ended.

@@ -28,6 +28,7 @@ from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import (
+    AttemptId,
     Ended,
     Job,
     Labels,
@@ -384,14 +385,6 @@ class _Pool:
                 )
         return {"update": running.next_update()}
 
-    async def checkpoint_step(self, trial_id: str) -> int:
-        """Return the step of the latest complete checkpoint of a running trial.
-
-        0 if there is no checkpoint.
-        """
-        checkpoint = self.trials[trial_id].state.checkpoint
-        return checkpoint.step if checkpoint else 0
-
     # ---- methods for workers
 
     async def listen(self, worker: str) -> tuple[int, str, tuple[Any, ...]] | None:
@@ -402,48 +395,47 @@ class _Pool:
         """Record that a worker has carried out a call; see `WorkerProcesses.answered`."""
         self.workers.processes.answered(worker, number, error)
 
-    def _in_attempt(self, trial_id: str, attempt: int) -> RunningTrial | None:
-        """Return a trial; None if this attempt of the trial has ended."""
-        running = self.trials.get(trial_id)
-        return running if running is not None and running.state.attempt == attempt else None
+    def _trial_in(self, attempt: AttemptId) -> RunningTrial | None:
+        """Return the trial of an attempt; None if the attempt has ended."""
+        running = self.trials.get(attempt.trial)
+        if running is None or running.state.attempt != attempt.number:
+            return None
+        return running
 
-    async def imported(self, trial_id: str, attempt: int) -> None:
+    async def imported(self, attempt: AttemptId) -> None:
         """Restart the clock of an attempt after a new worker has imported the user's module.
 
         The duration of the attempt then does not include the import.
         """
-        running = self._in_attempt(trial_id, attempt)
+        running = self._trial_in(attempt)
         if running is not None and running.began is not None:
             running.began = clock.monotonic()
 
-    async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
+    async def resumed(self, attempt: AttemptId, rank: int, asked: bool) -> bool:
         """Tell a rank whether the loop continues from its checkpoint.
 
         Rank 0 decides this for all ranks, so the others wait for rank 0.
 
         Args:
-            trial_id: Id of the trial.
+            attempt: The attempt.
             rank: Rank that calls this method.
             asked: Whether the loop on this rank has read its checkpoint.
 
         Returns:
             The value of `asked` on rank 0.
         """
-        running = self.trials.get(trial_id)
+        running = self._trial_in(attempt)
         if running is None:
             return asked
         if rank == 0 and not running.resumed.done():
             running.resumed.set_result(asked)
         return await asyncio.shield(running.resumed)
 
-    async def exchange(
-        self, trial_id: str, attempt: int, rank: int, number: int, value: Any
-    ) -> list[Any]:
+    async def exchange(self, attempt: AttemptId, rank: int, number: int, value: Any) -> list[Any]:
         """Wait until every rank of a trial has given a value; return all values, ordered by rank.
 
         Args:
-            trial_id: Id of the trial.
-            attempt: Number of the attempt.
+            attempt: The attempt.
             rank: Rank that gives the value.
             number: Number of the exchange: 1 for the first exchange of the attempt, on all ranks.
             value: The value.
@@ -451,30 +443,30 @@ class _Pool:
         Raises:
             RuntimeError: The attempt has ended.
         """
-        running = self._in_attempt(trial_id, attempt)
+        running = self._trial_in(attempt)
         if running is None:
             raise RuntimeError("this attempt of the trial has ended")
         return await running.exchange(rank, number, value)
 
-    async def record_update(self, trial_id: str, attempt: int, update: RankUpdate) -> None:
+    async def record_update(self, attempt: AttemptId, update: RankUpdate) -> None:
         """Record a message of a rank.
 
         Messages of earlier attempts and of ended trials are ignored.
         """
-        running = self.trials.get(trial_id)
-        if running is not None and running.record(attempt, update):
+        running = self._trial_in(attempt)
+        if running is not None and running.record(attempt.number, update):
             self.driver.follow_up(running)
 
-    async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
+    async def silent(self, attempt: AttemptId, silence: Silence) -> None:
         """Record and log the notice of a rank that has not reported for a long time.
 
         Notices of earlier attempts are ignored.
         """
-        if (running := self._in_attempt(trial_id, attempt)) is not None:
-            log.warning("trial %s: %s", trial_id, silence)
+        if (running := self._trial_in(attempt)) is not None:
+            log.warning("trial %s: %s", attempt.trial, silence)
             running.silent[silence.rank] = silence
 
-    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
+    async def may_continue(self, attempt: AttemptId, update: RankUpdate) -> bool:
         """Decide whether a loop continues after a report. All ranks get the same decision.
 
         At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under
@@ -482,21 +474,20 @@ class _Pool:
         this report. The trial then continues in another attempt.
 
         Args:
-            trial_id: Id of the trial.
-            attempt: Number of the attempt.
+            attempt: The attempt.
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
             False if the loop must stop, for example because the trial has ended or another attempt
             has started.
         """
-        running = self.trials.get(trial_id)
-        if running is None or not running.record(attempt, update):
+        running = self._trial_in(attempt)
+        if running is None or not running.record(attempt.number, update):
             return False
         self.driver.follow_up(running)
         if update.step in self.job.rungs and not await self._decision(running, update):
             return False
-        if self._in_attempt(trial_id, attempt) is None:
+        if self._trial_in(attempt) is None:
             return False
         return await self.driver.elastic.may_continue(running, update.step)
 

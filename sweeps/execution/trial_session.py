@@ -275,7 +275,7 @@ class TrialSession:
         if checkpoint is None or self._resumed is not None:
             return
         self._resumed = ray.get(
-            self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read)
+            self.pool.resumed.remote(self.assignment.id, self.rank, self._checkpoint_read)
         )
         self.step = checkpoint.step if self._resumed else 0
         if self.job.milestones and not self._resumed:
@@ -315,10 +315,7 @@ class TrialSession:
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
-            answer = self.pool.may_continue.remote(
-                self.assignment.trial.id, self.assignment.attempt, update
-            )
-            continues: bool = ray.get(answer)
+            continues: bool = ray.get(self.pool.may_continue.remote(self.assignment.id, update))
             self._acknowledge(update.step)
             return continues
         finally:
@@ -335,9 +332,7 @@ class TrialSession:
         Later messages contain the same reports and checkpoints until the pool acknowledges them.
         """
         update = self.unacknowledged()
-        sent = self.pool.record_update.remote(
-            self.assignment.trial.id, self.assignment.attempt, update
-        )
+        sent = self.pool.record_update.remote(self.assignment.id, update)
         sent.future().add_done_callback(
             lambda answer: self._acknowledge(update.step) if answer.exception() is None else None
         )
@@ -379,7 +374,7 @@ class TrialSession:
             self._silent_for = passed
             silence = Silence(self.rank, quiet, stack_of(self._thread))
             print(f"--- {silence}", file=sys.stderr, flush=True)
-            self.pool.silent.remote(self.assignment.trial.id, self.assignment.attempt, silence)
+            self.pool.silent.remote(self.assignment.id, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         """Return the checkpoint to continue from; None if the trial starts from scratch.
@@ -410,9 +405,8 @@ class TrialSession:
         if self.ranks.world_size == 1:
             return [value]
         self._exchanges += 1
-        trial, attempt = self.assignment.trial.id, self.assignment.attempt
         values: list[Any] = ray.get(
-            self.pool.exchange.remote(trial, attempt, self.rank, self._exchanges, value)
+            self.pool.exchange.remote(self.assignment.id, self.rank, self._exchanges, value)
         )
         return values
 

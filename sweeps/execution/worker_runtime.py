@@ -41,7 +41,7 @@ from sweeps.execution import (
     trial_logs,
 )
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
-from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
+from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
@@ -315,7 +315,7 @@ class WorkerRuntime:
             for reference in (self.job.loop, *self.job.references):
                 references.resolve(reference)
         if assignment.ranks.rank == 0:
-            ray.get(self.pool.imported.remote(assignment.trial.id, assignment.attempt))
+            ray.get(self.pool.imported.remote(assignment.id))
 
     def _current(self, assignment: Assignment) -> Current:
         cache = self._caches[assignment.data_key]
@@ -355,7 +355,7 @@ class WorkerRuntime:
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.stops = True
 
-    def close_stream(self, attempt: str) -> None:
+    def close_stream(self, attempt: AttemptId) -> None:
         """End the split coordinator that this worker has started for an attempt.
 
         See `TrainStreams.close`.

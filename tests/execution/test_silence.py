@@ -21,9 +21,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.heard: list[Silence] = []
-        self.silent = SimpleNamespace(
-            remote=lambda trial, attempt, silence: self.heard.append(silence)
-        )
+        self.silent = SimpleNamespace(remote=lambda attempt, silence: self.heard.append(silence))
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def session(tmp_path):
         ranks=Ranks(1, 2, 1, 2),
         folder=str(tmp_path),
         checkpoint=None,
-        attempt=1,
+        id=("0000", 1),
         asks=False,
     )
     return TrialSession(
@@ -103,7 +101,7 @@ def test_r13_late_ranks_are_found():
 def test_a_run_of_the_loop_whose_reports_stay_in_the_process_is_not_silent(session):
     sent: list[RankUpdate] = []
 
-    def record_update(trial, attempt, update):
+    def record_update(attempt, update):
         sent.append(update)
         return SimpleNamespace(
             future=lambda: SimpleNamespace(add_done_callback=lambda callback: None)
