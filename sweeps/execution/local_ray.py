@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -160,10 +161,10 @@ def _resume_hint(folder: Path) -> str:
 
     Return "" if the sweep has recorded nothing yet.
     """
+    if not (folder / "space.yaml").is_file():
+        return ""
     return (
         f"; everything that was recorded is safe. To continue the sweep: {resume_command(folder)}"
-        if (folder / "space.yaml").is_file()
-        else ""
     )
 
 
@@ -179,19 +180,13 @@ class RayWatch(threading.Thread):
 
     def __init__(self, folder: Path, node: Any):
         super().__init__(name="watch", daemon=True)
-        found = node.all_processes
+        pids = {name: [p.process.pid for p in found] for name, found in node.all_processes.items()}
         ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
         crash_cleanup.record_ray(
-            folder,
-            node.get_session_dir_path(),
-            [*ours, *(p.process.pid for each in found.values() for p in each)],
+            folder, node.get_session_dir_path(), [*ours, *itertools.chain(*pids.values())]
         )
         self.folder = folder
-        self.vital = {
-            name: psutil.Process(found[name][0].process.pid)
-            for name in ("raylet", "gcs_server")
-            if found.get(name)
-        }
+        self.vital = {name: psutil.Process(pids[name][0]) for name in ("raylet", "gcs_server")}
         self.over = threading.Event()
         self.start()
 

@@ -132,11 +132,12 @@ class TrialRun:
         """
         until = time.monotonic() + (RUN_AGAIN if TrialRun._missed else RUN_WITHIN)
         file = self.folder / MLFLOW_RUN
-        while not file.is_file() and time.monotonic() < until:
+        while not file.is_file():
+            if time.monotonic() > until:
+                TrialRun._missed = True
+                return None
             time.sleep(LOOK_EVERY)
-        TrialRun._missed = not file.is_file()
-        if TrialRun._missed:
-            return None
+        TrialRun._missed = False
         found: dict[str, str] = json.loads(file.read_text())
         return found
 
@@ -178,17 +179,13 @@ class TrialRun:
             os.write(2, f"--- {line}\n".encode(errors="replace"))
 
 
-class NoRun:
+class NoRun(contextlib.AbstractContextManager["NoRun"]):
     """Stand-in for a run that could not be started. Its context loses all that is logged."""
 
-    def __init__(self) -> None:
-        self.info = SimpleNamespace(run_id="", experiment_id="", run_name="", artifact_uri="")
-
-    def __enter__(self) -> NoRun:
-        return self
+    info = SimpleNamespace(run_id="", experiment_id="", run_name="", artifact_uri="")
 
     def __exit__(self, *error: object) -> None:
-        pass
+        """Let errors pass."""
 
 
 def _accepts_connections(tracking: str) -> bool:

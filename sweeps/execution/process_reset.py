@@ -71,7 +71,10 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         with numpy.errstate(), numpy.printoptions():
             yield reset
     finally:
-        reset.broken = _closed_stream(streams) or _joined_cluster() or _running_user_thread(threads)
+        if any(getattr(stream, "closed", False) for stream in streams):
+            reset.broken = "the training loop closed a standard stream"
+        else:
+            reset.broken = _joined_cluster() or _running_user_thread(threads)
         sys.stdin, sys.stdout, sys.stderr = streams
         os.chdir(folder)
         for name in os.environ.keys() - environment.keys():
@@ -113,12 +116,6 @@ def excess_growth(first: int, now: int) -> str | None:
 
 
 # ---- what cannot be reset
-
-
-def _closed_stream(streams: tuple[Any, ...]) -> str | None:
-    if any(getattr(stream, "closed", False) for stream in streams):
-        return "the training loop closed a standard stream"
-    return None
 
 
 def _joined_cluster() -> str | None:
