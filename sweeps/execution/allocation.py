@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from sweeps.core.resources import EPSILON, Shape, fits_into, subtract
 
@@ -81,7 +80,7 @@ class Request:
     overtaken: bool = False
 
     @cached_property
-    def kind(self) -> tuple[Any, ...]:
+    def kind(self) -> tuple[object, ...]:
         """The needs of the request. Requests of one kind can be served alike."""
         return self.shape, tuple(sorted(self.need.items())), self.tasks
 

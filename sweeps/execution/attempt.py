@@ -169,8 +169,9 @@ class Attempt:
         """
         processes = self._driver.workers.processes
         try:
-            call = worker.actor.call.remote("run", assignment)
-            ended: Ended = await processes.until_lost(worker, call)
+            ended: Ended = await processes.until_lost(
+                worker, worker.actor.call.remote("run", assignment)
+            )
         except WorkerLost as e:
             return e
         except RayTaskError as e:  # An error in sweeps itself, or data that could not be read.

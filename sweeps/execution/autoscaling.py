@@ -8,11 +8,15 @@ so Ray removes the groups when the driver dies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ray
 from ray.autoscaler.v2.sdk import get_cluster_status
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
 from sweeps.core.resources import fits_into, subtract
 from sweeps.execution.allocation import Request
@@ -64,7 +68,7 @@ class NodeRequests:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[int, Any] = {}
+        self._groups: dict[int, PlacementGroup] = {}
         self._not_before: dict[int, float] = {}
         self.may_grow: bool | None = None
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
+from ray.actor import ActorHandle
 from ray.train._internal.base_worker_group import BaseWorkerGroup
 from ray.train.backend import BackendConfig
 
 from sweeps.core import references
 from sweeps.execution import torch_state
 from sweeps.execution.messages import Ranks
+
+T = TypeVar("T")
 
 # For a gang of one, these backends are not used. For torch, `torch_state` creates a cheaper process
 # group; XGBoost and JAX need no group.
@@ -35,7 +38,7 @@ CONFIGS = {
 }
 
 
-def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({})) -> Any:
+def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({})) -> BackendConfig:
     """Return Ray Train's configuration object for a backend.
 
     Args:
@@ -93,11 +96,11 @@ class WorkerGroup(BaseWorkerGroup):
         resources: Name and amount of each resource of one worker.
     """
 
-    def __init__(self, workers: tuple[Any, ...], resources: dict[str, float]):
+    def __init__(self, workers: tuple[ActorHandle, ...], resources: dict[str, float]):
         self._workers, self._resources = workers, resources
 
     def execute_single_async(
-        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+        self, worker_index: int, func: Callable[..., T], *args, **kwargs
     ) -> Any:
         """Call a function in the process of one worker.
 
@@ -105,24 +108,22 @@ class WorkerGroup(BaseWorkerGroup):
         """
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
-    def execute_async(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def execute_async(self, func: Callable[..., T], *args, **kwargs) -> list[Any]:
         """Call a function in the process of each worker.
 
         Return references to the results, ordered by rank.
         """
         return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
 
-    def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def execute(self, func: Callable[..., T], *args, **kwargs) -> list[T]:
         """Call a function in the process of each worker. Return the results, ordered by rank."""
         return list(ray.get(self.execute_async(func, *args, **kwargs)))
 
-    def execute_single(
-        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:
+    def execute_single(self, worker_index: int, func: Callable[..., T], *args, **kwargs) -> T:
         """Call a function in the process of one worker. Return the result of the function."""
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
 
-    def call(self, method: str, *arguments: Any) -> None:
+    def call(self, method: str, *arguments: Sequence[object]) -> None:
         """Call a method of `WorkerRuntime` in the process of each worker, and wait for all calls.
 
         Each argument has one value for each worker.
@@ -161,10 +162,10 @@ class OwnProcess(WorkerGroup):
     """
 
     def __init__(self, resources: dict[str, float]):
-        super().__init__((None,), resources)
+        super().__init__((), resources)
 
     def execute_single_async(
-        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+        self, worker_index: int, func: Callable[..., T], *args, **kwargs
     ) -> Any:
         """Call a function in this thread. Return a reference to the result of the function."""
         return ray.put(func(*args, **kwargs))
@@ -185,12 +186,12 @@ class Membership:
         self.ranks = ranks
         self.groups: frozenset[Any] = frozenset()
         self._environment = dict(os.environ)
-        self._context: Any = None
+        self._context: contextlib.AbstractContextManager[object] | None = None
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
 
-    def enter(self, config: Any) -> None:
+    def enter(self, config: BackendConfig) -> None:
         """Enter the backend's context for training functions, and record its process groups.
 
         These are the groups that the backend has made.

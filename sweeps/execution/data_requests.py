@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
 
 from sweeps.core import exit_causes
@@ -69,7 +70,7 @@ class DataRequests:
 
     def __init__(self, workers: WorkerPool, spawn: Background):
         self.workers, self.spawn = workers, spawn
-        self.data_actor: Any = None
+        self.data_actor: ActorHandle  # Set by `configure`, for which all methods wait.
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadArguments | None = None
         self._refit: RefitRows | None = None
@@ -86,7 +87,7 @@ class DataRequests:
             asyncio.Lock()
         )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
-    def configure(self, data_actor: Any, reload: LoadArguments | None) -> None:
+    def configure(self, data_actor: ActorHandle, reload: LoadArguments | None) -> None:
         """Set the data actor, and the arguments with which a new process reads the data again.
 
         All other methods wait for this call.

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
+from types import ModuleType
 from typing import Any
 
 
@@ -19,7 +20,7 @@ class ImportHook(MetaPathFinder):
         function: Function that is called with the module.
     """
 
-    def __init__(self, module: str, function: Callable[[Any], None]):
+    def __init__(self, module: str, function: Callable[[ModuleType], None]):
         self.module, self.function = module, function
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -31,7 +32,7 @@ class ImportHook(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def exec_module(module: Any) -> None:
+            def exec_module(module: ModuleType) -> None:
                 execute(module)
                 self.function(module)
 

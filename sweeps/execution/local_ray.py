@@ -111,13 +111,12 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
     Args:
         seconds: The time limit for the start of Ray's processes.
     """
-    from ray._private import services as module
+    from ray._private import services
 
-    services: Any = module
     plain_node, plain_popen = services.get_node, services.ConsolePopen
     deadline = time.monotonic() + seconds
 
-    def get_node(*what: Any) -> Any:
+    def get_node(*what):
         while True:
             try:
                 return plain_node(*what)
@@ -126,7 +125,7 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
                     raise
                 time.sleep(0.1)
 
-    def popen(*what: Any, **how: Any) -> Any:
+    def popen(*what, **how):
         return plain_popen(*what, **{"process_group": 0, **how})
 
     name = "RAY_gcs_server_port_wait_time_s"

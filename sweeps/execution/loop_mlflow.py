@@ -21,11 +21,13 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import TypeVar
 
 from sweeps.core.sweep_folder import MLFLOW_RUN
 from sweeps.execution.import_hook import ImportHook
+
+T = TypeVar("T")
 
 URI = "MLFLOW_TRACKING_URI"
 RUN_ID = "MLFLOW_RUN_ID"
@@ -112,7 +114,7 @@ class TrialRun:
             own = self.folder.resolve() / f"mlflow-{self.rank}.db"
             os.environ.setdefault(URI, f"sqlite:///{own}")
             return
-        mlflow: Any = sys.modules["mlflow"]
+        mlflow = sys.modules["mlflow"]
         mlflow.set_tracking_uri(self.tracking)
         # An earlier trial, or the user's module, may have selected another experiment.
         mlflow.tracking.fluent._active_experiment_id = None
@@ -148,7 +150,7 @@ class TrialRun:
         if os.environ.get(EXPERIMENT_ID) != self._experiment:
             os.environ.pop(RUN_ID, None)
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: Callable[..., T], *args, **kwargs) -> T | None:
         """Call a function of MLflow.
 
         If it fails, write a line to the trial's log and return None.
@@ -207,7 +209,7 @@ def _accepts_connections(tracking: str) -> bool:
 # ---- wrap MLflow's functions
 
 
-def _attach(mlflow: Any) -> None:
+def _attach(mlflow: ModuleType) -> None:
     """Wrap the functions of MLflow that log, and connect MLflow to the run of the running trial."""
     fluent = mlflow.tracking.fluent
     mlflow.start_run = fluent.start_run = _forgiving(fluent.start_run, NoRun)
@@ -222,7 +224,9 @@ def _attach(mlflow: Any) -> None:
         _current.connect()
 
 
-def _forgiving(function: Callable[..., Any], instead: Callable[[], Any] | None = None) -> Any:
+def _forgiving(
+    function: Callable[..., T], instead: Callable[[], T | NoRun] | None = None
+) -> Callable[..., T | NoRun | None]:
     """Return a function that calls `function` by `TrialRun.call`, if a trial runs.
 
     Args:
@@ -231,7 +235,7 @@ def _forgiving(function: Callable[..., Any], instead: Callable[[], Any] | None =
     """
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args, **kwargs) -> T | NoRun | None:
         if _current is None:
             return function(*args, **kwargs)
         result = _current.call(function, *args, **kwargs)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray.train
+from ray.data import DataIterator
 
 from sweeps.core import trial
 from sweeps.core.best_step import UNKNOWN, StepOrder
@@ -95,7 +96,7 @@ class LoopRun:
         """Return None, because the loop starts from scratch."""
         return None
 
-    def shard(self, name: str) -> Any:
+    def shard(self, name: str) -> DataIterator:
         """Return this rank's part of a dataset of this run; see `TrialSession.shard`."""
         return self._data.shard(name, self.ranks)
 

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.actor import ActorHandle
 
 from sweeps.core import clock, exit_causes
 from sweeps.core.resources import Shape
@@ -38,6 +39,7 @@ from sweeps.execution.messages import (
     TrialUpdate,
     Usage,
 )
+from sweeps.execution.pool_worker import Call
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.worker_pool import WorkerPool
@@ -46,6 +48,7 @@ from sweeps.study.states import TrialState
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
     from sweeps.data.refit_rows import RefitRows
+    from sweeps.space import Step
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +124,7 @@ class _Pool:
         self.workers.warm(shapes)
 
     async def configure(
-        self, data_actor: Any, labels: Labels, reload: LoadArguments | None = None
+        self, data_actor: ActorHandle, labels: Labels, reload: LoadArguments | None = None
     ) -> None:
         """Set the data actor and the labels.
 
@@ -166,7 +169,7 @@ class _Pool:
     # ---- methods for the driver
 
     async def prefit(
-        self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()
+        self, fits: Sequence[tuple[dict[str, Any], tuple[Step, ...]]], warm: Sequence[Shape] = ()
     ) -> None:
         """Fit preprocessing chains before the first trial.
 
@@ -387,7 +390,7 @@ class _Pool:
 
     # ---- methods for workers
 
-    async def listen(self, worker: str) -> tuple[int, str, tuple[Any, ...]] | None:
+    async def listen(self, worker: str) -> Call | None:
         """Wait for the next call that a worker must carry out; see `WorkerProcesses.listen`."""
         return await self.workers.processes.listen(worker)
 

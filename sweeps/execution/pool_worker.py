@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import ray
+from ray.actor import ActorHandle
 
 from sweeps.core import clock, exit_causes
 from sweeps.execution import data_affinity, gangs
 from sweeps.execution.allocation import Phase, WorkerState
 from sweeps.execution.messages import WorkerInfo
+
+# A call of a method of `WorkerRuntime`: the number, the method and the arguments.
+Call = tuple[int, str, tuple[object, ...]]
 
 
 class WorkerLost(Exception):
@@ -77,14 +80,14 @@ class Worker:
         self.idle_since = clock.monotonic()
         self.cached: data_affinity.Kept = ()
         self.gang: Gang | None = None
-        self.actor: Any = None
+        self.actor: ActorHandle  # Set when the process starts.
         self.info: WorkerInfo | None = None
         self.gpus: tuple[str, ...] = ()
         self.lost: Exception | None = None
         self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heartbeat: float | None = None
-        self.calls: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
+        self.calls: asyncio.Queue[Call] = asyncio.Queue()
         self.answers: dict[int, asyncio.Future[None]] = {}
         self._count = itertools.count()
 
@@ -98,7 +101,7 @@ class Worker:
             self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank
         )
 
-    async def call(self, method: str, *arguments: Any) -> None:
+    async def call(self, method: str, *arguments: object) -> None:
         """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait for it.
 
         Raises:
@@ -113,7 +116,7 @@ class Worker:
         finally:
             del self.answers[number]
 
-    def send(self, method: str, *arguments: Any) -> None:
+    def send(self, method: str, *arguments: object) -> None:
         """Call a method as `call` does, but do not wait for its end.
 
         Exceptions of the method are ignored.

@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
 
 import numpy
 import psutil
@@ -30,6 +30,10 @@ SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 THREADS_END_WITHIN = 0.5
 # A worker may grow by this many bytes after its first trial, or to twice its size.
 MEMORY_GROWTH = 1 << 30
+
+
+# A handler of signals. None stands for a handler of a C library.
+Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 @dataclass
@@ -148,14 +152,14 @@ def _running_user_thread(before: set[threading.Thread]) -> str | None:
 # ---- signals, logging
 
 
-def _handlers() -> dict[Any, Any]:
+def _handlers() -> dict[int, Handler]:
     """Return the handlers of signals. Only the main thread can change them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.getsignal(number) for number in SIGNALS}
 
 
-def _restore_handlers(before: dict[Any, Any]) -> None:
+def _restore_handlers(before: dict[int, Handler]) -> None:
     if before:
         signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in before.items():

@@ -115,13 +115,10 @@ class RunningTrial:
         self._sent_rung: int | None = None
         self.stage = Stage.PREPARING
         self.decisions = StepAnswers()
-        self._resumed: asyncio.Future[bool] | None = None
         self.stopped = False
         self.seconds, self.worker_seconds = state.seconds, state.worker_seconds
         self.began: float | None = None
         self.counts = FailureCounts()
-        self.silent: dict[int, Silence] = {}
-        self.last_update: dict[int, float] = {}
         self.yields = False
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
@@ -129,8 +126,15 @@ class RunningTrial:
         self.kept: list[Worker] = []
         self.asks = False
         self.may_grow = True
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget what belongs to one attempt."""
         self.answers = StepAnswers()
+        self.silent: dict[int, Silence] = {}
+        self.last_update: dict[int, float] = {}
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
+        self._resumed: asyncio.Future[bool] | None = None
 
     @property
     def resumed(self) -> asyncio.Future[bool]:
@@ -154,11 +158,7 @@ class RunningTrial:
             size = GangSizePeriod(step, workers, self.state.steps, now)
             self._add(TrialResized(now, number, size))
         self.parts.begin(workers)
-        self.answers = StepAnswers()
-        self.silent = {}
-        self.last_update = {}
-        self._exchanges = {}
-        self._resumed = None
+        self._clear()
         return self.state.attempt
 
     # ---- what happened, for the driver

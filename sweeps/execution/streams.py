@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 import ray
+from ray.data import DataIterator
 
 from sweeps.execution import ray_train_adapter
 from sweeps.execution.messages import AttemptId
@@ -22,7 +22,7 @@ class TrainStreams:
     """Split coordinators that this process has started as rank 0, by attempt."""
 
     def __init__(self) -> None:
-        self._started: dict[AttemptId, Sequence[Any]] = {}
+        self._started: dict[AttemptId, Sequence[DataIterator]] = {}
 
     def open(self, session: TrialSession) -> None:
         """Set the session's part of `train`.

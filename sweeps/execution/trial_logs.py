@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from sweeps.core.command_hints import printable
 from sweeps.core.secrets import any_known, hide_known, hide_known_bytes
@@ -144,7 +144,7 @@ def shorten(log: Path) -> None:
         os.write(opened, cut.encode() + last)
 
 
-def _flush(*streams: Any) -> None:
+def _flush(*streams: TextIO) -> None:
     """Flush the given streams, `sys.stdout`, `sys.stderr`, and C's standard output."""
     for stream in dict.fromkeys((*streams, sys.stdout, sys.stderr)):
         with contextlib.suppress(

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.fs
 import ray
 import ray.train
+from ray.data import DataIterator, Dataset
 
 from sweeps.core.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
 from sweeps.core.errors import shorten
@@ -74,12 +75,12 @@ class DatasetCache:
     def __init__(self, data: Data):
         self.data = data
         self.check = ray.get(data.check) if data.check is not None else None
-        self.opened: dict[str, Any] = {}
+        self.opened: dict[str, DataIterator] = {}
         self.kept: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
         self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
 
-    def dataset(self, name: str) -> Any:
+    def dataset(self, name: str) -> Dataset:
         """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
         return ray.get(self.data.shards[name][0])
 
@@ -107,7 +108,7 @@ class DatasetCache:
             raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
         return name
 
-    def shard(self, name: str, ranks: Ranks) -> Any:
+    def shard(self, name: str, ranks: Ranks) -> DataIterator:
         """Return the part of a dataset that belongs to a rank.
 
         Args:
@@ -171,7 +172,7 @@ class TrialSession:
         self.stopped = False
         self.stops = False
         self.reports = 0
-        self.train_stream: Any = None
+        self.train_stream: DataIterator | None = None
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
         self._reports: list[Report] = []
@@ -394,7 +395,7 @@ class TrialSession:
         """Delete the local copy of a checkpoint that came from the sweep's store."""
         self._closing.close()
 
-    def shard(self, name: str) -> Any:
+    def shard(self, name: str) -> DataIterator:
         """Return this rank's part of a dataset; see `DatasetCache.shard`."""
         if self.train_stream is not None and self.cache.name_of(name) == "train":
             return self.train_stream

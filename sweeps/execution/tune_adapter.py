@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 from unittest.mock import patch
 
@@ -28,6 +29,7 @@ import ray
 from ray import tune
 from ray.air.execution.resources import AcquiredResources, ResourceManager, ResourceRequest
 from ray.tune.execution import tune_controller
+from ray.tune.execution.tune_controller import TuneController
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -132,12 +134,17 @@ class Calls:
             raise self.error
         return self._source
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Keep the first error."""
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             self.error = self.error or error
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[()]]:
         """Pickle the object as None.
 
         Ray Tune pickles its searcher so that it can restore a run; sweeps never restores one.
@@ -200,7 +207,7 @@ class _Scheduler(FIFOScheduler):
         super().__init__()
         self._calls = calls
 
-    def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
+    def choose_trial_to_run(self, tune_controller: TuneController, **more) -> None:
         """Let the source do its periodic work, and let Tune start pending trials in order.
 
         Tune calls this once in each round.
@@ -212,7 +219,9 @@ class _Scheduler(FIFOScheduler):
         # With None, Tune starts pending trials in order. A search for the first pending trial of
         # 10,000 trials would take a millisecond.
 
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
+    def on_trial_result(
+        self, tune_controller: TuneController, trial: tune.experiment.Trial, result: dict
+    ) -> str:
         """Pass what happened to a trial to the source.
 
         Return Tune's constant for its decision.
@@ -229,7 +238,7 @@ class Trainable(tune.Trainable):
     """
 
 
-def trials_run_in(pool: Any) -> contextlib.AbstractContextManager[Any]:
+def trials_run_in(pool: Any) -> contextlib.AbstractContextManager[object]:
     """Return a context manager that lets Ray Tune run all trials in a pool.
 
     Args:
@@ -288,7 +297,7 @@ class _Method:
     Tune calls the method `remote` of both.
     """
 
-    def __init__(self, call: Callable[..., Any]):
+    def __init__(self, call: Callable[..., object]):
         self.remote = call
 
 

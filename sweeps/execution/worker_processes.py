@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import ray
@@ -19,8 +19,8 @@ from sweeps.execution import worker
 from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.cluster_nodes import ClusterNodes
-from sweeps.execution.messages import Job
-from sweeps.execution.pool_worker import CannotStart, Worker, WorkerLost, describe
+from sweeps.execution.messages import Job, WorkerInfo
+from sweeps.execution.pool_worker import Call, CannotStart, Worker, WorkerLost, describe
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class WorkerProcesses:
         self._spawn(self._await_start(started, info))
         return started
 
-    async def _await_start(self, started: Worker, info: Any) -> None:
+    async def _await_start(self, started: Worker, info: Awaitable[WorkerInfo]) -> None:
         try:
             started.info = await info
         except RayError as e:
@@ -169,7 +169,7 @@ class WorkerProcesses:
 
     # ---- methods for workers
 
-    async def listen(self, worker_id: str) -> tuple[int, str, tuple[Any, ...]] | None:
+    async def listen(self, worker_id: str) -> Call | None:
         """Return the next call that a worker must carry out.
 
         A worker calls `listen` again and again, so each call is also a heartbeat.

@@ -23,6 +23,8 @@ from typing import Any
 
 import ray
 import ray.data
+from ray.actor import ActorHandle
+from ray.train.backend import Backend, BackendConfig
 
 from sweeps.core import exit_causes, references, stores
 from sweeps.core.checkpoint_files import root_in
@@ -68,7 +70,7 @@ class WorkerRuntime:
         self.session: TrialSession | None = None
         self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
-        self._group: tuple[Any, Any, Any] | None = (
+        self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = (
             None  # Backend, worker group and configuration; set on rank 0 only.
         )
         self._caches: dict[str, DatasetCache] = {}
@@ -136,7 +138,7 @@ class WorkerRuntime:
 
     def form(
         self,
-        workers: tuple[Any, ...],
+        workers: tuple[ActorHandle, ...],
         ranks: tuple[Ranks, ...],
         resources: dict[str, float],
         visible_gpus: list[str],
