@@ -164,6 +164,10 @@ class OwnProcess(WorkerGroup):
     def __init__(self, resources: dict[str, float]):
         super().__init__((), resources)
 
+    def __len__(self) -> int:
+        """Return 1."""
+        return 1
+
     def execute_single_async(
         self, worker_index: int, func: Callable[..., T], *args, **kwargs
     ) -> Any:
