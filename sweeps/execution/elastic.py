@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from sweeps.execution import allocation
 from sweeps.execution.allocation import Phase
 from sweeps.execution.messages import Ended
 from sweeps.execution.pool_worker import Gang, WorkerLost
@@ -39,7 +40,12 @@ class ElasticGangs:
             running: The trial.
             size: Number of workers of the gang at the start of the attempt.
         """
-        return running.may_grow and size < self.workers.largest(running.trial.shape)
+        shape = running.trial.shape
+        if not running.may_grow or size >= shape.sizes[-1]:
+            return False
+        # A cluster may get new nodes.
+        nodes_may_join = not self.workers.nodes.are_fixed
+        return nodes_may_join or size < allocation.largest_gang(shape, self.workers.cluster())
 
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
         """If an elastic trial can start its next attempt at once, keep its workers.

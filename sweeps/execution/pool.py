@@ -246,7 +246,7 @@ class _Pool:
                 continues
                 and self.job.takes_turns
                 and step in self.job.milestones
-                and self.workers.has_queue
+                and bool(self.workers.waiting())
             )
             running.decisions[step].set_result(continues and not running.yields)
 

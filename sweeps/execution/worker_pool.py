@@ -66,8 +66,7 @@ class WorkerPool:
         self._parked = parked
         self._spawn = spawn
         self._queue: list[Request] = []
-        # The following three have the ids of requests as keys. The answer to a request are the
-        # reserved workers, and [] for a fit.
+        # The following three have the ids of requests as keys. The answer to a fit is [].
         self._answers: dict[int, asyncio.Future[list[Worker]]] = {}
         self._grants: dict[int, tuple[str, Mapping[str, float]]] = {}
         # Since when a trial would not fit even on the empty cluster, by the monotonic clock.
@@ -90,7 +89,7 @@ class WorkerPool:
         taken: list[Worker] = []
         for shape in shapes:
             request = Request(next(self._count), shape.total, shape)
-            action = allocation.decide(self._cluster(), [request])
+            action = allocation.decide(self.cluster(), [request])
             if not isinstance(action, Place):
                 break
             taken += self._take(action)
@@ -100,9 +99,7 @@ class WorkerPool:
     async def reserve(
         self, shape: Shape, key: str | None = None, is_retry: bool = False
     ) -> list[Worker]:
-        """Reserve the workers of a trial, and return them.
-
-        Some of the workers may still be starting.
+        """Reserve the workers of a trial, and return them. Some may still be starting.
 
         If the cluster lacks resources now, the trial waits in the queue.
 
@@ -135,16 +132,6 @@ class WorkerPool:
             self.give_back(workers)
             raise
 
-    def largest(self, shape: Shape) -> int:
-        """Return the largest number of workers that the gang of an elastic trial can ever have.
-
-        On a single machine, the machine's resources limit this number. On a cluster, which may get
-        new nodes, only the shape limits it.
-        """
-        if not self.nodes.are_fixed:
-            return shape.sizes[-1]
-        return allocation.largest_gang(shape, self._cluster())
-
     def grow(
         self, shape: Shape, members: Sequence[Worker], trials_pending: bool, reserve: bool
     ) -> list[Worker]:
@@ -167,7 +154,7 @@ class WorkerPool:
         """
         nodes = {worker.node for worker in members}
         wanted = allocation.growth(
-            self._cluster(),
+            self.cluster(),
             self._queue,
             shape,
             size=len(members),
@@ -266,11 +253,6 @@ class WorkerPool:
 
     # ---- the queue
 
-    @property
-    def has_queue(self) -> bool:
-        """True if a trial or a fit is waiting in the queue."""
-        return bool(self._waiting())
-
     async def _wait_for(self, request: Request) -> list[Worker]:
         """Wait in the queue until a request is granted, and return the reserved workers."""
         answer: asyncio.Future[list[Worker]] = asyncio.get_running_loop().create_future()
@@ -287,7 +269,8 @@ class WorkerPool:
         finally:
             del self._answers[request.id]
 
-    def _cluster(self) -> Cluster:
+    def cluster(self) -> Cluster:
+        """Return the state of the cluster."""
         return Cluster(
             self.nodes.resources,
             [one.state() for one in self.processes.workers.values()],
@@ -299,8 +282,8 @@ class WorkerPool:
     def serve(self) -> None:
         """Serve the queue: carry out the actions of `allocation.decide` until one is to wait."""
         while True:
-            self._queue = self._waiting()
-            match allocation.decide(self._cluster(), self._queue):
+            self._queue = self.waiting()
+            match allocation.decide(self.cluster(), self._queue):
                 case Place(request) as place:
                     self._answer(request, self._take(place))
                 case Grant(request, node):
@@ -312,7 +295,7 @@ class WorkerPool:
                     self._refuse(too_large)
                     return
 
-    def _waiting(self) -> list[Request]:
+    def waiting(self) -> list[Request]:
         """Return the requests in the queue whose callers have not been cancelled."""
         return [request for request in self._queue if not self._answers[request.id].done()]
 
@@ -370,26 +353,15 @@ class WorkerPool:
 
         One worker is closed every `PLACED_WITHIN` seconds.
         """
-        names = dict(starting.resources).keys()
         while True:
             await asyncio.wait([starting.up], timeout=PLACED_WITHIN)
             if starting.up.done():
                 return
-            idle = [
-                one
-                for one in self.processes.workers.values()
-                if one.phase is Phase.IDLE
-                and one.node == starting.node
-                and names & dict(one.resources).keys()
-            ]
-            if starting.phase is Phase.BUSY and idle:
-                log.warning(
-                    "%s did not start within %g s, so an idle worker is closed to free its "
-                    "resources",
-                    starting.id,
-                    PLACED_WITHIN,
-                )
-                self.close(min(idle, key=lambda one: one.used))
+            unused = self.processes.least_used_beside(starting)
+            if starting.phase is Phase.BUSY and unused is not None:
+                why = "%s did not start within %g s, so an idle worker is closed to free resources"
+                log.warning(why, starting.id, PLACED_WITHIN)
+                self.close(unused)
 
     async def watch(self) -> None:
         """Check every `LOOK_EVERY` seconds which workers died and which nodes joined or left.
@@ -410,7 +382,7 @@ class WorkerPool:
         """Ask the cluster's autoscaler, if any, for nodes that can serve the waiting requests."""
         held, _ = self.held()
         unused = {name: amount - held.get(name, 0.0) for name, amount in self.nodes.limit.items()}
-        wanted = select_within_limit(self._waiting(), unused)
+        wanted = select_within_limit(self.waiting(), unused)
         try:
             await asyncio.to_thread(self._node_requests.update, wanted, now)
         except Exception:  # Ray raises exceptions of many classes here.

@@ -81,6 +81,21 @@ class WorkerProcesses:
         if not started.up.done():
             started.up.set_result(started.info)
 
+    def least_used_beside(self, starting: Worker) -> Worker | None:
+        """Return an idle worker on the same node with one of the same resources.
+
+        Of several workers, return the one that was not used for longest. None if there is none.
+        """
+        names = dict(starting.resources).keys()
+        idle = [
+            one
+            for one in self.workers.values()
+            if one.phase is Phase.IDLE
+            and one.node == starting.node
+            and names & dict(one.resources).keys()
+        ]
+        return min(idle, key=lambda one: one.used, default=None)
+
     def lose(self, lost: Worker, reason: Exception) -> None:
         """Remove a worker, and kill its process if it is alive.
 
