@@ -121,15 +121,15 @@ def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
         shipped_code.environment(load(project / "space.yaml"), (project,), stage)
 
 
-def test_a_node_without_the_folder_is_named(tmp_path):
-    problems = shared_storage.storage_problems(
-        tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None}
-    )
+def test_a_node_without_the_folder_is_named(tmp_path, monkeypatch):
+    answers = {"10.0.0.1": True, "10.0.0.2": False}, ["10.0.0.3"]
+    monkeypatch.setattr(shared_storage, "ask_nodes", lambda *_: answers)
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "origin.json").touch()
+    with pytest.raises(InputError) as refused:
+        shared_storage.check_storage(tmp_path / "sweep")
+    problems = refused.value.problems
     assert [p.place for p in problems] == ["--dir", "--address"]
-    assert (
-        shared_storage.storage_problems(tmp_path, {"10.0.0.2": False}, "bundle")[0].place
-        == "bundle"
-    )
     assert (
         f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text
         and "every node shares" in problems[0].text

@@ -395,7 +395,7 @@ class SweepController:
         The reason: the pool raised an error when Ray Tune asked what happened to the trial.
         """
         if int(trial) in self.running:
-            self.pool.cancel.remote(trial)
+            self.pool.stop.remote(trial)
             error = "the worker pool could not say what happened to the trial; see sweep.log"
             self._end(End(int(trial), State.FAIL, error))
 

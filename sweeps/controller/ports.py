@@ -25,9 +25,7 @@ class PoolHandle(Protocol):
             checkpoint.
         prepare_refit: Change the settings and the rows for a trial that is trained again.
         forget: Delete the pool's state of a trial whose end the driver has recorded.
-        cancel: End a trial immediately, and close its gang (the workers that train the trial
-            together).
-        stop: Do the same, but let the driver get the trial's last reports.
+        stop: End a trial immediately. The driver still gets the trial's last reports.
         interrupt: End all trials immediately.
         usage: Return the resources that the pool uses, and what each trial is doing.
         set_all_started: Set whether all trials of the sweep have started.
@@ -49,7 +47,6 @@ class PoolHandle(Protocol):
     renew: RemoteMethod
     prepare_refit: RemoteMethod
     forget: RemoteMethod
-    cancel: RemoteMethod
     stop: RemoteMethod
     interrupt: RemoteMethod
     usage: RemoteMethod

@@ -395,7 +395,7 @@ def _await_update(
     pending = pool.step.remote(trial)
     while not (ready := ray.wait([pending, life], timeout=LOOK_EVERY)[0]):
         if (reason := why_stop()) is not None:
-            pool.cancel.remote(trial)
+            pool.stop.remote(trial)
             raise SweepFailed(reason)
     try:
         update: TrialUpdate = ray.get(ready[0])["update"]

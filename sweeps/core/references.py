@@ -110,7 +110,9 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return text  # the message names the file and the line
     own = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_users_file(frame.filename)
     ]
     return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
 
@@ -124,7 +126,7 @@ def short(convert: Callable[[Any], str], value: Any) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
-def _is_users(file: str) -> bool:
+def is_users_file(file: str) -> bool:
     """Return whether a source file is part of neither sweeps, Python nor an installed package."""
     path = Path(file)
     ours = path.is_relative_to(Path(__file__).parents[1])

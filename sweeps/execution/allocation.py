@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
-from sweeps.core.resources import EPSILON, Shape, fits_into, stream_cpus, subtract
+from sweeps.core.resources import EPSILON, Shape, fits_into, subtract
 
 Resources = Mapping[str, float]
 
@@ -81,7 +80,7 @@ class Request:
     overtaken: bool = False
 
     @cached_property
-    def kind(self) -> tuple[Any, ...]:
+    def kind(self) -> tuple[object, ...]:
         """The needs of the request. Requests of one kind can be served alike."""
         return self.shape, tuple(sorted(self.need.items())), self.tasks
 
@@ -154,50 +153,53 @@ class Cluster:
             `cluster.RayConnection`), so that idle workers need not be closed. Busy workers and fits
             together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
         limit: Largest amount of each limited resource that the sweep may hold on all nodes
-            together. None if there is no limit.
+            together.
     """
 
     nodes: Mapping[str, Resources]
     workers: Sequence[WorkerState]
     grants: Sequence[tuple[str, Resources]] = ()
     parked: int | None = None
-    limit: Resources | None = None
+    limit: Resources = field(default_factory=dict)
 
     @cached_property
     def on(self) -> Mapping[str, NodeUse]:
-        """The workers of each node, by node id."""
+        """The use of each node, by node id."""
         found = {node: NodeUse([], {}, {}) for node in self.nodes}
         for worker in self.workers:
             use = found.setdefault(worker.node, NodeUse([], {}, {}))
-            for name, amount in worker.resources:
-                use.held[name] = use.held.get(name, 0.0) + amount
+            _add(worker.resources, use.held)
             if worker.phase is Phase.BUSY:
-                for name, amount in worker.resources:
-                    use.busy[name] = use.busy.get(name, 0.0) + amount
+                _add(worker.resources, use.busy)
             elif worker.phase is Phase.IDLE:
                 use.idle.append(worker)
+        for node, resources in self.grants:
+            use = found.setdefault(node, NodeUse([], {}, {}))
+            _add(resources.items(), use.busy)
+            if self.parked is None:
+                _add(resources.items(), use.held)
         return found
 
 
 @dataclass(frozen=True)
 class NodeUse:
-    """The workers of a node: the idle ones, what all of them hold, and what the busy ones hold."""
+    """The use of a node.
+
+    Attributes:
+        idle: The idle workers.
+        held: What the workers and the fits hold. The fits are left out if `Cluster.parked` is not
+            None, because they then run on a spare CPU of Ray.
+        busy: What the busy workers and the fits use.
+    """
 
     idle: list[WorkerState]
     held: dict[str, float]
     busy: dict[str, float]
 
 
-def without_reserve(limit: Resources | None, cpus: float) -> dict[str, float]:
-    """Return the limit of a sweep that leaves CPUs to Ray Data; see `stream_cpus`.
-
-    Args:
-        limit: Largest amounts that the sweep may hold; None for no limit.
-        cpus: Number of CPUs of the cluster.
-    """
-    given = dict(limit or {})
-    most = min(cpus, given.get("CPU", cpus))
-    return given | {"CPU": max(0.0, most - stream_cpus(most))}
+def _add(resources: Iterable[tuple[str, float]], total: dict[str, float]) -> None:
+    for name, amount in resources:
+        total[name] = total.get(name, 0.0) + amount
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
@@ -205,11 +207,9 @@ def queue_position(queue: Sequence[Request], request: Request) -> int:
 
     A retry enters before the first request that is no retry.
     """
-    return (
-        next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
-        if request.is_retry
-        else len(queue)
-    )
+    if not request.is_retry:
+        return len(queue)
+    return next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
 
 
 def served(queue: Sequence[Request], request: Request) -> list[Request]:
@@ -260,16 +260,20 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
     later = replace(cluster, workers=without_closing)
     if len(without_closing) < len(cluster.workers) and _place(request, later):
         return Wait(too_large)  # The workers that are closing free enough resources.
-    need = dict(request.shape.per_worker) if request.shape else request.need
-    closable = _closable(request, need, later)
+    closable = [
+        worker
+        for worker in without_closing
+        if worker.phase is Phase.IDLE
+        and (request.shape is None or worker.resources != request.shape.per_worker)
+    ]
     rest = [worker for worker in without_closing if worker not in closable]
     if closable and (at_last := _place(request, replace(cluster, workers=rest))):
         nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
-        closable = [
-            worker for worker in closable if worker.node in nodes
-        ] or closable  # Under a limit, a worker elsewhere may have to go.
+        # Under a limit, a worker on another node may have to be closed.
+        best = [worker for worker in closable if worker.node in nodes] or closable
+        need = dict(request.shape.per_worker) if request.shape else request.need
         return Close(
-            min(closable, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
+            min(best, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
         )
     return Wait(too_large)
 
@@ -311,14 +315,6 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
         Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1]
     )
     return max(shape.workers, len(placed.start) if placed else 0)
-
-
-def _closable(request: Request, need: Resources, cluster: Cluster) -> list[WorkerState]:
-    """Return the idle workers that the request cannot use, so that they may be closed for it."""
-    idle = [worker for worker in cluster.workers if worker.phase is Phase.IDLE]
-    if request.shape is None:
-        return idle
-    return [worker for worker in idle if not _serves(worker, need)]
 
 
 def _start(request: Request, cluster: Cluster, others: Sequence[Request]) -> Place | Grant | None:
@@ -458,39 +454,20 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
     return max(0, min([most, *counts]))
 
 
-def _used(cluster: Cluster, node: str | None, busy: bool, grants: bool) -> list[Resources]:
-    """Return what the workers on a node hold, as several amounts. None stands for all nodes.
-
-    Args:
-        cluster: State of the cluster.
-        node: Id of the node.
-        busy: True for the busy workers only.
-        grants: True to add the resources of each fit.
-    """
-    uses = cluster.on.values() if node is None else [cluster.on[node]]
-    used: list[Resources] = [use.busy if busy else use.held for use in uses]
-    if grants:
-        used += [resources for where, resources in cluster.grants if node in (None, where)]
-    return used
-
-
-def _unused_limit(cluster: Cluster, busy: bool) -> dict[str, float] | None:
+def _unused_limit(cluster: Cluster, busy: bool) -> dict[str, float]:
     """Return the part of the sweep's limit that workers and fits do not use.
 
-    If `busy` is True, only busy workers count. Return None if the sweep has no limit.
+    If `busy` is True, only busy workers count.
     """
-    if cluster.limit is None:
-        return None
-    unused = subtract(cluster.limit, _used(cluster, None, busy, grants=True))
+    if not cluster.limit:
+        return {}
+    used = [use.busy if busy else use.held for use in cluster.on.values()]
+    unused = subtract(cluster.limit, used)
     return {name: unused[name] for name in cluster.limit}
 
 
-def _capped(free: dict[str, float], unused: Resources | None) -> dict[str, float]:
-    return (
-        free
-        if unused is None
-        else {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
-    )
+def _capped(free: dict[str, float], unused: Resources) -> dict[str, float]:
+    return {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
@@ -498,26 +475,17 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 
     Idle workers may hold some of these resources.
     """
-    free = subtract(cluster.nodes[node], _used(cluster, node, busy=True, grants=True))
+    free = subtract(cluster.nodes[node], [cluster.on[node].busy])
     return _capped(free, _unused_limit(cluster, busy=True))
 
 
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return the resources of a node that a new worker can hold.
-
-    The resources of fits are subtracted only if `cluster.parked` is None. Otherwise, fits run on a
-    spare CPU of Ray.
-    """
+    """Return the resources of a node that a new worker can hold."""
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
         room["CPU"] = room.get("CPU", 0.0) + cluster.parked
-    free = subtract(room, _used(cluster, node, busy=False, grants=cluster.parked is None))
+    free = subtract(room, [cluster.on[node].held])
     return _capped(free, _unused_limit(cluster, busy=False))
-
-
-def _serves(worker: WorkerState, need: Resources) -> bool:
-    """Return whether a worker holds exactly the resources `need`."""
-    return dict(worker.resources) == dict(need)
 
 
 def _place(
@@ -580,21 +548,17 @@ def _place(
         taken = offer.idle[:count]
         workers += [worker.id for worker in taken]
         start += [offer.node] * (count - len(taken))
-    return (
-        Place(request, tuple(workers), tuple(start)) if len(workers) + len(start) == size else None
-    )
+    if len(workers) + len(start) < size:
+        return None
+    return Place(request, tuple(workers), tuple(start))
 
 
-def _count_within_limit(need: Resources, unused: Resources | None, most: int) -> int:
+def _count_within_limit(need: Resources, unused: Resources, most: int) -> int:
     """Return how many workers fit into `unused`, the rest of the limit, but at most `most`.
 
     Each worker needs the resources `need`.
     """
-    return (
-        most
-        if unused is None
-        else _count({name: amount for name, amount in need.items() if name in unused}, unused, most)
-    )
+    return _count({name: need[name] for name in need.keys() & unused.keys()}, unused, most)
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
@@ -613,7 +577,7 @@ def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
 
     offers = []
     for node in cluster.nodes:
-        idle = [worker for worker in cluster.on[node].idle if _serves(worker, need)]
+        idle = [one for one in cluster.on[node].idle if one.resources == shape.per_worker]
         new = _count(need, _free_to_hold(cluster, node), size)
         offers.append(
             _Offer(

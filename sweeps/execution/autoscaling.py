@@ -8,11 +8,15 @@ so Ray removes the groups when the driver dies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ray
 from ray.autoscaler.v2.sdk import get_cluster_status
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
 from sweeps.core.resources import fits_into, subtract
 from sweeps.execution.allocation import Request
@@ -33,9 +37,7 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
     return [need] if need else []
 
 
-def select_within_limit(
-    requests: Sequence[Request], unused: Mapping[str, float] | None
-) -> list[Request]:
+def select_within_limit(requests: Sequence[Request], unused: Mapping[str, float]) -> list[Request]:
     """Return the requests that, taken together, fit into the rest of the sweep's limit (`unused`).
 
     The requests are taken in order. A request is skipped if it does not fit into the amounts that
@@ -43,19 +45,14 @@ def select_within_limit(
 
     Args:
         requests: Requests that wait, in the order of the queue.
-        unused: Amount of each limited resource that the sweep may still use. None if there is no
-            limit.
+        unused: Amount of each limited resource that the sweep may still use.
     """
     kept = []
     for request in requests:
-        limited = {
-            name: amount
-            for name, amount in request.need.items()
-            if unused is not None and name in unused
-        }
-        if unused is None or fits_into(limited, unused):
+        limited = {name: request.need[name] for name in request.need.keys() & unused.keys()}
+        if fits_into(limited, unused):
             kept.append(request)
-            unused = unused and subtract(unused, [limited])
+            unused = subtract(unused, [limited])
     return kept
 
 
@@ -71,7 +68,7 @@ class NodeRequests:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[int, Any] = {}
+        self._groups: dict[int, PlacementGroup] = {}
         self._not_before: dict[int, float] = {}
         self.may_grow: bool | None = None
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
+from ray.actor import ActorHandle
 from ray.train._internal.base_worker_group import BaseWorkerGroup
 from ray.train.backend import BackendConfig
 
@@ -20,12 +21,24 @@ from sweeps.core import references
 from sweeps.execution import torch_state
 from sweeps.execution.messages import Ranks
 
+T = TypeVar("T")
+
 # For a gang of one, these backends are not used. For torch, `torch_state` creates a cheaper process
 # group; XGBoost and JAX need no group.
 ALONE_WITHOUT = ("none", "torch", "xgboost", "jax")
 
+# References to the configuration classes of Ray Train's backends.
+CONFIGS = {
+    "torch": "ray.train.torch:TorchConfig",
+    "xgboost": "ray.train.xgboost:XGBoostConfig",
+    "lightgbm": "ray.train.lightgbm.config:LightGBMConfig",
+    "tensorflow": "ray.train.tensorflow:TensorflowConfig",
+    "jax": "ray.train.v2.jax:JaxConfig",
+    "none": "ray.train.backend:BackendConfig",
+}
 
-def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({})) -> Any:
+
+def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({})) -> BackendConfig:
     """Return Ray Train's configuration object for a backend.
 
     Args:
@@ -34,31 +47,14 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
         resources: Name and amount of each resource of one worker. The configurations of torch and
             JAX depend on its GPUs.
     """
+    found = references.resolve(CONFIGS.get(backend, backend))
+    gpus = resources.get("GPU", 0)
     if backend == "torch":
-        from ray.train.torch import TorchConfig
-
         # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so
         # they use gloo, which allows this.
-        return TorchConfig(backend="gloo" if 0 < resources.get("GPU", 0) < 1 else None)
-    if backend == "xgboost":
-        from ray.train.xgboost import XGBoostConfig
-
-        return XGBoostConfig()
-    if backend == "lightgbm":
-        from ray.train.lightgbm.config import LightGBMConfig
-
-        return LightGBMConfig()
-    if backend == "tensorflow":
-        from ray.train.tensorflow import TensorflowConfig
-
-        return TensorflowConfig()
+        return found(backend="gloo" if 0 < gpus < 1 else None)
     if backend == "jax":
-        from ray.train.v2.jax import JaxConfig
-
-        return JaxConfig(use_tpu=resources.get("TPU", 0) > 0, use_gpu=resources.get("GPU", 0) > 0)
-    if backend == "none":
-        return BackendConfig()
-    found = references.resolve(backend)
+        return found(use_tpu=resources.get("TPU", 0) > 0, use_gpu=gpus > 0)
     return found() if isinstance(found, type) else found
 
 
@@ -100,11 +96,11 @@ class WorkerGroup(BaseWorkerGroup):
         resources: Name and amount of each resource of one worker.
     """
 
-    def __init__(self, workers: tuple[Any, ...], resources: dict[str, float]):
+    def __init__(self, workers: tuple[ActorHandle, ...], resources: dict[str, float]):
         self._workers, self._resources = workers, resources
 
     def execute_single_async(
-        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+        self, worker_index: int, func: Callable[..., T], *args, **kwargs
     ) -> Any:
         """Call a function in the process of one worker.
 
@@ -112,22 +108,32 @@ class WorkerGroup(BaseWorkerGroup):
         """
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
-    def execute_async(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def execute_async(self, func: Callable[..., T], *args, **kwargs) -> list[Any]:
         """Call a function in the process of each worker.
 
         Return references to the results, ordered by rank.
         """
         return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
 
-    def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def execute(self, func: Callable[..., T], *args, **kwargs) -> list[T]:
         """Call a function in the process of each worker. Return the results, ordered by rank."""
         return list(ray.get(self.execute_async(func, *args, **kwargs)))
 
-    def execute_single(
-        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:
+    def execute_single(self, worker_index: int, func: Callable[..., T], *args, **kwargs) -> T:
         """Call a function in the process of one worker. Return the result of the function."""
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
+
+    def call(self, method: str, *arguments: Sequence[object]) -> None:
+        """Call a method of `WorkerRuntime` in the process of each worker, and wait for all calls.
+
+        Each argument has one value for each worker.
+        """
+        ray.get(
+            [
+                worker.call.remote(method, *values)
+                for worker, *values in zip(self._workers, *arguments, strict=True)
+            ]
+        )
 
     def get_resources_per_worker(self) -> dict[str, float]:
         """Return the resources of one worker.
@@ -156,10 +162,14 @@ class OwnProcess(WorkerGroup):
     """
 
     def __init__(self, resources: dict[str, float]):
-        super().__init__((None,), resources)
+        super().__init__((), resources)
+
+    def __len__(self) -> int:
+        """Return 1."""
+        return 1
 
     def execute_single_async(
-        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+        self, worker_index: int, func: Callable[..., T], *args, **kwargs
     ) -> Any:
         """Call a function in this thread. Return a reference to the result of the function."""
         return ray.put(func(*args, **kwargs))
@@ -180,12 +190,12 @@ class Membership:
         self.ranks = ranks
         self.groups: frozenset[Any] = frozenset()
         self._environment = dict(os.environ)
-        self._context: Any = None
+        self._context: contextlib.AbstractContextManager[object] | None = None
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
 
-    def enter(self, config: Any) -> None:
+    def enter(self, config: BackendConfig) -> None:
         """Enter the backend's context for training functions, and record its process groups.
 
         These are the groups that the backend has made.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Background:
@@ -14,9 +16,9 @@ class Background:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
-    def __call__(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def __call__(self, coroutine: Coroutine[object, object, T]) -> asyncio.Task[T]:
         """Start a coroutine and return its task."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)

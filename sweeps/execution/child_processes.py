@@ -25,38 +25,6 @@ HELPERS = (
 )
 
 
-def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Process]:
-    """Return this user's processes that are marked by `SWEEPS_PROCESS_OF`.
-
-    This environment variable is `mark`, or starts with `mark` and a slash.
-
-    Args:
-        mark: Value or beginning of the variable. If it is a trial's folder, the result contains the
-            processes of all ranks of the trial.
-        among: Ids of the processes to search; None to search all processes of this machine, which
-            takes milliseconds.
-    """
-    wanted, found = f"{MARK}={mark}".encode(), []
-    for pid in psutil.pids() if among is None else among:
-        if pid == os.getpid():
-            continue
-        with contextlib.suppress(OSError, psutil.Error):
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                own = file.read()
-            if any(
-                entry == wanted or entry.startswith(wanted + b"/") for entry in own.split(b"\0")
-            ):
-                found.append(psutil.Process(pid))
-    return found
-
-
-def started() -> set[psutil.Process]:
-    """Return the children of this process and the descendants of these children."""
-    with contextlib.suppress(psutil.Error):
-        return set(psutil.Process().children(recursive=True))
-    return set()
-
-
 def end(mark: str, before: Collection[int] | None = None) -> int:
     """Kill the processes that a training loop has started, except helper processes of libraries.
 
@@ -67,28 +35,33 @@ def end(mark: str, before: Collection[int] | None = None) -> int:
     this process.
 
     Args:
-        mark: Value or beginning of the environment variable; see `marked`.
+        mark: Value of the environment variable, or its beginning before a slash. If it is a trial's
+            folder, the processes of all ranks of the trial are found.
         before: Ids of all processes of this machine before the trial. Newer processes are killed if
             they have the mark or are descendants of this process. If None, all processes with the
-            mark are killed, and no others.
+            mark are killed, and no others. The search then takes milliseconds.
 
     Returns:
         The number of killed processes.
     """
-    new = None if before is None else set(psutil.pids()).difference(before)
-    if new is not None and not new:
-        return 0
-    found = {
-        *marked(mark, new),
-        *(process for process in started() if new is not None and process.pid in new),
-    }
+    candidates = set(psutil.pids()) - set(before or ()) - {os.getpid()}
+    descendants: Collection[psutil.Process] = ()
+    if before is not None and candidates:
+        descendants = psutil.Process().children(recursive=True)
     ended = []
-    for process in found:
+    for pid in candidates:
         with contextlib.suppress(psutil.Error):
-            if process.uids().real == os.getuid() and not any(
-                helper in part for part in process.cmdline() for helper in HELPERS
-            ):
+            process = psutil.Process(pid)
+            is_mine = process.uids().real == os.getuid()
+            if is_mine and (process in descendants or _is_marked(process, mark)):
+                if any(helper in part for part in process.cmdline() for helper in HELPERS):
+                    continue
                 process.kill()
                 ended.append(process)
     psutil.wait_procs(ended, END_WITHIN)
     return len(ended)
+
+
+def _is_marked(process: psutil.Process, mark: str) -> bool:
+    value = process.environ().get(MARK, "")
+    return value == mark or value.startswith(f"{mark}/")

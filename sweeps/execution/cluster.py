@@ -22,7 +22,7 @@ from sweeps.core.resources import parked_cpus, stream_cpus
 from sweeps.execution import ray_version
 from sweeps.execution.local_ray import QUIET, RayWatch, only_gpus, start
 from sweeps.execution.ray_authentication import forget_authentication
-from sweeps.execution.ray_errors import in_a_line, last_line
+from sweeps.execution.ray_errors import last_line
 from sweeps.execution.shared_storage import check_storage, check_store_on_nodes
 from sweeps.execution.shipped_code import JOB_CONFIG, environment, with_job_modules
 from sweeps.space import Space
@@ -179,14 +179,15 @@ def _describe_connection(
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
     total = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
     if ours:
-        total["CPU"] -= SPARE_CPUS + parked + added
-        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked - added} for node in nodes)
+        for amounts in (total, *nodes):
+            amounts["CPU"] -= SPARE_CPUS + parked + added
     total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
-    reserved = stream_cpus(total.get("CPU", 0.0)) if streams and not ours else 0
-    if reserved:
-        total["CPU"] = max(0.0, total.get("CPU", 0.0) - reserved)
+    if streams and not ours:
+        cpus = total.get("CPU", 0.0)
+        added = stream_cpus(cpus)
+        total["CPU"] = max(0.0, cpus - added)
     return RayConnection(
-        ours, tuple(map(str, roots)), nodes, total, parked, limit, added or reserved
+        ours, tuple(map(str, roots)), nodes, total, parked=parked, limit=limit, stream_cpus=added
     )
 
 
@@ -243,7 +244,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     try:
         ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
-        why = in_a_line(e)
+        why = last_line(e)
         raise InputError("--address", f"no Ray cluster can be reached at {address}: {why}") from e
 
 

@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
 
 from sweeps.core import exit_causes
@@ -70,7 +71,7 @@ class DataRequests:
 
     def __init__(self, workers: WorkerPool, spawn: Background):
         self.workers, self.spawn = workers, spawn
-        self.data_actor: Any = None
+        self.data_actor: ActorHandle  # Set by `configure`, for which all methods wait.
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadArguments | None = None
         self._refit: RefitRows | None = None
@@ -87,7 +88,7 @@ class DataRequests:
             asyncio.Lock()
         )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
-    def configure(self, data_actor: Any, reload: LoadArguments | None) -> None:
+    def configure(self, data_actor: ActorHandle, reload: LoadArguments | None) -> None:
         """Set the data actor, and the arguments with which a new process reads the data again.
 
         All other methods wait for this call.
@@ -128,16 +129,14 @@ class DataRequests:
             self._prepared[key] = self.spawn(self._prepare(key, data, chain))
         return self._prepared[key]
 
-    def forget(self, prepared: PreparedData) -> None:
-        """Forget prepared data that a trial could not read.
+    def forget(self, data: dict, chain: tuple) -> None:
+        """Forget prepared data that a trial could not read. For the arguments, see `request`.
 
         The next trial that needs this data requests it again.
         """
-        self._prepared = {
-            key: future
-            for key, future in self._prepared.items()
-            if not _has_result(future, prepared)
-        }
+        key = repr(data), repr(chain)
+        if key in self._prepared and self._prepared[key].done():
+            del self._prepared[key]
 
     @property
     def fits(self) -> int:
@@ -170,10 +169,8 @@ class DataRequests:
         """
         deaths = 0
         while True:
-            tasks, pid = (
-                await self._runs_tasks(),
-                await self.data_actor.pid.options(max_task_retries=-1).remote(),
-            )
+            tasks = await self._runs_tasks()
+            pid = await self.data_actor.pid.options(max_task_retries=-1).remote()
             async with self._cpu(tasks):
                 if (
                     tasks != await self._runs_tasks()
@@ -207,7 +204,8 @@ class DataRequests:
         """
         if self._streams:
             return contextlib.nullcontext()
-        return self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks)
+        cpus = min(1.0, self.workers.nodes.total.get("CPU", 1.0))
+        return self.workers.resources({"CPU": cpus}, tasks)
 
     async def _runs_tasks(self) -> bool:
         """Return whether the data actor runs Ray tasks to prepare data.
@@ -215,12 +213,3 @@ class DataRequests:
         If the data actor's process has died, wait until Ray has restarted it.
         """
         return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote())
-
-
-def _has_result(future: asyncio.Future[PreparedData], prepared: PreparedData) -> bool:
-    return (
-        future.done()
-        and not future.cancelled()
-        and future.exception() is None
-        and future.result() is prepared
-    )

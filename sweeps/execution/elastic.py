@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from sweeps.execution import allocation
 from sweeps.execution.allocation import Phase
 from sweeps.execution.messages import Ended
 from sweeps.execution.pool_worker import Gang, WorkerLost
@@ -39,7 +40,12 @@ class ElasticGangs:
             running: The trial.
             size: Number of workers of the gang at the start of the attempt.
         """
-        return running.may_grow and size < self.workers.largest(running.trial.shape)
+        shape = running.trial.shape
+        if not running.may_grow or size >= shape.sizes[-1]:
+            return False
+        # A cluster may get new nodes.
+        nodes_may_join = not self.workers.nodes.are_fixed
+        return nodes_may_join or size < allocation.largest_gang(shape, self.workers.cluster())
 
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
         """If an elastic trial can start its next attempt at once, keep its workers.
@@ -80,7 +86,7 @@ class ElasticGangs:
         """
         if not running.asks:
             return True
-        answer = running.answer(step)
+        answer = running.answers[step]
         self.answer_ranks(running)
         return await asyncio.shield(answer)
 
@@ -95,7 +101,8 @@ class ElasticGangs:
                 continue
             ended = any(parts.has_ended(rank) for rank in range(parts.ranks))
             answer.set_result(ended or not self._grows(running, step))
-            running.answers = {other: it for other, it in running.answers.items() if other >= step}
+            for other in [other for other in running.answers if other < step]:
+                del running.answers[other]
 
     def _grows(self, running: RunningTrial, step: int) -> bool:
         """Return whether a gang grows at this step. If so, reserve the additional workers."""

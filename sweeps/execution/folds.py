@@ -17,12 +17,9 @@ from pathlib import Path
 
 import ray.train
 
-from sweeps.core import trial
 from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import BEST_FOLD_STEP, Current
-from sweeps.execution import ray_train_adapter
-from sweeps.execution.loop_run import LoopRun, best_step, current_of_run
-from sweeps.execution.seeds import seeded
+from sweeps.execution.loop_run import LoopRun, best_step
 from sweeps.execution.trial_session import TrialSession
 
 STATE = "folds.json"
@@ -42,21 +39,9 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
     """
     results, finals = _restore(session)
     for number in range(len(results), session.job.folds):
-        data = session.cache.folds[number]
-        fold = LoopRun(session, data)
-        own = current_of_run(current, data)
-        trial.set_current(own)
-        with (
-            ray_train_adapter.in_place(fold),
-            seeded(session.assignment.trial.seed, current.threads),
-        ):
-            train(fold)
-        if not fold.metrics:
-            raise ValueError(
-                f"the loop reported nothing in fold {number + 1} of {session.job.folds}"
-            )
+        fold = LoopRun(session, session.cache.folds[number])
+        finals.append(fold.run(current, train, f"in fold {number + 1} of {session.job.folds}"))
         results.append(result_of(fold.metrics, session.job.order))
-        finals.append(own.final)
         current.final = mean_of(finals)
         _report(session, results, finals)
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from sweeps.execution.messages import Ranks
 
-W = TypeVar("W")
+
+class Member(Protocol):
+    """A worker of a gang.
+
+    Attributes:
+        node: Id of the worker's node.
+        gpus: Ids of the worker's GPUs.
+        number: Number that is smaller for older workers.
+    """
+
+    node: str
+    gpus: tuple[str, ...]
+    number: int
+
+
+W = TypeVar("W", bound=Member)
 
 # With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while
 # a model of the last trial exists, and during the minute after that model was deleted.
@@ -18,36 +32,24 @@ RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
 LEFT_SAFELY = ("torch",)
 
 
-def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> list[W]:
+def in_rank_order(workers: Sequence[W]) -> list[W]:
     """Return workers in the order of their ranks: node by node, and on each node by GPU id.
 
     Ray Train uses the same order.
 
     The node with the most workers comes first. Among nodes with equally many workers, the node with
     the oldest worker comes first.
-
-    Args:
-        workers: Tuples of the worker, the id of its node, the ids of its GPUs, and a number that is
-            smaller for older workers.
-
-    >>> in_rank_order([("c", "n2", (), 3), ("b", "n1", ("1",), 1), ("a", "n1", ("0",), 2)])
-    ['a', 'b', 'c']
     """
-    counts = Counter(node for _, node, _, _ in workers)
-    oldest = {node: min(age for _, other, _, age in workers if other == node) for node in counts}
+    on_node: dict[str, list[W]] = {}
+    for worker in workers:
+        on_node.setdefault(worker.node, []).append(worker)
 
-    def position(
-        worker: tuple[W, str, tuple[str, ...], int],
-    ) -> tuple[int, int, list[tuple[int, str]], int]:
-        _, node, gpus, age = worker
-        return (
-            -counts[node],
-            oldest[node],
-            [(int(gpu) if gpu.isdigit() else 0, gpu) for gpu in gpus],
-            age,
-        )
+    def position(worker: W) -> tuple[int, int, list[tuple[int, str]], int]:
+        peers = on_node[worker.node]
+        gpus = [(int(gpu) if gpu.isdigit() else 0, gpu) for gpu in worker.gpus]
+        return -len(peers), min(peer.number for peer in peers), gpus, worker.number
 
-    return [worker for worker, *_ in sorted(workers, key=position)]
+    return sorted(workers, key=position)
 
 
 def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
@@ -67,29 +69,16 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
     )
 
 
-def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def visible_gpus(workers: Sequence[Member]) -> list[str]:
     """Return the value of `CUDA_VISIBLE_DEVICES` for each worker of a gang.
 
     It names the GPUs of all workers of the gang on the worker's node.
-
-    Args:
-        nodes: Id of each worker's node.
-        gpus: Ids of each worker's GPUs, in the order of `nodes`.
-
-    >>> visible_gpus(["a", "a", "b"], [("1",), ("0",), ("0",)])
-    ('0,1', '0,1', '0')
     """
-    return tuple(
-        ",".join(
-            sorted(
-                {
-                    gpu
-                    for other, ids in zip(nodes, gpus, strict=True)
-                    if other == node
-                    for gpu in ids
-                },
-                key=lambda g: (len(g), g),
-            )
-        )
-        for node in nodes
-    )
+    on_node: dict[str, set[str]] = {}
+    for worker in workers:
+        on_node.setdefault(worker.node, set()).update(worker.gpus)
+    names = {
+        node: ",".join(sorted(gpus, key=lambda gpu: (len(gpu), gpu)))
+        for node, gpus in on_node.items()
+    }
+    return [names[worker.node] for worker in workers]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
+from types import ModuleType
 from typing import Any
 
 
@@ -18,7 +20,7 @@ class ImportHook(MetaPathFinder):
         function: Function that is called with the module.
     """
 
-    def __init__(self, module: str, function: Callable[[Any], None]):
+    def __init__(self, module: str, function: Callable[[ModuleType], None]):
         self.module, self.function = module, function
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -26,16 +28,11 @@ class ImportHook(MetaPathFinder):
         if name != self.module:
             return None
         sys.meta_path.remove(self)
-        specs = (
-            finder.find_spec(name, path, target)
-            for finder in sys.meta_path
-            if hasattr(finder, "find_spec")
-        )
-        spec = next((spec for spec in specs if spec is not None), None)
+        spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def exec_module(module: Any) -> None:
+            def exec_module(module: ModuleType) -> None:
                 execute(module)
                 self.function(module)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -17,7 +19,7 @@ from sweeps.core import crash_cleanup
 from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepsError
 from sweeps.core.host_resources import GPU_IDS
-from sweeps.execution.ray_errors import in_a_line
+from sweeps.execution.ray_errors import last_line
 
 log = logging.getLogger(__name__)
 
@@ -26,19 +28,6 @@ log = logging.getLogger(__name__)
 START_WITHIN = (30, 120)
 LOOK_EVERY = 1.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, **values: Any) -> Iterator[None]:
-    """Within the `with` block, attributes of a module or a class have other values."""
-    before = {name: getattr(owner, name) for name in values}
-    for name, value in values.items():
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
 
 
 @contextlib.contextmanager
@@ -89,7 +78,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
                 patient_and_separate(seconds),
                 minimal_processes(),
                 # Ray listens only on the loopback address, as by default on macOS and Windows.
-                _replaced(ray_constants, ENABLE_RAY_CLUSTER=False),
+                patch.multiple(ray_constants, ENABLE_RAY_CLUSTER=False),
             ):
                 # "local" ignores RAY_ADDRESS and `ray start`.
                 ray.init(
@@ -102,7 +91,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
             return
         except Exception as e:  # Ray raises exceptions of many classes here.
             log.exception("Ray did not start within %g s", seconds)
-            why = in_a_line(e).rstrip(".")
+            why = last_line(e).rstrip(".")
             late = "timed out" in str(e).lower()
             if late and seconds != START_WITHIN[-1]:
                 continue
@@ -122,13 +111,12 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
     Args:
         seconds: The time limit for the start of Ray's processes.
     """
-    from ray._private import services as module
+    from ray._private import services
 
-    services: Any = module
     plain_node, plain_popen = services.get_node, services.ConsolePopen
     deadline = time.monotonic() + seconds
 
-    def get_node(*what: Any) -> Any:
+    def get_node(*what):
         while True:
             try:
                 return plain_node(*what)
@@ -137,12 +125,12 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
                     raise
                 time.sleep(0.1)
 
-    def popen(*what: Any, **how: Any) -> Any:
+    def popen(*what, **how):
         return plain_popen(*what, **{"process_group": 0, **how})
 
     name = "RAY_gcs_server_port_wait_time_s"
     limit = None if name in os.environ else str(seconds)
-    with _variable(name, limit), _replaced(services, get_node=get_node, ConsolePopen=popen):
+    with _variable(name, limit), patch.multiple(services, get_node=get_node, ConsolePopen=popen):
         yield
 
 
@@ -158,11 +146,11 @@ def minimal_processes() -> Iterator[None]:
     from ray._private.node import Node
 
     names = ("start_monitor", "start_log_monitor", "start_api_server")
-    nothing = {name: lambda self, **_: None for name in names if hasattr(Node, name)}
+    nothing: dict[str, Any] = dict.fromkeys(names, lambda self, **_: None)
     not_needed = ImportError("not needed")
     with (
-        _replaced(Node, **nothing),
-        _replaced(utils, get_dashboard_dependency_error=lambda: not_needed),
+        patch.multiple(Node, **nothing),
+        patch.multiple(utils, get_dashboard_dependency_error=lambda: not_needed),
     ):
         yield
 
@@ -172,10 +160,10 @@ def _resume_hint(folder: Path) -> str:
 
     Return "" if the sweep has recorded nothing yet.
     """
+    if not (folder / "space.yaml").is_file():
+        return ""
     return (
         f"; everything that was recorded is safe. To continue the sweep: {resume_command(folder)}"
-        if (folder / "space.yaml").is_file()
-        else ""
     )
 
 
@@ -191,19 +179,13 @@ class RayWatch(threading.Thread):
 
     def __init__(self, folder: Path, node: Any):
         super().__init__(name="watch", daemon=True)
-        found = node.all_processes
+        pids = {name: [p.process.pid for p in found] for name, found in node.all_processes.items()}
         ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
         crash_cleanup.record_ray(
-            folder,
-            node.get_session_dir_path(),
-            [*ours, *(p.process.pid for each in found.values() for p in each)],
+            folder, node.get_session_dir_path(), [*ours, *itertools.chain(*pids.values())]
         )
         self.folder = folder
-        self.vital = {
-            name: psutil.Process(found[name][0].process.pid)
-            for name in ("raylet", "gcs_server")
-            if found.get(name)
-        }
+        self.vital = {name: psutil.Process(pids[name][0]) for name in ("raylet", "gcs_server")}
         self.over = threading.Event()
         self.start()
 

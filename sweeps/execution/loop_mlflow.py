@@ -21,11 +21,13 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import TypeVar
 
 from sweeps.core.sweep_folder import MLFLOW_RUN
 from sweeps.execution.import_hook import ImportHook
+
+T = TypeVar("T")
 
 URI = "MLFLOW_TRACKING_URI"
 RUN_ID = "MLFLOW_RUN_ID"
@@ -41,6 +43,9 @@ SLOW, PAUSE = 1.0, 60.0
 # Seconds for a database server to accept a connection.
 CONNECT_WITHIN = 5.0
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+# MLflow's functions that select a server or an experiment. If a loop selects others than those of
+# the sweep, its next run is a run of its own.
+SELECTING = ("set_tracking_uri", "set_experiment")
 # Beginnings of the names of MLflow's functions that write to a run.
 LOGGING = ("log_", "set_tag", "delete_tag", "set_terminated", "update_run")
 
@@ -109,7 +114,7 @@ class TrialRun:
             own = self.folder.resolve() / f"mlflow-{self.rank}.db"
             os.environ.setdefault(URI, f"sqlite:///{own}")
             return
-        mlflow: Any = sys.modules["mlflow"]
+        mlflow = sys.modules["mlflow"]
         mlflow.set_tracking_uri(self.tracking)
         # An earlier trial, or the user's module, may have selected another experiment.
         mlflow.tracking.fluent._active_experiment_id = None
@@ -129,22 +134,23 @@ class TrialRun:
         """
         until = time.monotonic() + (RUN_AGAIN if TrialRun._missed else RUN_WITHIN)
         file = self.folder / MLFLOW_RUN
-        while not file.is_file() and time.monotonic() < until:
+        while not file.is_file():
+            if time.monotonic() > until:
+                TrialRun._missed = True
+                return None
             time.sleep(LOOK_EVERY)
-        TrialRun._missed = not file.is_file()
-        if TrialRun._missed:
-            return None
+        TrialRun._missed = False
         found: dict[str, str] = json.loads(file.read_text())
         return found
 
-    def respect_selection(self) -> None:
+    def _respect_selection(self) -> None:
         """If the loop has selected another server or experiment, do not name the trial's run."""
         if sys.modules["mlflow"].get_tracking_uri() != self.tracking:
             os.environ.pop(EXPERIMENT_ID, None)
         if os.environ.get(EXPERIMENT_ID) != self._experiment:
             os.environ.pop(RUN_ID, None)
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: Callable[..., T], *args, **kwargs) -> T | None:
         """Call a function of MLflow.
 
         If it fails, write a line to the trial's log and return None.
@@ -155,7 +161,10 @@ class TrialRun:
         run_id = os.environ.get(RUN_ID)
         began = time.monotonic()
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if name in SELECTING:
+                self._respect_selection()
+            return result
         except Exception as e:
             if run_id is not None:  # A `start_run` that failed has removed the variable.
                 os.environ[RUN_ID] = run_id
@@ -172,17 +181,13 @@ class TrialRun:
             os.write(2, f"--- {line}\n".encode(errors="replace"))
 
 
-class NoRun:
+class NoRun(contextlib.AbstractContextManager["NoRun"]):
     """Stand-in for a run that could not be started. Its context loses all that is logged."""
 
-    def __init__(self) -> None:
-        self.info = SimpleNamespace(run_id="", experiment_id="", run_name="", artifact_uri="")
-
-    def __enter__(self) -> NoRun:
-        return self
+    info = SimpleNamespace(run_id="", experiment_id="", run_name="", artifact_uri="")
 
     def __exit__(self, *error: object) -> None:
-        pass
+        """Let errors pass."""
 
 
 def _accepts_connections(tracking: str) -> bool:
@@ -204,7 +209,7 @@ def _accepts_connections(tracking: str) -> bool:
 # ---- wrap MLflow's functions
 
 
-def _attach(mlflow: Any) -> None:
+def _attach(mlflow: ModuleType) -> None:
     """Wrap the functions of MLflow that log, and connect MLflow to the run of the running trial."""
     fluent = mlflow.tracking.fluent
     mlflow.start_run = fluent.start_run = _forgiving(fluent.start_run, NoRun)
@@ -213,13 +218,15 @@ def _attach(mlflow: Any) -> None:
         for name in dir(owner):
             if name.startswith(LOGGING):
                 setattr(owner, name, _forgiving(getattr(owner, name)))
-    for name in ("set_tracking_uri", "set_experiment"):
-        setattr(mlflow, name, _selecting(getattr(mlflow, name)))
+    for name in SELECTING:
+        setattr(mlflow, name, _forgiving(getattr(mlflow, name)))
     if _current is not None:
         _current.connect()
 
 
-def _forgiving(function: Callable[..., Any], instead: Callable[[], Any] | None = None) -> Any:
+def _forgiving(
+    function: Callable[..., T], instead: Callable[[], T | NoRun] | None = None
+) -> Callable[..., T | NoRun | None]:
     """Return a function that calls `function` by `TrialRun.call`, if a trial runs.
 
     Args:
@@ -228,27 +235,10 @@ def _forgiving(function: Callable[..., Any], instead: Callable[[], Any] | None =
     """
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args, **kwargs) -> T | NoRun | None:
         if _current is None:
             return function(*args, **kwargs)
         result = _current.call(function, *args, **kwargs)
         return instead() if result is None and instead is not None else result
-
-    return call
-
-
-def _selecting(function: Callable[..., Any]) -> Any:
-    """Return a function that selects a server or an experiment.
-
-    If a loop selects others than those of the sweep, its next run is a run of its own.
-    """
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if _current is None:
-            return function(*args, **kwargs)
-        result = _current.call(function, *args, **kwargs)
-        _current.respect_selection()
-        return result
 
     return call

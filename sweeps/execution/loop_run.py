@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray.train
+from ray.data import DataIterator
 
+from sweeps.core import trial
 from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.core.trial import Current, take_step
+from sweeps.execution import ray_train_adapter
+from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
 
@@ -42,6 +46,42 @@ class LoopRun:
         self.metrics: dict[int, dict[str, float]] = {}
         self._session, self._data = session, data
 
+    def run(
+        self, current: Current, train: Callable[[LoopRun], None], part: str, **more: Any
+    ) -> dict[str, float]:
+        """Run the loop. The functions of `ray.train` in the loop then call this object.
+
+        Args:
+            current: Description of the trial. The loop gets a copy of it. The scheduler's steps are
+                runs, so they do not limit the steps of the loop.
+            train: Function that calls the loop.
+            part: Text that says in an error which run this is.
+            more: Values of attributes of the loop's `Current`.
+
+        Returns:
+            The metrics that the loop passed to `Current.report_final`.
+
+        Raises:
+            ValueError: The loop reported nothing.
+        """
+        own = dataclasses.replace(
+            current,
+            max_t=None,
+            milestones=range(0),
+            required_steps=range(0),
+            check=self._data.check,
+            checkpoint_interval=math.inf,
+            final={},
+            _kept=self._data.kept,
+            **more,
+        )
+        trial.set_current(own)
+        with ray_train_adapter.in_place(self), seeded(self.assignment.trial.seed, current.threads):
+            train(self)
+        if not self.metrics:
+            raise ValueError(f"the loop reported nothing {part}")
+        return own.final
+
     @property
     def reports(self) -> int:
         """Number of reports of the loop in this run."""
@@ -56,36 +96,13 @@ class LoopRun:
         """Return None, because the loop starts from scratch."""
         return None
 
-    def shard(self, name: str) -> Any:
+    def shard(self, name: str) -> DataIterator:
         """Return this rank's part of a dataset of this run; see `TrialSession.shard`."""
         return self._data.shard(name, self.ranks)
 
     def exchange(self, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank."""
         return self._session.exchange(value)
-
-
-def current_of_run(current: Current, data: DatasetCache, **more: Any) -> Current:
-    """Return the description of a trial for one run of its loop.
-
-    The scheduler's steps are runs, so they do not limit the steps of the loop.
-
-    Args:
-        current: Description of the trial.
-        data: The data of the run.
-        more: Values of other attributes.
-    """
-    return dataclasses.replace(
-        current,
-        max_t=None,
-        milestones=range(0),
-        required_steps=range(0),
-        check=data.check,
-        checkpoint_interval=math.inf,
-        final={},
-        _kept=data.kept,
-        **more,
-    )
 
 
 def best_step(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> int:

@@ -22,26 +22,7 @@ log = logging.getLogger(__name__)
 MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"
 DEFAULT_THRESHOLD = 0.95
 LOOK_EVERY = 0.25  # Seconds between two checks.
-RANKS = ("ray::Worker",)
-
-
-def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:
-    """Return the id of the process to kill: the one that holds the most memory.
-
-    Return None if memory is not low or `held` is empty.
-
-    Args:
-        used: Used memory of the machine in bytes.
-        total: Memory of the machine in bytes.
-        threshold: Fraction of `total` above which memory is low.
-        held: Maps the process id of each worker to the memory that the worker holds, in bytes.
-
-    >>> victim(96, 100, 0.95, {1: 10, 2: 50})
-    2
-    >>> victim(94, 100, 0.95, {1: 10, 2: 50}) is None
-    True
-    """
-    return max(held, key=lambda pid: held[pid]) if held and used > threshold * total else None
+RANKS = "ray::Worker"
 
 
 class Guard:
@@ -67,34 +48,31 @@ class Guard:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             used = get_used_memory()
-            if used <= self.threshold * total:
-                continue
-            held = _held(
-                psutil.Process(os.getppid()).children()
-            )  # The ranks are children of the raylet, like the pool.
-            if (pid := victim(used, total, self.threshold, held)) is not None:
-                log.warning(
-                    "memory is low (%.1f of %.1f GB are used), so process %d is killed, which "
-                    "uses %.1f GB",
-                    used / 1e9,
-                    total / 1e9,
-                    pid,
-                    held[pid] / 1e9,
-                )
-                self.kills += 1
-                with contextlib.suppress(psutil.Error):
-                    process = psutil.Process(pid)
-                    process.kill()
-                    await asyncio.get_running_loop().run_in_executor(
-                        None, psutil.wait_procs, [process], 5.0
-                    )
+            if used > self.threshold * total:
+                # The ranks are children of the raylet, like the pool.
+                held = _held(psutil.Process(os.getppid()).children())
+                if held:
+                    await self._kill(max(held, key=lambda process: held[process]), used, total)
+
+    async def _kill(self, process: psutil.Process, used: int, total: int) -> None:
+        log.warning(
+            "memory is low (%.1f of %.1f GB are used), so process %d is killed, which holds the "
+            "most memory of all workers",
+            used / 1e9,
+            total / 1e9,
+            process.pid,
+        )
+        self.kills += 1
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+            await asyncio.to_thread(psutil.wait_procs, [process], 5.0)
 
 
-def _held(processes: Iterable[psutil.Process]) -> dict[int, int]:
-    """Return the resident memory of each worker among the processes, in bytes, by process id."""
+def _held(processes: Iterable[psutil.Process]) -> dict[psutil.Process, int]:
+    """Return the resident memory of each worker among the processes, in bytes."""
     found = {}
     for process in processes:
         with contextlib.suppress(psutil.Error, IndexError):
             if process.cmdline()[0].startswith(RANKS):
-                found[process.pid] = process.memory_info().rss
+                found[process] = process.memory_info().rss
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
@@ -228,6 +228,18 @@ class WorkerInfo:
     pid: int
 
 
+class AttemptId(NamedTuple):
+    """An attempt at a trial.
+
+    Attributes:
+        trial: The trial's id.
+        number: Number of the attempt, starting with 1.
+    """
+
+    trial: str
+    number: int
+
+
 @dataclass(frozen=True)
 class Assignment:
     """One attempt at a trial, as the pool assigns it to one rank of a gang.
@@ -267,10 +279,10 @@ class Assignment:
     row_steps: tuple[int, ...] = ()
     job: Job | None = None
 
-
-def attempt_name(trial: str, attempt: int) -> str:
-    """Return the name of an attempt at a trial, under which its split coordinator is known."""
-    return f"{trial}/{attempt}"
+    @property
+    def id(self) -> AttemptId:
+        """The attempt."""
+        return AttemptId(self.trial.id, self.attempt)
 
 
 @dataclass(frozen=True)

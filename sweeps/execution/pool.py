@@ -18,16 +18,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.actor import ActorHandle
 
 from sweeps.core import clock, exit_causes
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import remember_variables
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
-from sweeps.execution.checkpoint_parts import CheckpointParts
+from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import (
+    AttemptId,
     Ended,
     Job,
     Labels,
@@ -37,7 +39,7 @@ from sweeps.execution.messages import (
     TrialUpdate,
     Usage,
 )
-from sweeps.execution.retry import failed
+from sweeps.execution.pool_worker import Call
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.worker_pool import WorkerPool
@@ -46,6 +48,7 @@ from sweeps.study.states import TrialState
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
     from sweeps.data.refit_rows import RefitRows
+    from sweeps.space import Step
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +78,7 @@ class _Pool:
             `allocation.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no
             limit.
-        reserves: Whether workers leave CPUs to Ray Data; see `WorkerPool`.
+        reserves: Whether workers leave CPUs to Ray Data; see `ClusterNodes`.
     """
 
     def __init__(
@@ -91,20 +94,20 @@ class _Pool:
         remember_variables(job.secret_names)
         self.job = job
         self.spawn = Background()
-        self.workers = WorkerPool(job, resources, parked, self.spawn, limit, reserves)
+        nodes = ClusterNodes(resources, limit or {}, reserves)
+        self.workers = WorkerPool(job, nodes, parked, self.spawn)
         self.data_requests = DataRequests(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None
         self.guard = Guard()
-        files = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
+        threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
+        asyncio.get_running_loop().set_default_executor(threads)
         self.driver = TrialDriver(
-            job,
             max_failures,
             self.workers,
             self.data_requests,
-            self.spawn,
-            files,
-            self._kills_for_memory,
+            spawn=self.spawn,
+            kills_for_memory=self._kills_for_memory,
         )
         self.spawn(self.workers.watch())
 
@@ -121,7 +124,7 @@ class _Pool:
         self.workers.warm(shapes)
 
     async def configure(
-        self, data_actor: Any, labels: Labels, reload: LoadArguments | None = None
+        self, data_actor: ActorHandle, labels: Labels, reload: LoadArguments | None = None
     ) -> None:
         """Set the data actor and the labels.
 
@@ -166,7 +169,7 @@ class _Pool:
     # ---- methods for the driver
 
     async def prefit(
-        self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()
+        self, fits: Sequence[tuple[dict[str, Any], tuple[Step, ...]]], warm: Sequence[Shape] = ()
     ) -> None:
         """Fit preprocessing chains before the first trial.
 
@@ -205,12 +208,11 @@ class _Pool:
                 more train rows. Otherwise ().
         """
         keeps_last = self.job.keep_last or bool(self.job.folds) or bool(row_steps)
-        parts = CheckpointParts(state.trial.shape.workers, self.job.keep_latest)
-        if state.attempt:
-            parts.restore(state)
         # A trial that was paused may continue while its ranks still stop.
         before = self.trials.get(state.id)
-        running = RunningTrial(state, folder, row_steps, parts, keeps_last)
+        running = RunningTrial(
+            state, folder, row_steps, keep_latest=self.job.keep_latest, keeps_last=keeps_last
+        )
         self.trials[state.id] = running
         if self.stopping is not None:
             running.finish(Ended(0, self.stopping))
@@ -244,9 +246,9 @@ class _Pool:
                 continues
                 and self.job.takes_turns
                 and step in self.job.milestones
-                and self.workers.has_queue
+                and bool(self.workers.waiting())
             )
-            running.decide(step, continues and not running.yields)
+            running.decisions[step].set_result(continues and not running.yields)
 
     async def renew(self, step: int, recorded: TrialState) -> None:
         """Give new parameters to a trial that waits at a perturbation step, and continue it.
@@ -263,7 +265,7 @@ class _Pool:
         if running is not None and running.awaits(step):
             running.yields = True
             running.renew(recorded)
-            running.decide(step, False)
+            running.decisions[step].set_result(False)
 
     async def forget(self, trial_id: str) -> None:
         """Delete the pool's state of a trial whose end the driver has recorded.
@@ -291,15 +293,8 @@ class _Pool:
         await self.await_stopped()
         self.stopping = None
         self.job = dataclasses.replace(self.job, **settings)
-        self.driver.job = self.workers.job = self.job
+        self.workers.processes.job = self.job
         self.data_requests.use_refit_rows(rows)
-
-    async def cancel(self, trial_id: str) -> None:
-        """End a trial at once and kill its workers."""
-        if (running := self.trials.get(trial_id)) is not None and running.task is not None:
-            running.task.cancel()
-            running.finish(failed("cancelled"))
-            await self.forget(trial_id)
 
     async def stop(self, trial_id: str) -> None:
         """End a trial at once; see `RunningTrial.end`.
@@ -322,36 +317,20 @@ class _Pool:
 
     async def usage(self) -> Usage:
         """Return the resources in use and the stage of each active trial."""
+        nodes = self.workers.nodes
         busy, idle = self.workers.held()
-        active = {name: running for name, running in self.trials.items() if running.ended is None}
-        stages = {name: (running.stage, running.rung) for name, running in active.items()}
-        seconds = {name: running.worker_seconds_spent() for name, running in active.items()}
-        silent = {
-            name: "\n".join(map(str, running.silent.values()))
-            for name, running in active.items()
-            if running.silent
-        }
-        waiting = {
-            name: running.trial.shape
-            for name, running in active.items()
-            if running.stage is Stage.WAITING
-        }
-        missing = {
-            name: text
-            for name, shape in waiting.items()
-            if (text := self.workers.what_is_missing(shape)) is not None
-        }
-        return Usage(
-            self.workers.total,
-            busy,
-            idle,
-            self.data_requests.fits,
-            stages,
-            seconds,
-            silent,
-            missing,
-            self.workers.node_names,
-        )
+        usage = Usage(nodes.total, busy, idle, fits=self.data_requests.fits, nodes=nodes.names)
+        for name, running in self.trials.items():
+            if running.ended is not None:
+                continue
+            usage.stages[name] = running.stage, running.rung
+            usage.worker_seconds[name] = running.worker_seconds_spent()
+            if running.silent:
+                usage.silent[name] = "\n".join(map(str, running.silent.values()))
+            missing = self.workers.what_is_missing(running.trial.shape)
+            if running.stage is Stage.WAITING and missing is not None:
+                usage.missing[name] = missing
+        return usage
 
     async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
         """Wait until all ranks of all trials have ended, for at most `timeout` seconds.
@@ -409,61 +388,57 @@ class _Pool:
                 )
         return {"update": running.next_update()}
 
-    async def checkpoint_step(self, trial_id: str) -> int:
-        """Return the step of the latest complete checkpoint of a running trial.
-
-        0 if there is no checkpoint.
-        """
-        checkpoint = self.trials[trial_id].state.checkpoint
-        return checkpoint.step if checkpoint else 0
-
     # ---- methods for workers
 
-    async def listen(self, worker: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Wait for the next call that a worker must carry out; see `WorkerPool.listen`."""
-        return await self.workers.listen(worker)
+    async def listen(self, worker: str) -> Call | None:
+        """Wait for the next call that a worker must carry out; see `WorkerProcesses.listen`."""
+        return await self.workers.processes.listen(worker)
 
     async def answered(self, worker: str, number: int, error: str | None) -> None:
-        """Record that a worker has carried out a call; see `WorkerPool.answered`."""
-        self.workers.answered(worker, number, error)
+        """Record that a worker has carried out a call; see `WorkerProcesses.answered`."""
+        self.workers.processes.answered(worker, number, error)
 
-    async def imported(self, trial_id: str, attempt: int) -> None:
+    def _trial_in(self, attempt: AttemptId) -> RunningTrial | None:
+        """Return the trial of an attempt; None if the attempt has ended."""
+        running = self.trials.get(attempt.trial)
+        if running is None or running.state.attempt != attempt.number:
+            return None
+        return running
+
+    async def imported(self, attempt: AttemptId) -> None:
         """Restart the clock of an attempt after a new worker has imported the user's module.
 
         The duration of the attempt then does not include the import.
         """
-        running = self.trials.get(trial_id)
-        if running is not None and running.state.attempt == attempt and running.began is not None:
+        running = self._trial_in(attempt)
+        if running is not None and running.began is not None:
             running.began = clock.monotonic()
 
-    async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
+    async def resumed(self, attempt: AttemptId, rank: int, asked: bool) -> bool:
         """Tell a rank whether the loop continues from its checkpoint.
 
         Rank 0 decides this for all ranks, so the others wait for rank 0.
 
         Args:
-            trial_id: Id of the trial.
+            attempt: The attempt.
             rank: Rank that calls this method.
             asked: Whether the loop on this rank has read its checkpoint.
 
         Returns:
             The value of `asked` on rank 0.
         """
-        running = self.trials.get(trial_id)
+        running = self._trial_in(attempt)
         if running is None:
             return asked
         if rank == 0 and not running.resumed.done():
             running.resumed.set_result(asked)
         return await asyncio.shield(running.resumed)
 
-    async def exchange(
-        self, trial_id: str, attempt: int, rank: int, number: int, value: Any
-    ) -> list[Any]:
+    async def exchange(self, attempt: AttemptId, rank: int, number: int, value: Any) -> list[Any]:
         """Wait until every rank of a trial has given a value; return all values, ordered by rank.
 
         Args:
-            trial_id: Id of the trial.
-            attempt: Number of the attempt.
+            attempt: The attempt.
             rank: Rank that gives the value.
             number: Number of the exchange: 1 for the first exchange of the attempt, on all ranks.
             value: The value.
@@ -471,31 +446,30 @@ class _Pool:
         Raises:
             RuntimeError: The attempt has ended.
         """
-        running = self.trials[trial_id]
-        if running.state.attempt != attempt:
+        running = self._trial_in(attempt)
+        if running is None:
             raise RuntimeError("this attempt of the trial has ended")
         return await running.exchange(rank, number, value)
 
-    async def record_update(self, trial_id: str, attempt: int, update: RankUpdate) -> None:
+    async def record_update(self, attempt: AttemptId, update: RankUpdate) -> None:
         """Record a message of a rank.
 
         Messages of earlier attempts and of ended trials are ignored.
         """
-        running = self.trials.get(trial_id)
-        if running is not None and running.record(attempt, update):
+        running = self._trial_in(attempt)
+        if running is not None and running.record(attempt.number, update):
             self.driver.follow_up(running)
 
-    async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
+    async def silent(self, attempt: AttemptId, silence: Silence) -> None:
         """Record and log the notice of a rank that has not reported for a long time.
 
         Notices of earlier attempts are ignored.
         """
-        running = self.trials.get(trial_id)
-        if running is not None and running.state.attempt == attempt:
-            log.warning("trial %s: %s", trial_id, silence)
+        if (running := self._trial_in(attempt)) is not None:
+            log.warning("trial %s: %s", attempt.trial, silence)
             running.silent[silence.rank] = silence
 
-    async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> bool:
+    async def may_continue(self, attempt: AttemptId, update: RankUpdate) -> bool:
         """Decide whether a loop continues after a report. All ranks get the same decision.
 
         At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under
@@ -503,27 +477,26 @@ class _Pool:
         this report. The trial then continues in another attempt.
 
         Args:
-            trial_id: Id of the trial.
-            attempt: Number of the attempt.
+            attempt: The attempt.
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
             False if the loop must stop, for example because the trial has ended or another attempt
             has started.
         """
-        running = self.trials.get(trial_id)
-        if running is None or not running.record(attempt, update):
+        running = self._trial_in(attempt)
+        if running is None or not running.record(attempt.number, update):
             return False
         self.driver.follow_up(running)
         if update.step in self.job.rungs and not await self._decision(running, update):
             return False
-        if running.state.attempt != attempt:
+        if self._trial_in(attempt) is None:
             return False
         return await self.driver.elastic.may_continue(running, update.step)
 
     async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""
-        decision = running.decision(update.step)
+        decision = running.decisions[update.step]
         running.update_rungs(together=bool(self.job.milestones))
         since, began = clock.monotonic(), running.began
         continues = await asyncio.shield(decision)

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import ray
+from ray.actor import ActorHandle
 
 from sweeps.core import clock, exit_causes
 from sweeps.execution import data_affinity, gangs
 from sweeps.execution.allocation import Phase, WorkerState
 from sweeps.execution.messages import WorkerInfo
 from sweeps.study.events import RankPlace
+
+# A call of a method of `WorkerRuntime`: the number, the method and the arguments.
+Call = tuple[int, str, tuple[object, ...]]
 
 
 class WorkerLost(Exception):
@@ -56,10 +59,12 @@ class Worker:
         actor: Handle of the worker's actor.
         info: Description that the worker sent when it had started; None before the worker has
             started.
+        place: Address of the worker's node, and its GPUs. Before the worker has started, it has no
+            GPUs.
         lost: Exception that says why the process has ended; None while the process is alive.
         up: Future of `info`. If the process ends before the worker has started, the future raises
             the exception `lost`.
-        gone: Event that is set when the process has ended.
+        gone: Future that is done when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first
             heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
@@ -67,26 +72,31 @@ class Worker:
             keyed by the call's number.
     """
 
-    def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
-        self.id, self.number = f"worker-{number:03d}", number
-        self.resources, self.node, self.used = resources, node, used
-        self.phase, self.idle_since = Phase.BUSY, clock.monotonic()
+    def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str):
+        self.id = f"worker-{number:03d}"
+        self.number = number
+        self.resources = resources
+        self.node = node
+        self.used = 0
+        self.phase = Phase.BUSY
+        self.idle_since = clock.monotonic()
         self.cached: data_affinity.Kept = ()
         self.gang: Gang | None = None
-        self.actor: Any = None
+        self.actor: ActorHandle  # Set when the process starts.
         self.info: WorkerInfo | None = None
+        self.place = RankPlace(node)
         self.lost: Exception | None = None
         self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
-        self.gone = asyncio.Event()
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heartbeat: float | None = None
-        self.calls: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
+        self.calls: asyncio.Queue[Call] = asyncio.Queue()
         self.answers: dict[int, asyncio.Future[None]] = {}
         self._count = itertools.count()
 
     @property
-    def place(self) -> RankPlace:
-        """Address of the worker's node, and its GPUs."""
-        return self.info.place if self.info is not None else RankPlace(self.node)
+    def gpus(self) -> tuple[str, ...]:
+        """Ids of the worker's GPUs; () before the worker has started."""
+        return self.place.gpus
 
     def state(self) -> WorkerState:
         """Return the worker's state in the form that `allocation.decide` takes."""
@@ -98,7 +108,7 @@ class Worker:
             self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank
         )
 
-    async def call(self, method: str, *arguments: Any) -> None:
+    async def call(self, method: str, *arguments: object) -> None:
         """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait for it.
 
         Raises:
@@ -113,7 +123,7 @@ class Worker:
         finally:
             del self.answers[number]
 
-    def send(self, method: str, *arguments: Any) -> None:
+    def send(self, method: str, *arguments: object) -> None:
         """Call a method as `call` does, but do not wait for its end.
 
         Exceptions of the method are ignored.
@@ -143,9 +153,8 @@ class Gang:
     """
 
     def __init__(self, number: int, workers: Sequence[Worker]):
-        known = [(w, w.node, w.place.gpus, w.number) for w in workers]
         self.id = f"gang-{number:03d}"
-        self.workers = gangs.in_rank_order(known)
+        self.workers = gangs.in_rank_order(workers)
         self.ranks = gangs.ranks_on([w.node for w in self.workers])
         self.connected = False
         self.broken = False

@@ -15,10 +15,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
 
+import numpy
 import psutil
 
 from sweeps.core.processes import working_directory
@@ -29,6 +30,10 @@ SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 THREADS_END_WITHIN = 0.5
 # A worker may grow by this many bytes after its first trial, or to twice its size.
 MEMORY_GROWTH = 1 << 30
+
+
+# A handler of signals. None stands for a handler of a C library.
+Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 @dataclass
@@ -61,16 +66,19 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
     arguments = list(sys.argv)
     streams = (sys.stdin, sys.stdout, sys.stderr)
     filters = warnings.filters[:]
-    loggers = {logger: LoggerState(logger) for logger in _loggers()}
+    loggers = _loggers()
     handlers = _handlers()
     settings = torch_state.settings()
-    numpy_settings = _numpy_settings()
     if mark:
         os.environ[child_processes.MARK] = mark
     try:
-        yield reset
+        with numpy.errstate(), numpy.printoptions():
+            yield reset
     finally:
-        reset.broken = _closed_stream(streams) or _joined_cluster() or _running_user_thread(threads)
+        if any(getattr(stream, "closed", False) for stream in streams):
+            reset.broken = "the training loop closed a standard stream"
+        else:
+            reset.broken = _joined_cluster() or _running_user_thread(threads)
         sys.stdin, sys.stdout, sys.stderr = streams
         os.chdir(folder)
         for name in os.environ.keys() - environment.keys():
@@ -82,7 +90,6 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         _restore_handlers(handlers)
         _restore_loggers(loggers)
         torch_state.restore(settings)
-        _restore_numpy(numpy_settings)
         if mark:
             child_processes.end(mark, processes)
         gc.collect()
@@ -115,12 +122,6 @@ def excess_growth(first: int, now: int) -> str | None:
 # ---- what cannot be reset
 
 
-def _closed_stream(streams: tuple[Any, ...]) -> str | None:
-    if any(getattr(stream, "closed", False) for stream in streams):
-        return "the training loop closed a standard stream"
-    return None
-
-
 def _joined_cluster() -> str | None:
     """Return a message if the loop has joined a cluster of TensorFlow or JAX; else None.
 
@@ -148,17 +149,17 @@ def _running_user_thread(before: set[threading.Thread]) -> str | None:
     return None
 
 
-# ---- signals, NumPy, logging
+# ---- signals, logging
 
 
-def _handlers() -> dict[Any, Any]:
+def _handlers() -> dict[int, Handler]:
     """Return the handlers of signals. Only the main thread can change them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.getsignal(number) for number in SIGNALS}
 
 
-def _restore_handlers(before: dict[Any, Any]) -> None:
+def _restore_handlers(before: dict[int, Handler]) -> None:
     if before:
         signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in before.items():
@@ -167,26 +168,14 @@ def _restore_handlers(before: dict[Any, Any]) -> None:
             signal.signal(number, handler)
 
 
-def _numpy_settings() -> tuple[Any, ...] | None:
-    numpy = sys.modules.get("numpy")
-    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
-
-
-def _restore_numpy(before: tuple[Any, ...] | None) -> None:
-    if before is not None:
-        errors, print_options = before
-        sys.modules["numpy"].seterr(**errors)
-        sys.modules["numpy"].set_printoptions(**print_options)
-
-
+@dataclass
 class LoggerState:
-    """Settings of a logger. Without a logger, these are the settings of a new logger."""
+    """Settings of a logger. The defaults are those of a new logger."""
 
-    def __init__(self, logger: logging.Logger | None = None):
-        self.handlers = [] if logger is None else list(logger.handlers)
-        self.level = logging.NOTSET if logger is None else logger.level
-        self.propagate = logger is None or logger.propagate
-        self.disabled = logger is not None and logger.disabled
+    handlers: list[logging.Handler] = field(default_factory=list)
+    level: int = logging.NOTSET
+    propagate: bool = True
+    disabled: bool = False
 
     def restore(self, logger: logging.Logger) -> None:
         """Give these settings to a logger, and close its other handlers."""
@@ -201,16 +190,18 @@ class LoggerState:
             logger.setLevel(self.level)
 
 
-def _loggers() -> list[logging.Logger]:
-    known = list(logging.Logger.manager.loggerDict.values())
-    return [logging.getLogger(), *(one for one in known if isinstance(one, logging.Logger))]
+def _loggers() -> dict[logging.Logger, LoggerState]:
+    known = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    return {
+        one: LoggerState(list(one.handlers), one.level, one.propagate, disabled=one.disabled)
+        for one in known
+        if isinstance(one, logging.Logger)
+    }
 
 
 def _restore_loggers(before: dict[logging.Logger, LoggerState]) -> None:
     """Restore all loggers. New loggers of installed packages keep their settings."""
     logging.disable(logging.NOTSET)
     for logger in _loggers():
-        if logger in before:
-            before[logger].restore(logger)
-        elif not user_code.is_installed(logger.name.partition(".")[0]):
-            LoggerState().restore(logger)
+        if logger in before or not user_code.is_installed(logger.name.partition(".")[0]):
+            before.get(logger, LoggerState()).restore(logger)

@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import ray
 import ray.data
 import ray.train
+from ray.actor import ActorHandle
+from ray.data._internal.execution.interfaces import PhysicalOperator
 from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 from ray.data._internal.execution.operators.limit_operator import LimitOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
@@ -61,7 +63,7 @@ class Session(Protocol):
     def checkpoint(self) -> ray.train.Checkpoint | None:
         """Return the checkpoint to continue from; None if the trial starts from scratch."""
 
-    def shard(self, name: str) -> Any:
+    def shard(self, name: str) -> ray.data.DataIterator:
         """Return this rank's part of a dataset."""
 
     def exchange(self, value: Any) -> list[Any]:
@@ -188,7 +190,7 @@ class Utils(TrainFnUtils):
         """Return this rank's part of the dataset whose name is in `dataset_info`."""
         return self.session.shard(dataset_info.dataset_name)
 
-    def get_context(self) -> TrainContext:
+    def get_context(self) -> Context:
         """Return the context of the trial."""
         return Context(self._ranks, self._session)
 
@@ -227,16 +229,16 @@ class TuneSession:
 
     metadata = None
 
-    def __init__(self, session: Session, context: Any):
+    def __init__(self, session: Session, context: Context):
         self._session, self._context = session, context
         self.experiment_name = self.trial_name = self.trial_id = self.run_id = session.name
         self.trial_dir = session.folder
-        self.world_rank, self.world_size = context.get_world_rank(), context.get_world_size()
-        self.local_rank, self.local_world_size = (
-            context.get_local_rank(),
-            context.get_local_world_size(),
-        )
-        self.node_rank = context.get_node_rank()
+        ranks = session.ranks
+        self.world_rank = ranks.rank
+        self.world_size = ranks.world_size
+        self.local_rank = ranks.local_rank
+        self.local_world_size = ranks.local_world_size
+        self.node_rank = ranks.node_rank
 
     def report(
         self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None = None
@@ -249,7 +251,7 @@ class TuneSession:
         """The checkpoint to continue from; None if the trial starts from scratch."""
         return self._session.checkpoint()
 
-    def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
+    def get_dataset_shard(self, dataset_name: str | None = None) -> ray.data.DataIterator:
         """Return this rank's part of a dataset. If the name is None, the dataset is "train"."""
         return self._session.shard(dataset_name or ray.train.TRAIN_DATASET_KEY)
 
@@ -268,7 +270,20 @@ class TuneSession:
         )
 
 
-class Shard(DataIteratorImpl):
+class DatasetIterator(DataIteratorImpl):
+    """Dataset shard that refuses the methods of a `ray.data.Dataset` that it lacks."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
+            raise self.refusal(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def refusal(self, name: str) -> AttributeError:
+        """Return the error for a method of a `Dataset`, which says what to do instead."""
+        return LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
+
+
+class Shard(DatasetIterator):
     """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory.
 
     Ray's own class would execute the dataset again, and start an actor for the cluster's
@@ -279,28 +294,22 @@ class Shard(DataIteratorImpl):
         """Return the dataset of this shard, which is already in memory."""
         return self._base_dataset
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-
-class Stream(DataIteratorImpl):
+class Stream(DatasetIterator):
     """Dataset shard that `get_dataset_shard` returns if the data is streamed.
 
     Each iteration reads the rows anew.
     """
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise AttributeError(
-                f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or "
-                "transform its batches"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def refusal(self, name: str) -> AttributeError:
+        """Return the error for a method of a `Dataset`."""
+        return AttributeError(
+            f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or "
+            "transform its batches"
+        )
 
 
-def coordinator_of(part: Any) -> Any:
+def coordinator_of(part: ray.data.DataIterator) -> ActorHandle:
     """Return the handle of the actor that feeds one iterator of `Dataset.streaming_split`."""
     return part._coord_actor
 
@@ -361,13 +370,13 @@ def read_data_in_place() -> None:
     manager: Any = _StatsManager
     plain = executor.execute
 
-    def refused(what: str) -> Any:
-        def refuse(*args: Any, **kwargs: Any) -> Any:
+    def refused(what: str) -> Callable[..., NoReturn]:
+        def refuse(*args, **kwargs) -> NoReturn:
             raise LazyData(f"{what}: {REFUSAL}; {_instead(what)}")
 
         return refuse
 
-    def execute(self: Any, dag: Any, *args: Any, **kwargs: Any) -> Any:
+    def execute(self, dag: PhysicalOperator, *args, **kwargs):
         reads = (
             dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
         )  # `take` and `show` slice without a task.
@@ -392,7 +401,7 @@ def refuse_shutdown() -> None:
     Ray in this process.
     """
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
+    def refuse(*args, **kwargs) -> NoReturn:
         raise RuntimeError(
             "a training loop must not call ray.shutdown(), because the call would end the loop's "
             "worker; remove the call"

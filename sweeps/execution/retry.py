@@ -43,42 +43,35 @@ def after_attempt(
             (`limits.max_failures`).
         retry_on: Failures after which a trial is tried again; see `Job.retry_on`.
     """
-    if isinstance(outcome, WorkerLost):
-        return _after_loss(outcome, counts, max_failures, retry_on)
-    if not outcome.retry:
-        return outcome
-    counts = replace(counts, failures=counts.failures + 1)
-    if counts.failures <= max_failures:
-        return Again(str(outcome.error).rstrip().rpartition("\n")[2], counts)
-    if counts.failures == 1:
-        return failed(outcome.error or "")
-    return failed(
-        f"{counts.failures} attempts failed with an exception that `limits.retry_on` lists, and "
-        f"`limits.max_failures` allows only {max_failures}; the last exception:\n{outcome.error}"
-    )
-
-
-def _after_loss(
-    lost: WorkerLost, counts: FailureCounts, max_failures: int, retry_on: Collection[str]
-) -> Ended | Again:
-    if lost.blameless:
+    if isinstance(outcome, WorkerLost) and outcome.blameless:
         counts = replace(counts, blameless=counts.blameless + 1)
         if counts.blameless < MOST_BLAMELESS:
-            return Again(str(lost), counts)
+            return Again(str(outcome), counts)
         return failed(
             f"the trial's workers or its data were lost {counts.blameless} times in a row, with no "
-            f"report in between; the last loss: {lost}"
+            f"report in between; the last loss: {outcome}"
         )
-    counts = replace(counts, failures=counts.failures + 1)
-    if LOST not in retry_on:
+    if isinstance(outcome, WorkerLost) and LOST not in retry_on:
         return failed(
-            f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}"
+            f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {outcome}"
         )
+    if isinstance(outcome, Ended) and not outcome.retry:
+        return outcome
+    counts = replace(counts, failures=counts.failures + 1)
+    error = str(outcome) if isinstance(outcome, WorkerLost) else str(outcome.error)
     if counts.failures <= max_failures:
-        return Again(str(lost), counts)
+        return Again(error.rstrip().rpartition("\n")[2], counts)
+    allowed = f"`limits.max_failures` allows only {max_failures}"
+    if isinstance(outcome, WorkerLost):
+        return failed(
+            f"a worker process died in {counts.failures} attempts, and {allowed}; the last loss: "
+            f"{error}"
+        )
+    if counts.failures == 1:
+        return failed(error)
     return failed(
-        f"a worker process died in {counts.failures} attempts, and `limits.max_failures` allows "
-        f"only {max_failures}; the last loss: {lost}"
+        f"{counts.failures} attempts failed with an exception that `limits.retry_on` lists, and "
+        f"{allowed}; the last exception:\n{error}"
     )
 
 

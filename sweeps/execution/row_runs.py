@@ -19,12 +19,9 @@ from typing import Any
 
 import ray.train
 
-from sweeps.core import trial
 from sweeps.core.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
-from sweeps.execution import ray_train_adapter
-from sweeps.execution.loop_run import LoopRun, best_step, current_of_run
-from sweeps.execution.seeds import seeded
+from sweeps.execution.loop_run import LoopRun, best_step
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
 
@@ -68,7 +65,7 @@ class RowRun(LoopRun):
         these are the metrics at the loop's best step.
         """
         step = self._model_step or best_step(self.metrics, self.job.order)
-        rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
+        rows = self._data.data.rows // self.ranks.world_size * self.ranks.world_size
         return {**self.metrics[step], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
 
     @property
@@ -92,7 +89,7 @@ class RowRun(LoopRun):
         return ray.train.Checkpoint.from_directory(str(self._latest))
 
 
-def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun], None]) -> None:
+def run_on_rows(session: TrialSession, current: Current, train: Callable[[LoopRun], None]) -> None:
     """Train and report on each part of the train rows that is larger than the checkpoint's part.
 
     Args:
@@ -116,24 +113,17 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
         for step in (step for step in steps if step > done):
             data = session.cache if step == steps[-1] else session.cache.parts[step]
             run = RowRun(session, data, Path(scratch, str(step)))
-            share = step / steps[-1]
-            own = current_of_run(current, data, train_share=share, previous_run=previous)
-            trial.set_current(own)
-            with ray_train_adapter.in_place(run), seeded(assignment.trial.seed, current.threads):
-                train(run)
-            if not run.metrics:
-                raise ValueError(
-                    f"the loop reported nothing on {step} of {steps[-1]} parts of the train rows"
-                )
-            current.final = own.final
+            current.final = run.run(
+                current,
+                train,
+                f"on {step} of {steps[-1]} parts of the train rows",
+                train_share=step / steps[-1],
+                previous_run=previous,
+            )
             folder = run.folder_of_checkpoint
             # If only some ranks began with their model of fewer rows, the ranks would train
             # different models.
-            everywhere = (
-                all(session.exchange(folder is not None))
-                if session.ranks.world_size > 1
-                else folder is not None
-            )
+            everywhere = all(session.exchange(folder is not None))
             session.report(run.result(), run.latest_checkpoint(step, everywhere), step)
             if previous is not None and previous.is_relative_to(scratch):
                 shutil.rmtree(previous)

@@ -13,10 +13,10 @@ from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
 from sweeps.execution.pool_worker import Worker
+from sweeps.execution.retry import FailureCounts
 from sweeps.study.events import (
     AttemptFailed,
     AttemptStarted,
-    FailureCounts,
     RankPlace,
     TrialEvent,
     TrialReported,
@@ -33,6 +33,29 @@ STACKS_WITHIN = 2.0
 STOPS_WITHIN = 1.0
 
 
+class StepAnswers(dict[int, "asyncio.Future[bool]"]):
+    """Answers to ranks that wait at steps: True if they continue. All ranks share the answers.
+
+    `answers[step]` is the future of the answer at a step.
+    """
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    def __missing__(self, step: int) -> asyncio.Future[bool]:
+        self[step] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            self[step].set_result(False)
+        return self[step]
+
+    def close(self) -> None:
+        """Stop the ranks that wait, and those that will."""
+        self._closed = True
+        for answer in self.values():
+            if not answer.done():
+                answer.set_result(False)
+
+
 class RunningTrial:
     """A trial over all its attempts.
 
@@ -44,7 +67,7 @@ class RunningTrial:
         state: The state of the trial at its start.
         folder: Folder for the trial's checkpoints and logs.
         row_steps: See `Assignment.row_steps`.
-        parts: The parts of checkpoints; None for those of a trial that keeps one latest checkpoint.
+        keep_latest: See `Job.keep_latest`.
         keeps_last: Whether the latest checkpoint is the best one; see `Job.keep_last`.
 
     Attributes:
@@ -53,8 +76,7 @@ class RunningTrial:
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
         ended: How the trial ended; None while it runs.
         stage: What the trial does now; see `Stage`.
-        decisions: Maps each rung to the future of the decision, which all ranks share. The result
-            is True if the trial continues.
+        decisions: The driver's decisions at rungs.
         stopped: Whether the driver has recorded the end of the trial. Its ranks may still be
             running.
         seconds: Seconds on workers in attempts that have ended.
@@ -74,7 +96,7 @@ class RunningTrial:
             workers could not join a larger gang.
         asks: Whether the gang may change its size in this attempt. The ranks then ask at each
             report whether to continue.
-        answers: For each step at which ranks ask whether to continue, the future of the answer.
+        answers: The answers of the pool to ranks that ask in this attempt whether to continue.
         task: Background task that runs the trial; None before it starts.
         changed: Event that is set when there may be progress for the driver.
     """
@@ -84,13 +106,15 @@ class RunningTrial:
         state: TrialState,
         folder: str,
         row_steps: tuple[int, ...] = (),
-        parts: CheckpointParts | None = None,
+        keep_latest: int = 1,
         keeps_last: bool = False,
     ):
         self.state = state
         self.folder = folder
         self.row_steps = row_steps
-        self.parts = parts or CheckpointParts(state.trial.shape.workers)
+        self.parts = CheckpointParts(state.trial.shape.workers, keep_latest)
+        if state.attempt:
+            self.parts.restore(state)
         self.rung: int | None = None
         self.ended: Ended | None = None
         self._keeps_last = keeps_last
@@ -98,13 +122,10 @@ class RunningTrial:
         self._has_unsent_checkpoint = False
         self._sent_rung: int | None = None
         self.stage = Stage.PREPARING
-        self.decisions: dict[int, asyncio.Future[bool]] = {}
-        self._resumed: asyncio.Future[bool] | None = None
+        self.decisions = StepAnswers()
         self.stopped = False
         self.seconds, self.worker_seconds = state.seconds, state.worker_seconds
         self.began: float | None = None
-        self.silent: dict[int, Silence] = {}
-        self.last_update: dict[int, float] = {}
         self.yields = False
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
@@ -112,9 +133,15 @@ class RunningTrial:
         self.kept: list[Worker] = []
         self.asks = False
         self.may_grow = True
-        self.answers: dict[int, asyncio.Future[bool]] = {}
-        self._closed = False
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget what belongs to one attempt."""
+        self.answers = StepAnswers()
+        self.silent: dict[int, Silence] = {}
+        self.last_update: dict[int, float] = {}
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
+        self._resumed: asyncio.Future[bool] | None = None
 
     @property
     def resumed(self) -> asyncio.Future[bool]:
@@ -142,12 +169,7 @@ class RunningTrial:
             size = GangSizePeriod(step, workers, self.state.steps, now)
             self._add(TrialResized(now, number, size))
         self.parts.begin(workers)
-        self.answers = {}
-        self._closed = False
-        self.silent = {}
-        self.last_update = {}
-        self._exchanges = {}
-        self._resumed = None
+        self._clear()
         return self.state.attempt
 
     # ---- what happened, for the driver
@@ -169,13 +191,7 @@ class RunningTrial:
             return False
         new = new_reports(self.state, update.reports)
         at = new[-1].time if new else clock.time()
-        event = TrialReported(
-            at,
-            self.state.number,
-            new,
-            seconds=self.spent(),
-            worker_seconds=self.worker_seconds_spent(),
-        )
+        event = replace(self._progress(), time=at, reports=new)
         latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
         failed = ended is not None and ended.state is State.FAIL
         complete = self.parts.add(update, latest, ended is not None, failed)
@@ -189,6 +205,16 @@ class RunningTrial:
         self.silent.pop(update.rank, None)
         self.last_update[update.rank] = clock.monotonic()
         return True
+
+    def _progress(self) -> TrialReported:
+        """Return an event without reports, with the seconds up to now."""
+        return TrialReported(
+            clock.time(),
+            self.state.number,
+            reports=(),
+            seconds=self.spent(),
+            worker_seconds=self.worker_seconds_spent(),
+        )
 
     def _best(self, state: TrialState, complete: Sequence[Checkpoint]) -> Checkpoint | None:
         """Return the checkpoint with the best model, given the new ones."""
@@ -285,32 +311,6 @@ class RunningTrial:
             self.silent[rank] for rank in sorted(self.silent) if self.silent[rank].seconds >= limit
         ]
 
-    def answer(self, step: int) -> asyncio.Future[bool]:
-        """Return the future of the answer to ranks that ask at a step whether to continue."""
-        if step not in self.answers:
-            self.answers[step] = asyncio.get_running_loop().create_future()
-            if self._closed:
-                self.answers[step].set_result(False)
-        return self.answers[step]
-
-    def close_answers(self) -> None:
-        """Stop ranks that ask whether to continue, because another rank has died or failed."""
-        self._closed = True
-        for answer in self.answers.values():
-            if not answer.done():
-                answer.set_result(False)
-
-    def decision(self, step: int) -> asyncio.Future[bool]:
-        """Return the future of the driver's decision at a rung.
-
-        Its result is True if the trial continues.
-        """
-        if step not in self.decisions:
-            self.decisions[step] = asyncio.get_running_loop().create_future()
-            if self.stopped:
-                self.decisions[step].set_result(False)
-        return self.decisions[step]
-
     def awaits(self, step: int) -> bool:
         """Return whether the ranks wait for the driver's decision at this rung.
 
@@ -324,15 +324,6 @@ class RunningTrial:
             return False
         self.rung = self._sent_rung = None
         return True
-
-    def decide(self, step: int, continues: bool) -> None:
-        """Pass the driver's decision at a rung to all ranks.
-
-        Args:
-            step: Step of the rung.
-            continues: Whether the loop continues on the ranks.
-        """
-        self.decisions[step].set_result(continues)
 
     def update_rungs(self, together: bool) -> None:
         """Ask the driver for decisions after a rank has reached a rung or has ended.
@@ -370,11 +361,9 @@ class RunningTrial:
         """
         self._add(AttemptFailed(clock.time(), self.state.number, masked(reason), counts))
         if after_exception and not self.stopped:
-            self.decisions = {
-                step: decision
-                for step, decision in self.decisions.items()
-                if not decision.done() or decision.result()
-            }
+            for step, decision in list(self.decisions.items()):
+                if decision.done() and not decision.result():
+                    del self.decisions[step]
 
     def stop(self) -> None:
         """Stop the trial's ranks at their next rung.
@@ -382,18 +371,12 @@ class RunningTrial:
         The reason: the driver has recorded the end of the trial.
         """
         self.stopped = True
-        for decision in self.decisions.values():
-            if not decision.done():
-                decision.set_result(False)
+        self.decisions.close()
 
     def finish(self, ended: Ended) -> None:
         """End the trial and answer the driver. If it has ended already, its result stays."""
         if self.ended is None:
-            number, spent = self.state.number, self.worker_seconds_spent()
-            last = TrialReported(
-                clock.time(), number, (), seconds=self.spent(), worker_seconds=spent
-            )
-            self._add(last)
+            self._add(self._progress())
             self.ended = replace(ended, update=None)
         self.changed.set()
 

@@ -9,7 +9,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
 
 from sweeps.execution.import_hook import ImportHook
 
@@ -31,7 +31,7 @@ def seeded(seed: int, threads: int) -> Iterator[None]:
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
-    def prepare(torch: Any) -> None:
+    def prepare(torch: ModuleType) -> None:
         torch.set_num_threads(threads)
         torch.manual_seed(seed)
 
@@ -44,7 +44,5 @@ def seeded(seed: int, threads: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(
-            ValueError
-        ):  # The hook has removed itself, because torch was imported.
+        if hook in sys.meta_path:  # The block has not imported torch.
             sys.meta_path.remove(hook)

@@ -99,9 +99,14 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
             "cluster"
         )
         raise InputError("--address", f"{text}; {advice}")
-    own = own_code()
-    modules = [*own["py_modules"], *given.pop("py_modules", ())]
-    return {**given, **own, "working_dir": str(stage), "py_modules": modules}
+    package = references.source_of("sweeps")
+    modules = [] if package is None else [str(package.parent)]
+    return {
+        **given,
+        "working_dir": str(stage),
+        "py_modules": [*modules, *given.get("py_modules", ())],
+        "excludes": ["__pycache__"],
+    }
 
 
 def with_job_modules(shipped: dict[str, Any]) -> dict[str, Any]:
@@ -120,15 +125,6 @@ def with_job_modules(shipped: dict[str, Any]) -> dict[str, Any]:
     if "image_uri" in shipped:  # Ray does not combine an image with modules.
         return shipped
     return {**shipped, "py_modules": [*shipped["py_modules"], *job.get("py_modules", ())]}
-
-
-def own_code() -> dict[str, Any]:
-    """Return the part of a runtime environment that contains the package `sweeps`."""
-    file = references.source_of("sweeps")
-    return {
-        "py_modules": [str(file.parent)] if file is not None else [],
-        "excludes": ["__pycache__"],
-    }
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 import ray
+from ray.data import DataIterator
 
 from sweeps.execution import ray_train_adapter
-from sweeps.execution.messages import attempt_name
+from sweeps.execution.messages import AttemptId
 from sweeps.execution.trial_session import TrialSession
 
 
 class TrainStreams:
-    """Split coordinators that this process has started as rank 0, by the name of the attempt."""
+    """Split coordinators that this process has started as rank 0, by attempt."""
 
     def __init__(self) -> None:
-        self._started: dict[str, Sequence[Any]] = {}
+        self._started: dict[AttemptId, Sequence[DataIterator]] = {}
 
     def open(self, session: TrialSession) -> None:
         """Set the session's part of `train`.
@@ -30,22 +30,17 @@ class TrainStreams:
         All ranks of a gang call this method at the beginning of an attempt.
         """
         ranks = session.ranks
-        if not session.cache.is_stream or ranks.world_size == 1:
+        if not session.cache.data.stream or ranks.world_size == 1:
             return
         given = None
         if ranks.rank == 0:
             parts = session.cache.dataset("train").streaming_split(ranks.world_size, equal=True)
-            self._started[attempt_name(session.assignment.trial.id, session.assignment.attempt)] = (
-                parts
-            )
-            given = [
-                ray.put(parts)
-                # In a list, so that the pool passes the reference on and does not load the
-                # iterators.
-            ]
+            self._started[session.assignment.id] = parts
+            # In a list, so that the pool passes the reference on and does not load the iterators.
+            given = [ray.put(parts)]
         session.train_stream = ray.get(session.exchange(given)[0][0])[ranks.rank]
 
-    def close(self, attempt: str) -> None:
+    def close(self, attempt: AttemptId) -> None:
         """End the coordinator of an attempt.
 
         The pool calls this when all ranks have ended, because a rank may read longer than rank 0.

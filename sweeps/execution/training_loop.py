@@ -86,7 +86,7 @@ def _failure(error: BaseException, session: TrialSession, imported: bool) -> End
     lines = [
         trace(error),
         gpu_memory_hints.explain(error),
-        missing_value_hints.explain(error, session.opened, steps),
+        missing_value_hints.explain(error, session.cache.opened, steps),
     ]
     return Ended(
         session.rank,

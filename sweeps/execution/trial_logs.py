@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from sweeps.core.command_hints import printable
 from sweeps.core.secrets import any_known, hide_known, hide_known_bytes
@@ -67,19 +67,25 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         for number, before in kept.items():
             os.dup2(before, number)
             os.close(before)
-        hide_secrets(path)
-        shorten(log)
         os.close(log)
+        hide_secrets(path)
+        shorten(path)
+
+
+@contextlib.contextmanager
+def _opened(log: Path) -> Iterator[int]:
+    """Open a log that exists and is no link, for reading and appending, within the block."""
+    opened = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
 
 
 def append_line(log: Path, line: str) -> None:
     """Append a line of sweeps to a log, if the log exists."""
-    with contextlib.suppress(OSError):
-        opened = os.open(log, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(opened, _encoded(line))
-        finally:
-            os.close(opened)
+    with contextlib.suppress(OSError), _opened(log) as opened:
+        os.write(opened, _encoded(line))
 
 
 def hide_secrets(log: Path) -> None:
@@ -91,16 +97,12 @@ def hide_secrets(log: Path) -> None:
     """
     if not any_known():
         return
-    with contextlib.suppress(OSError):
-        opened = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
-        try:
-            before = os.pread(opened, os.fstat(opened).st_size, 0)
-            hidden = hide_known_bytes(before)
-            if hidden != before:
-                os.ftruncate(opened, 0)
-                os.write(opened, hidden)
-        finally:
-            os.close(opened)
+    with contextlib.suppress(OSError), _opened(log) as opened:
+        before = os.pread(opened, os.fstat(opened).st_size, 0)
+        hidden = hide_known_bytes(before)
+        if hidden != before:
+            os.ftruncate(opened, 0)
+            os.write(opened, hidden)
 
 
 def hide_secrets_in(folder: Path) -> None:
@@ -121,38 +123,28 @@ def _encoded(line: str) -> bytes:
     return f"--- {printable(hide_known(line))}\n".encode()
 
 
-def shorten(log: int | Path) -> None:
+def shorten(log: Path) -> None:
     """If a log is larger than `LARGEST` bytes, remove its middle part.
 
     Other processes may append to the log at the same time. Lines that they write during the cut may
     be lost.
-
-    Args:
-        log: Path of the log, or a descriptor that is open for reading and appending.
     """
-    if isinstance(log, Path):
-        with contextlib.suppress(OSError):
-            opened = os.open(log, os.O_RDWR | os.O_APPEND)
-            try:
-                shorten(opened)
-            finally:
-                os.close(opened)
-        return
-    size = os.fstat(log).st_size
-    if size <= LARGEST:
-        return
-    last = os.pread(log, LAST, size - LAST)
-    last = last[last.find(b"\n") + 1 :]
-    # A secret in a line that is cut would not be recognized.
-    os.ftruncate(log, os.pread(log, FIRST, 0).rfind(b"\n") + 1 or FIRST)
-    cut = (
-        f"\n--- output was left out here: of a log with more than {LARGEST >> 20} MiB, "
-        f"sweeps keeps the first {FIRST >> 20} MiB and the last {LAST >> 20} MiB\n"
-    )
-    os.write(log, cut.encode() + last)
+    with contextlib.suppress(OSError), _opened(log) as opened:
+        size = os.fstat(opened).st_size
+        if size <= LARGEST:
+            return
+        last = os.pread(opened, LAST, size - LAST)
+        last = last[last.find(b"\n") + 1 :]
+        # A secret in a line that is cut would not be recognized.
+        os.ftruncate(opened, os.pread(opened, FIRST, 0).rfind(b"\n") + 1 or FIRST)
+        cut = (
+            f"\n--- output was left out here: of a log with more than {LARGEST >> 20} MiB, "
+            f"sweeps keeps the first {FIRST >> 20} MiB and the last {LAST >> 20} MiB\n"
+        )
+        os.write(opened, cut.encode() + last)
 
 
-def _flush(*streams: Any) -> None:
+def _flush(*streams: TextIO) -> None:
     """Flush the given streams, `sys.stdout`, `sys.stderr`, and C's standard output."""
     for stream in dict.fromkeys((*streams, sys.stdout, sys.stderr)):
         with contextlib.suppress(

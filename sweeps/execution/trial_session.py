@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.fs
 import ray
 import ray.train
+from ray.data import DataIterator, Dataset
 
 from sweeps.core.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
 from sweeps.core.errors import shorten
@@ -38,15 +39,7 @@ class Stopped(BaseException):
 
     The base class is not Exception, so that `except Exception` in a loop does not catch this
     exception.
-
-    Args:
-        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
-            it.
     """
-
-    def __init__(self, finished: bool = False):
-        super().__init__()
-        self.finished = finished
 
 
 class MetricMissing(ValueError):
@@ -69,41 +62,27 @@ class DatasetCache:
 
     The worker also keeps the objects that loops have built from this data.
 
-    Args:
-        data: The prepared data.
-
     Attributes:
-        shards: Maps each dataset name to references to shards: one for each rank, or a single one
-            for all ranks.
+        data: The prepared data.
         check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
-        whole: Whether `train` is a single dataset with all rows, from which this rank takes its
-            part.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
         parts: The data of each step at which the loop trains on a part of the train rows; {} unless
             the scheduler counts rows.
-        rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
-        weight: The column of `train` with the weights of the rows; None if the rows have no
-            weights.
-        is_stream: Whether the datasets are lazy; see `Data.stream`.
     """
 
     def __init__(self, data: Data):
-        self.shards = data.shards
+        self.data = data
         self.check = ray.get(data.check) if data.check is not None else None
-        self.whole = data.whole
-        self.opened: dict[str, Any] = {}
+        self.opened: dict[str, DataIterator] = {}
         self.kept: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
         self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
-        self.rows = data.rows
-        self.weight = data.weight
-        self.is_stream = data.stream
 
-    def dataset(self, name: str) -> Any:
+    def dataset(self, name: str) -> Dataset:
         """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
-        return ray.get(self.shards[name][0])
+        return ray.get(self.data.shards[name][0])
 
     def name_of(self, name: str) -> str:
         """Return the name of a dataset.
@@ -113,22 +92,23 @@ class DatasetCache:
         Raises:
             KeyError: The space has no dataset of this name, or the dataset is the test split.
         """
-        name = name if name in self.shards else ALIASES.get(name, name)
-        if not self.shards:
+        shards = self.data.shards
+        name = name if name in shards else ALIASES.get(name, name)
+        if not shards:
             raise KeyError(
                 f"no dataset `{name}`: the space file has no section `data`; add this section, or "
                 "read the data in the loop"
             )
-        if name == "test" and name not in self.shards:
+        if name == "test" and name not in shards:
             raise KeyError(
                 "the search never sees the split `test`; evaluate on `valid`. After the sweep, "
                 "the winner is scored on `test`"
             )
-        if name not in self.shards:
-            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
+        if name not in shards:
+            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
         return name
 
-    def shard(self, name: str, ranks: Ranks) -> Any:
+    def shard(self, name: str, ranks: Ranks) -> DataIterator:
         """Return the part of a dataset that belongs to a rank.
 
         Args:
@@ -139,11 +119,12 @@ class DatasetCache:
             KeyError: See `name_of`.
         """
         name = self.name_of(name)
-        if self.is_stream:
+        if self.data.stream:
             return ray_train_adapter.Stream(self.dataset(name))
         if name not in self.opened:
-            dataset = ray.get(self.shards[name][ranks.rank % len(self.shards[name])])
-            if self.whole and name == "train":
+            parts = self.data.shards[name]
+            dataset = ray.get(parts[ranks.rank % len(parts)])
+            if self.data.whole and name == "train":
                 dataset = tables.part_of(dataset, ranks.world_size, ranks.rank)
             self.opened[name] = ray_train_adapter.Shard(dataset.materialize())
         return self.opened[name]
@@ -191,12 +172,12 @@ class TrialSession:
         self.stopped = False
         self.stops = False
         self.reports = 0
-        self.train_stream: Any = None
+        self.train_stream: DataIterator | None = None
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
-        self._resumed: bool | None = None if assignment.checkpoint else False
+        self._resumed: bool | None = None
         self._checkpoint_read = False
         self._closing = contextlib.ExitStack()
         self._local: Path | None = None  # Local copy of the checkpoint to continue from.
@@ -251,7 +232,7 @@ class TrialSession:
         asks = self.step in self.job.rungs or self.assignment.asks
         if self.finished or self.stops or (asks and not self._may_continue()):
             self.stopped = True
-            raise Stopped(self.finished)
+            raise Stopped
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
         """Check a report of the loop in a `LoopRun`, and return its numbers.
@@ -291,14 +272,13 @@ class TrialSession:
         Raises:
             CheckpointIgnored: The loop does not continue from its checkpoint under PBT.
         """
-        if self._resumed is not None:
+        checkpoint = self.assignment.checkpoint
+        if checkpoint is None or self._resumed is not None:
             return
         self._resumed = ray.get(
-            self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read)
+            self.pool.resumed.remote(self.assignment.id, self.rank, self._checkpoint_read)
         )
-        self.step = (
-            self.assignment.checkpoint.step if self._resumed and self.assignment.checkpoint else 0
-        )
+        self.step = checkpoint.step if self._resumed else 0
         if self.job.milestones and not self._resumed:
             raise CheckpointIgnored(
                 "the scheduler needs a loop that continues from its checkpoint, but this loop did "
@@ -311,26 +291,24 @@ class TrialSession:
             name if name in self.job.asked else hide_known(name): number
             for name, number in numeric(flat).items()
         }
-        metric = self.job.metric
         if self.rank != 0:
             return numbers
+        metric = self.job.metric
+        if metric in flat and metric not in numbers:
+            raise ValueError(
+                f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at "
+                f"step {step}"
+            )
         if metric is not None and metric not in numbers:
-            if metric in flat:
-                raise ValueError(
-                    f"the objective's metric `{metric}` must be a number, got "
-                    f"{quote(flat[metric])} at step {step}"
-                )
-            names = ", ".join(sorted(flat)) or "nothing"
             missing = (
                 f"the objective's metric `{metric}` was not reported at step {step}; the loop "
-                f"reported: {names}"
+                f"reported: {', '.join(sorted(flat)) or 'nothing'}"
             )
             raise (MetricMissing if step == 1 else ValueError)(missing)
         if (name := unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
                 f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial "
-                "could beat;"
-                " report a finite value, or nan if there is no value"
+                "could beat; report a finite value, or nan if there is no value"
             )
         return numbers
 
@@ -338,10 +316,7 @@ class TrialSession:
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
-            answer = self.pool.may_continue.remote(
-                self.assignment.trial.id, self.assignment.attempt, update
-            )
-            continues: bool = ray.get(answer)
+            continues: bool = ray.get(self.pool.may_continue.remote(self.assignment.id, update))
             self._acknowledge(update.step)
             return continues
         finally:
@@ -358,9 +333,7 @@ class TrialSession:
         Later messages contain the same reports and checkpoints until the pool acknowledges them.
         """
         update = self.unacknowledged()
-        sent = self.pool.record_update.remote(
-            self.assignment.trial.id, self.assignment.attempt, update
-        )
+        sent = self.pool.record_update.remote(self.assignment.id, update)
         sent.future().add_done_callback(
             lambda answer: self._acknowledge(update.step) if answer.exception() is None else None
         )
@@ -395,18 +368,14 @@ class TrialSession:
         limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes
         at most one notice.
         """
-        quiet, limits = (
-            time.monotonic() - self._last_report,
-            (SILENT_AFTER, self.job.report_timeout),
-        )
-        passed = max(
-            (limit for limit in limits if limit is not None and limit <= quiet), default=0.0
-        )
+        quiet = time.monotonic() - self._last_report
+        limits = (SILENT_AFTER, self.job.report_timeout or math.inf)
+        passed = max((limit for limit in limits if limit <= quiet), default=0.0)
         if passed > self._silent_for:
             self._silent_for = passed
             silence = Silence(self.rank, quiet, stack_of(self._thread))
             print(f"--- {silence}", file=sys.stderr, flush=True)
-            self.pool.silent.remote(self.assignment.trial.id, self.assignment.attempt, silence)
+            self.pool.silent.remote(self.assignment.id, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         """Return the checkpoint to continue from; None if the trial starts from scratch.
@@ -426,25 +395,19 @@ class TrialSession:
         """Delete the local copy of a checkpoint that came from the sweep's store."""
         self._closing.close()
 
-    def shard(self, name: str) -> Any:
+    def shard(self, name: str) -> DataIterator:
         """Return this rank's part of a dataset; see `DatasetCache.shard`."""
         if self.train_stream is not None and self.cache.name_of(name) == "train":
             return self.train_stream
         return self.cache.shard(name, self.ranks)
-
-    @property
-    def opened(self) -> dict[str, Any]:
-        """Shards that loops on this worker have read; see `DatasetCache.opened`."""
-        return self.cache.opened
 
     def exchange(self, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank."""
         if self.ranks.world_size == 1:
             return [value]
         self._exchanges += 1
-        trial, attempt = self.assignment.trial.id, self.assignment.attempt
         values: list[Any] = ray.get(
-            self.pool.exchange.remote(trial, attempt, self.rank, self._exchanges, value)
+            self.pool.exchange.remote(self.assignment.id, self.rank, self._exchanges, value)
         )
         return values
 
@@ -467,8 +430,6 @@ class TrialSession:
         if self.job.store is None:
             Path(target).mkdir(parents=True, exist_ok=True)
             pyarrow.fs.copy_files(checkpoint.path, target, source_filesystem=files)
-        elif isinstance(files, pyarrow.fs.LocalFileSystem):
-            upload_checkpoint(Path(checkpoint.path), target)
         else:
             with checkpoint.as_directory() as local:
                 upload_checkpoint(Path(local), target)

@@ -18,15 +18,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import ray
 from ray import tune
 from ray.air.execution.resources import AcquiredResources, ResourceManager, ResourceRequest
 from ray.tune.execution import tune_controller
+from ray.tune.execution.tune_controller import TuneController
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -131,12 +134,17 @@ class Calls:
             raise self.error
         return self._source
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Keep the first error."""
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             self.error = self.error or error
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[()]]:
         """Pickle the object as None.
 
         Ray Tune pickles its searcher so that it can restore a run; sweeps never restores one.
@@ -199,7 +207,7 @@ class _Scheduler(FIFOScheduler):
         super().__init__()
         self._calls = calls
 
-    def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
+    def choose_trial_to_run(self, tune_controller: TuneController, **more) -> None:
         """Let the source do its periodic work, and let Tune start pending trials in order.
 
         Tune calls this once in each round.
@@ -211,7 +219,9 @@ class _Scheduler(FIFOScheduler):
         # With None, Tune starts pending trials in order. A search for the first pending trial of
         # 10,000 trials would take a millisecond.
 
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
+    def on_trial_result(
+        self, tune_controller: TuneController, trial: tune.experiment.Trial, result: dict
+    ) -> str:
         """Pass what happened to a trial to the source.
 
         Return Tune's constant for its decision.
@@ -219,9 +229,6 @@ class _Scheduler(FIFOScheduler):
         with self._calls as source:
             continues = source.on_update(result["update"])
         return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
-
-    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Do nothing: `TrialSearcher.on_trial_complete` tells the source about the error."""
 
 
 class Trainable(tune.Trainable):
@@ -231,20 +238,14 @@ class Trainable(tune.Trainable):
     """
 
 
-@contextlib.contextmanager
-def trials_run_in(pool: Any) -> Iterator[None]:
-    """Context manager that lets Ray Tune run all trials in a pool during the `with` block.
+def trials_run_in(pool: Any) -> contextlib.AbstractContextManager[object]:
+    """Return a context manager that lets Ray Tune run all trials in a pool.
 
     Args:
         pool: Handle of the pool.
     """
-    original = tune_controller.PlacementGroupResourceManager
     manager = functools.partial(_PoolResources, pool)
-    tune_controller.PlacementGroupResourceManager = manager  # type: ignore[assignment, misc]
-    try:
-        yield
-    finally:
-        tune_controller.PlacementGroupResourceManager = original  # type: ignore[misc]
+    return patch.object(tune_controller, "PlacementGroupResourceManager", manager)
 
 
 class _PoolResources(ResourceManager):
@@ -296,7 +297,7 @@ class _Method:
     Tune calls the method `remote` of both.
     """
 
-    def __init__(self, call: Callable[..., Any]):
+    def __init__(self, call: Callable[..., object]):
         self.remote = call
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-import sysconfig
 import threading
 from pathlib import Path
 
-import sweeps
+from sweeps.core.library_code import is_library_file
+from sweeps.core.references import is_users_file
 
 
 def runs_in(thread: threading.Thread) -> bool:
@@ -29,18 +29,11 @@ def runs_in(thread: threading.Thread) -> bool:
     return code is not None and is_user_code(code.co_filename)
 
 
-@functools.lru_cache(maxsize=4096)
-def is_user_code(file: str) -> bool:
-    """Return whether a source file is part of the user's code."""
-    path = Path(file).resolve()
-    if file.startswith("<") or {"site-packages", "dist-packages"} & set(path.parts):
-        return False
-    own = Path(sweeps.__file__).resolve().parent
-    libraries = (Path(sysconfig.get_paths()["stdlib"]).resolve(), own, (own / "trainers").resolve())
-    return not any(folder in path.parents for folder in libraries)
+# Whether a source file is part of the user's code.
+is_user_code = functools.cache(is_users_file)
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module is imported and belongs to an installed package."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+    """Return whether a module is imported and belongs to Python or to an installed package."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is not None and is_library_file(Path(file))

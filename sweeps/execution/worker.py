@@ -6,12 +6,15 @@ The pool imports this module, so the modules that take long to import are in `wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
+from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeps.execution.messages import Assignment, Ended, Job, WorkerInfo
+from sweeps.execution.messages import Job, WorkerInfo
+
+T = TypeVar("T")
 
 
 @ray.remote(max_restarts=0)
@@ -21,32 +24,28 @@ class Worker:
     It stays alive for later trials and gangs.
     """
 
-    def start(self, pool: Any, worker: str, job: Job) -> WorkerInfo:
+    def start(self, pool: ActorHandle, worker: str, job: Job) -> WorkerInfo:
         """Prepare the process for training loops; see `WorkerRuntime`."""
         from sweeps.execution.worker_runtime import WorkerRuntime
 
         self.runtime = WorkerRuntime(pool, worker, job)
         return self.runtime.start()
 
-    def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute(self, function: Callable[..., T], *args, **kwargs) -> T:
         """Call a function in this process and return its result.
 
         Backends call this method. The pool also calls it, to find out whether the process is alive.
         """
         return function(*args, **kwargs)
 
-    def run(self, assignment: Assignment) -> Ended:
-        """Run one attempt at a trial on this rank; see `WorkerRuntime.run`."""
-        return self.runtime.run(assignment)
-
-    def leave(self) -> None:
-        """Leave the current gang; see `WorkerRuntime.leave`."""
-        self.runtime.leave()
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of `WorkerRuntime`, such as "run", on the main thread of this process."""
+        return getattr(self.runtime, method)(*arguments)
 
 
 def start(
-    pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None
-) -> tuple[Any, Any]:
+    pool: ActorHandle, worker: str, job: Job, resources: dict[str, float], node: str | None
+) -> tuple[ActorHandle, ray.ObjectRef]:
     """Start a worker.
 
     Args:

@@ -23,6 +23,8 @@ from typing import Any
 
 import ray
 import ray.data
+from ray.actor import ActorHandle
+from ray.train.backend import Backend, BackendConfig
 
 from sweeps.core import exit_causes, references, stores
 from sweeps.core.checkpoint_files import root_in
@@ -41,7 +43,7 @@ from sweeps.execution import (
     trial_logs,
 )
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
-from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
+from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.streams import TrainStreams
 from sweeps.execution.training_loop import run_loop
 from sweeps.execution.trial_session import DatasetCache, TrialSession
@@ -51,8 +53,6 @@ log = logging.getLogger(__name__)
 
 # Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
 NEWS_EVERY = 0.5
-
-_runtime: WorkerRuntime | None = None
 
 
 class WorkerRuntime:
@@ -65,19 +65,19 @@ class WorkerRuntime:
     """
 
     def __init__(self, pool: Any, worker: str, job: Job):
-        global _runtime
-        _runtime = self
-        self.pool, self.worker, self.job = pool, worker, job
+        self.pool = pool
+        self.worker = worker
+        self.job = job
         self.session: TrialSession | None = None
         self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
-        self._group: tuple[Any, Any, Any] | None = (
+        self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = (
             None  # Backend, worker group and configuration; set on rank 0 only.
         )
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
-        self._trials = 0
-        self._first_memory = 0
+        # Memory in use after the first trial, in bytes; None before its end.
+        self._first_memory: int | None = None
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops.
@@ -140,10 +140,10 @@ class WorkerRuntime:
 
     def form(
         self,
-        workers: tuple[Any, ...],
+        workers: tuple[ActorHandle, ...],
         ranks: tuple[Ranks, ...],
         resources: dict[str, float],
-        visible_gpus: tuple[str, ...],
+        visible_gpus: list[str],
     ) -> None:
         """Connect the workers of a gang with Ray Train's backend.
 
@@ -162,18 +162,17 @@ class WorkerRuntime:
         shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
         if shared:  # After CUDA is initialized, a process cannot change its visible devices.
             shared = not any(group.execute(torch_state.uses_cuda))
-        ray.get(
-            [
-                group.execute_single_async(
-                    rank, _join, ranks[rank], visible_gpus[rank] if shared else None
-                )
-                for rank in range(len(workers))
-            ]
-        )
+        group.call("join", ranks, visible_gpus if shared else [None] * len(workers))
         self._group = (backend, group, config)
         backend.on_start(group, config)
         backend.on_training_start(group, config)
-        group.execute(_enter, self.job.backend)
+        group.call("enter")
+
+    def enter(self) -> None:
+        """Enter the context in which the backend lets training functions run."""
+        self.membership.enter(backends.config_of(self.job.backend))
+        if self.job.backend == "jax":  # Ray's backend gives the first GPUs of the node to each.
+            self.membership.show_own_gpus()
 
     def disband(self) -> None:
         """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0.
@@ -182,9 +181,13 @@ class WorkerRuntime:
         """
         if self._group is not None:
             (backend, group, config), self._group = self._group, None
-            group.execute(_exit_context)
+            group.call("exit_context")
             backend.on_shutdown(group, config)
-            group.execute(_leave)
+            group.call("leave")
+
+    def exit_context(self) -> None:
+        """Exit the context that `enter` has entered."""
+        self.membership.exit_context()
 
     def _form_alone(self, resources: dict[str, float]) -> None:
         """Make this worker a gang of one, and set up the backend in this process.
@@ -202,7 +205,7 @@ class WorkerRuntime:
                 group = backends.OwnProcess(resources)
                 config.backend_cls().on_start(group, config)
                 config.backend_cls().on_training_start(group, config)
-                _enter(backend)
+                self.enter()
         if backend == "torch":
             self.membership.groups = torch_state.group_of_one(gpu=bool(ray.get_gpu_ids()))
 
@@ -226,8 +229,7 @@ class WorkerRuntime:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
         self._keep_caches(assignment)
-        is_first = self._trials == 0
-        self._trials += 1
+        is_first = self._first_memory is None
         if is_first:
             process_reset.settle()
         cache = self._caches[assignment.data_key]
@@ -250,7 +252,7 @@ class WorkerRuntime:
         finally:
             self._save_files(assignment)
             self.session = self._log = None
-        if is_first:
+        if self._first_memory is None:
             process_reset.settle()
             self._first_memory = process_reset.memory()
         grown = process_reset.excess_growth(self._first_memory, process_reset.memory())
@@ -317,7 +319,7 @@ class WorkerRuntime:
             for reference in (self.job.loop, *self.job.references):
                 references.resolve(reference)
         if assignment.ranks.rank == 0:
-            ray.get(self.pool.imported.remote(assignment.trial.id, assignment.attempt))
+            ray.get(self.pool.imported.remote(assignment.id))
 
     def _current(self, assignment: Assignment) -> Current:
         cache = self._caches[assignment.data_key]
@@ -334,7 +336,7 @@ class WorkerRuntime:
             "check": cache.check,
             "options": dict(self.job.options),
             "roots": self._code_folders(),
-            "weight": cache.weight,
+            "weight": cache.data.weight,
             "_folder": Path(assignment.folder, FILES),
             "_kept": cache.kept,
         }
@@ -357,7 +359,7 @@ class WorkerRuntime:
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.stops = True
 
-    def close_stream(self, attempt: str) -> None:
+    def close_stream(self, attempt: AttemptId) -> None:
         """End the split coordinator that this worker has started for an attempt.
 
         See `TrainStreams.close`.
@@ -403,12 +405,6 @@ class WorkerRuntime:
         self.pool.answered.remote(self.worker, number, error)
 
 
-def runtime() -> WorkerRuntime:
-    """Return the `WorkerRuntime` of this process. The process must be a worker."""
-    assert _runtime is not None
-    return _runtime
-
-
 def _folder_on_node(folder: str) -> str:
     """Return the folder for a trial's logs and other files on this node.
 
@@ -425,24 +421,6 @@ def _folder_on_node(folder: str) -> str:
     return str(Path(node.get_session_dir_path(), "sweeps", sweep.name, "trials", Path(folder).name))
 
 
-def _join(ranks: Ranks, visible_gpus: str | None) -> None:
-    runtime().join(ranks, visible_gpus)
-
-
-def _enter(backend: str) -> None:
-    runtime().membership.enter(backends.config_of(backend))
-    if backend == "jax":  # Ray's backend for JAX gives the first GPUs of the node to each worker.
-        runtime().membership.show_own_gpus()
-
-
-def _exit_context() -> None:
-    runtime().membership.exit_context()
-
-
-def _leave() -> None:
-    runtime().leave()
-
-
 @contextlib.contextmanager
 def _stacks_after(seconds: float | None) -> Iterator[None]:
     """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`.
@@ -452,12 +430,9 @@ def _stacks_after(seconds: float | None) -> Iterator[None]:
     `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are
     written.
     """
-    if seconds is None:
+    if seconds is not None:
+        faulthandler.dump_traceback_later(seconds, file=2)
+    try:
         yield
-        return
-    with open(2, "w", closefd=False) as log:
-        faulthandler.dump_traceback_later(seconds, file=log)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    finally:
+        faulthandler.cancel_dump_traceback_later()

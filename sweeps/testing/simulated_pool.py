@@ -19,7 +19,6 @@ from sweeps.core import clock
 from sweeps.core.trial import LOST, Checkpoint, Report, State
 from sweeps.execution import allocation, retry
 from sweeps.execution.allocation import Cluster, Phase, Request, WorkerState
-from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.pool_worker import WorkerLost
 from sweeps.execution.running_trial import RunningTrial
@@ -163,10 +162,7 @@ class SimulatedPool:
 
     def start(self, state: TrialState, folder: str, row_steps: tuple[int, ...] = ()) -> None:
         """Start or continue a trial; see `PoolHandle`."""
-        parts = CheckpointParts(state.trial.shape.workers)
-        running = RunningTrial(state, folder, row_steps, parts, self._loop.keeps_last)
-        if state.attempt:
-            parts.restore(state)
+        running = RunningTrial(state, folder, row_steps, keeps_last=self._loop.keeps_last)
         self._trials[state.id] = running
         self._request(running)
 
@@ -200,10 +196,6 @@ class SimulatedPool:
         """End all trials at once; see `PoolHandle`."""
         for running in list(self._trials.values()):
             self._finish(running, Ended(0, state))
-
-    def cancel(self, trial: str) -> None:
-        """End a trial at once; see `PoolHandle`."""
-        self.forget(trial)
 
     # In place of a `PoolMonitor`
 

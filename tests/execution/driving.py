@@ -111,7 +111,12 @@ class Driving:
         """Return the step of the trial's newest complete checkpoint, as recorded in the pool; 0
         without a checkpoint.
         """
-        return ray.get(self.pool.checkpoint_step.remote(trial.id))
+
+        def step(pool: Any) -> int:
+            checkpoint = pool.trials[trial.id].state.checkpoint
+            return checkpoint.step if checkpoint else 0
+
+        return ray.get(self.pool.__ray_call__.remote(step))
 
     def finish(
         self,

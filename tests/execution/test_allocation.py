@@ -273,7 +273,9 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where):
     while left:
         while True:
             clock += 1
-            cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked, limit)
+            cluster = Cluster(
+                nodes, list(workers.values()), list(grants.values()), parked, limit or {}
+            )
             action = decide(cluster, queue)
             if isinstance(action, Wait):
                 for refused in action.too_large:
@@ -342,7 +344,9 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where):
                 queue.insert(queue_position(queue, again), again)
                 left.add(what)
         elif kind == "grow":
-            cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked, limit)
+            cluster = Cluster(
+                nodes, list(workers.values()), list(grants.values()), parked, limit or {}
+            )
             placed = growth(
                 cluster,
                 queue,

@@ -95,7 +95,7 @@ def test_no_node_is_asked_for_beyond_a_limit():
     waiting = [trial(1), Request(2, {"CPU": 2.0}), Request(3, {"CPU": 1.0})]
     assert [request.id for request in select_within_limit(waiting, {"CPU": 3.0})] == [1, 3]
     assert (
-        select_within_limit(waiting, None) == waiting
+        select_within_limit(waiting, {}) == waiting
         and select_within_limit(waiting, {"CPU": 0.0}) == []
     )
 

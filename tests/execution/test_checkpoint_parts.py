@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from sweeps.core.best_step import Constraint
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.space.section_models import Objective
@@ -34,7 +33,7 @@ def saved(step: int, best: int | None = None) -> Checkpoint:
 def started(ranks: int = 1, objectives: Objectives = LOSS, keep_latest: int = 1) -> Any:
     """Return a trial in its first attempt, which is number 1."""
     state = new_trial(trial(0, {}, ranks, "none"), objectives)
-    running = RunningTrial(state, "", parts=CheckpointParts(ranks, keep_latest))
+    running = RunningTrial(state, "", keep_latest=keep_latest)
     assert running.begin_attempt(rank_places(ranks)) == 1
     return running
 
@@ -119,7 +118,7 @@ def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
 def test_a_rung_is_sent_once():
     running = started()
     running.record(1, RankUpdate(0, 1, (report(1),)))
-    running.decision(1)
+    _ = running.decisions[1]
     running.update_rungs(together=False)
     assert running.next_update().rung == 1 and not running.is_urgent
     assert running.next_update().rung is None
@@ -161,10 +160,7 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     best, there = min(best, latest), [saved(step).name for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).name}.gone"
     curve = [{"loss": float(step != best)} for step in range(1, latest + 1)]
-    running = RunningTrial(
-        resumed_trial(curve, saved(latest), saved(best)), "", parts=CheckpointParts(1, keep)
-    )
-    running.parts.restore(running.state)
+    running = RunningTrial(resumed_trial(curve, saved(latest), saved(best)), "", keep_latest=keep)
     attempt = running.begin_attempt(rank_places(1))
     gone = set(running.parts.to_delete(running.state, [*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))
@@ -187,7 +183,6 @@ def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume():
         running.record(1, RankUpdate(0, step, (made,), (saved(step),)))
     assert (running.state.best, running.state.checkpoint) == (saved(3), saved(5))
     again = RunningTrial(running.state, "")
-    again.parts.restore(running.state)
     made = Report(6, {"score": 6.0, "hours": 6.0}, 0.0)
     again.record(again.begin_attempt(rank_places(1)), RankUpdate(0, 6, (made,), (saved(6),)))
     assert again.state.best == saved(3)

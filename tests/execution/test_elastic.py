@@ -69,9 +69,9 @@ def test_all_ranks_get_one_answer_when_the_last_has_reported():
 def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
     async def scene() -> None:
         running, elastic = running_of_two()
-        answer = running.answer(1)
-        running.close_answers()
-        assert not answer.result() and not running.answer(2).result()
+        answer = running.answers[1]
+        running.answers.close()
+        assert not answer.result() and not running.answers[2].result()
         running.begin_attempt(rank_places(2))
         running.record(2, update(1, 1), Ended(0, State.COMPLETE))
         running.record(2, update(0, 3, saved=True))

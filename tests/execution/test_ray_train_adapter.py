@@ -74,13 +74,8 @@ def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
 
     from sweeps.execution import ray_train_adapter
 
-    context = SimpleNamespace(
-        **{
-            f"get_{name}": int
-            for name in ("world_rank", "world_size", "local_rank", "local_world_size", "node_rank")
-        }
-    )
-    ours = ray_train_adapter.TuneSession(SimpleNamespace(name="a", folder="b"), context)
+    session = SimpleNamespace(name="a", folder="b", ranks=Ranks())
+    ours = ray_train_adapter.TuneSession(session, None)
     asked = set(
         re.findall(r"(?:get_session\(\)|return session)\.(\w+)", inspect.getsource(first_version))
     )

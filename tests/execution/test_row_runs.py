@@ -47,7 +47,9 @@ class Session:
         )
         self.assignment = Assignment(*about, row_steps=(1, 3, 9))
         parts = {
-            step: SimpleNamespace(rows=rows * step // 9, check=None, kept={}, parts={})
+            step: SimpleNamespace(
+                data=SimpleNamespace(rows=rows * step // 9), check=None, kept={}, parts={}
+            )
             for step in (1, 3, 9)
         }
         self.cache = parts.pop(9)

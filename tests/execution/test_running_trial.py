@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,7 +62,7 @@ def test_the_ranks_of_a_trial_are_awaited_before_the_pool_knows_that_the_trial_h
         running = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
 
         async def drive() -> str:
-            assert not await running.decision(1)
+            assert not await running.decisions[1]
             return "stopped"
 
         running.task = asyncio.create_task(drive())
@@ -114,16 +113,16 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
 
     monkeypatch.setattr(trial_driver, "delete_checkpoint", slow)
 
-    async def scene(files: ThreadPoolExecutor) -> None:
+    async def scene() -> None:
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
-        driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
+        driver = TrialDriver(0, workers, requests, Background(), lambda: 0)
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), str(names[0].parent))
         running.begin_attempt(rank_places(1))
         for name in names:
             name.mkdir(parents=True)
         driver._delete(str(names[0]))
         assert await asyncio.to_thread(deleting.wait, 10)
-        ready = asyncio.create_task(driver._delete_incomplete(running))
+        ready = asyncio.create_task(driver.delete_incomplete(running))
         while names[1].exists():
             await asyncio.sleep(0.001)
         assert not ready.done(), "the slow deletion goes on"
@@ -131,5 +130,4 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
         await ready
         assert not any(name.exists() for name in names) and not driver._deletions
 
-    with ThreadPoolExecutor(4) as files:
-        asyncio.run(asyncio.wait_for(scene(files), 20))
+    asyncio.run(asyncio.wait_for(scene(), 20))

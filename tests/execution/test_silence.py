@@ -22,9 +22,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.heard: list[Silence] = []
-        self.silent = SimpleNamespace(
-            remote=lambda trial, attempt, silence: self.heard.append(silence)
-        )
+        self.silent = SimpleNamespace(remote=lambda attempt, silence: self.heard.append(silence))
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def session(tmp_path):
         ranks=Ranks(1, 2, 1, 2),
         folder=str(tmp_path),
         checkpoint=None,
-        attempt=1,
+        id=("0000", 1),
         asks=False,
     )
     return TrialSession(
@@ -95,7 +93,7 @@ def test_r13_late_ranks_are_found():
         run.begin_attempt(rank_places(2))
         run.silent = {0: Silence(0, 11.0, "here"), 1: Silence(1, 9.0)}
         assert run.overdue(10) == [Silence(0, 11.0, "here")]
-        run.decision(3)  # a rank waits for the driver
+        _ = run.decisions[3]  # a rank waits for the driver
         assert run.overdue(10) == []
 
     asyncio.run(look())
@@ -104,7 +102,7 @@ def test_r13_late_ranks_are_found():
 def test_a_run_of_the_loop_whose_reports_stay_in_the_process_is_not_silent(session):
     sent: list[RankUpdate] = []
 
-    def record_update(trial, attempt, update):
+    def record_update(attempt, update):
         sent.append(update)
         return SimpleNamespace(
             future=lambda: SimpleNamespace(add_done_callback=lambda callback: None)

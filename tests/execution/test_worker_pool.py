@@ -14,9 +14,10 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
-from sweeps.execution import worker_pool
+from sweeps.execution import cluster_nodes, worker_pool, worker_processes
 from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
+from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.messages import Ended, Job, WorkerInfo
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
 from sweeps.execution.running_trial import RunningTrial
@@ -51,12 +52,11 @@ class FakeRay:
     ) -> tuple[Any, Any]:
         number = len(self.up)
         self.up.append(asyncio.get_running_loop().create_future())
-        return SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._leave(number))), self.up[
-            -1
-        ]
+        actor = SimpleNamespace(call=SimpleNamespace(remote=lambda name: self._call(name, number)))
+        return actor, self.up[-1]
 
-    def _leave(self, number: int) -> asyncio.Future[None]:
-        self.calls.append(("leave", number))
+    def _call(self, name: str, number: int) -> asyncio.Future[None]:
+        self.calls.append((name, number))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -68,14 +68,14 @@ class FakeRay:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     made = FakeRay()
-    monkeypatch.setattr(worker_pool.worker, "start", made.start)
-    monkeypatch.setattr(worker_pool, "is_alive", lambda pid: True)
+    monkeypatch.setattr(worker_processes.worker, "start", made.start)
+    monkeypatch.setattr(worker_processes, "is_alive", lambda pid: True)
     context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
-    monkeypatch.setattr(worker_pool.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(cluster_nodes.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(
-        worker_pool.ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}]
+        cluster_nodes.ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}]
     )
-    monkeypatch.setattr(worker_pool.ray, "kill", made.killed.append)
+    monkeypatch.setattr(cluster_nodes.ray, "kill", made.killed.append)
 
     async def call(self: Worker, method: str, *arguments: Any) -> None:
         made.calls.append((method, self.number - 1))
@@ -92,7 +92,8 @@ def play(
     """Run a scene with a pool of these resources."""
 
     async def run() -> None:
-        await scene(WorkerPool(job("my:loop", backend), resources, None, Background()))
+        nodes = ClusterNodes(resources, limit={}, reserves=False)
+        await scene(WorkerPool(job("my:loop", backend), nodes, None, Background()))
 
     asyncio.run(asyncio.wait_for(run(), 10))
 
@@ -112,12 +113,12 @@ def test_workers_connect_once_and_again_only_for_another_gang(fake):
         fake.come_up(0), fake.come_up(1)
         for _ in range(2):
             gang = await lease(pool, TWO)
-            pool.release(gang)
+            pool.give_back(gang.workers)
         assert fake.calls == [("form", 0)]
         alone = await lease(pool, ONE)
         assert fake.calls[1:] == [("disband", 0)] and len(alone.workers) == 1
-        pool.release(alone)
-        pool.release(await lease(pool, TWO))
+        pool.give_back(alone.workers)
+        pool.give_back((await lease(pool, TWO)).workers)
         assert fake.calls[2:] == [("form", 0)] and len(fake.up) == 2, "no worker was started"
 
     play(scene, CPU=2.0)
@@ -129,8 +130,8 @@ def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
         fake.come_up(0), fake.come_up(1)
         gang = await lease(pool, TWO)
         gang.broken = True
-        pool.release(gang)
-        pool.release(await lease(pool, TWO))
+        pool.give_back(gang.workers)
+        pool.give_back((await lease(pool, TWO)).workers)
         assert sorted(fake.calls[1:3]) == [("leave", 0), ("leave", 1)] and fake.calls[3] == (
             "form",
             0,
@@ -146,13 +147,15 @@ def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake)
         fake.come_up(0)
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        pool.lose(
-            list(pool.workers.values())[1],
+        pool.processes.lose(
+            list(pool.processes.workers.values())[1],
             WorkerLost("the node of the process was lost", blameless=True),
         )
         with pytest.raises(WorkerLost, match="the node of the process was lost"):
             await waiting
-        assert [w.phase for w in pool.workers.values()] == [Phase.IDLE], "the other worker is free"
+        assert [w.phase for w in pool.processes.workers.values()] == [Phase.IDLE], (
+            "the other worker is free"
+        )
 
     play(scene, CPU=2.0)
 
@@ -161,7 +164,7 @@ def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake):
     async def scene(pool: WorkerPool) -> None:
         waiting = asyncio.create_task(lease(pool, ONE))
         await until(lambda: fake.up)
-        error = worker_pool.RayError("wrapped")
+        error = worker_processes.RayError("wrapped")
         error.cause = ImportError("no module named x")  # type: ignore[attr-defined]
         fake.up[0].set_exception(error)
         with pytest.raises(CannotStart, match="ImportError: no module named x"):
@@ -180,10 +183,10 @@ def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypat
         pool.warm([LARGE, LARGE])
         fake.come_up(0), fake.come_up(1)
         for gang in [await lease(pool, LARGE) for _ in range(2)]:
-            pool.release(gang)
+            pool.give_back(gang.workers)
         third = asyncio.create_task(lease(pool, SMALL))
         await until(lambda: len(fake.killed) == 1)
-        assert [w.number for w in pool.workers.values()] == [2, 3], (
+        assert [w.number for w in pool.processes.workers.values()] == [2, 3], (
             "the worker that was used last stays"
         )
         fake.come_up(2)
@@ -198,22 +201,22 @@ def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monke
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ONE])
         fake.come_up(0)
-        one = next(iter(pool.workers.values()))
+        one = next(iter(pool.processes.workers.values()))
         await one.up
-        assert pool._reason_of_death(one, time.monotonic() + 1000) is None, (
+        assert pool.processes.reason_of_death(one, time.monotonic() + 1000) is None, (
             "it has not begun to listen"
         )
-        listening = asyncio.create_task(pool.listen(one.id))
+        listening = asyncio.create_task(pool.processes.listen(one.id))
         await asyncio.sleep(0)
         now = time.monotonic()
-        assert pool._reason_of_death(one, now + 59) is None
-        silent = pool._reason_of_death(one, now + 61)
+        assert pool.processes.reason_of_death(one, now + 59) is None
+        silent = pool.processes.reason_of_death(one, now + 61)
         assert silent is not None and silent.blameless and "limits.heartbeat_timeout" in str(silent)
-        monkeypatch.setattr(worker_pool, "is_alive", lambda pid: False)
-        dead = pool._reason_of_death(one, now)
+        monkeypatch.setattr(worker_processes, "is_alive", lambda pid: False)
+        dead = pool.processes.reason_of_death(one, now)
         assert dead is not None and not dead.blameless
-        pool.nodes = {}
-        gone = pool._reason_of_death(one, now)
+        pool.nodes.resources = {}
+        gone = pool.processes.reason_of_death(one, now)
         assert gone is not None and gone.blameless
         listening.cancel()
 
@@ -231,7 +234,7 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
         gang = await lease(pool, ELASTIC)
         assert len(gang.workers) == 3
         lost = gang.workers[1]
-        pool.lose(lost, WorkerLost("killed"))
+        pool.processes.lose(lost, WorkerLost("killed"))
         others = [one for one in gang.workers if one is not lost]
         smaller = await pool.form(others, ELASTIC)
         assert smaller.workers == others and [r.world_size for r in smaller.ranks] == [2, 2]
@@ -264,8 +267,8 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
         )
         larger = await pool.form([*smaller.workers, *joining], ELASTIC)
         assert [one.number for one in larger.workers] == [1, 3, 4]
-        pool.release(larger)
-        assert {one.phase for one in pool.workers.values()} == {Phase.IDLE}
+        pool.give_back(larger.workers)
+        assert {one.phase for one in pool.processes.workers.values()} == {Phase.IDLE}
 
     play(scene, CPU=3.0)
 
@@ -274,15 +277,15 @@ def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
         fake.come_up(0), fake.come_up(1)
-        pool.release(await lease(pool, ONE))
-        first, second = pool.workers.values()
+        pool.give_back((await lease(pool, ONE)).workers)
+        first, second = pool.processes.workers.values()
         second.idle_since -= 100
         pool._close_idle(time.monotonic())
         assert second.phase is Phase.IDLE, "a cluster of a fixed size keeps its workers"
         pool._node_requests.may_grow = True
         pool._close_idle(time.monotonic())
         assert (first.phase, second.phase) == (Phase.IDLE, Phase.CLOSING)
-        await second.gone.wait()
+        await second.gone
 
     play(scene, CPU=2.0)
 
@@ -293,7 +296,7 @@ def elastic_trial() -> RunningTrial:
 
 def driver_of(pool: WorkerPool) -> TrialDriver:
     anything: Any = None
-    return TrialDriver(pool.job, 2, pool, anything, pool.spawn, anything, lambda: 0)
+    return TrialDriver(2, pool, anything, anything, lambda: 0)
 
 
 def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
@@ -308,7 +311,7 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
             and not running.kept
         )
         lost = WorkerLost("killed")
-        pool.lose(gang.workers[0], lost)
+        pool.processes.lose(gang.workers[0], lost)
         assert driver.elastic.keep_workers(gang, running, lost) and [
             one.number for one in running.kept
         ] == [2, 3]
@@ -318,7 +321,7 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
             one.number for one in running.kept
         ] == [3], "a closing worker is of no use"
         running.kept = []
-        pool.lose(gang.workers[2], lost)
+        pool.processes.lose(gang.workers[2], lost)
         assert not driver.elastic.keep_workers(gang, running, lost) and not running.kept
 
     play(scene, CPU=3.0)
@@ -341,8 +344,9 @@ def play_on_a_cluster(
     """Run a scene with a pool on a cluster of these nodes, which may change."""
 
     async def run() -> None:
-        pool = WorkerPool(job("my:loop", "torch"), None, None, Background())
-        pool.update_nodes(nodes_of(*cpus))
+        nodes = ClusterNodes(None, limit={}, reserves=False)
+        pool = WorkerPool(job("my:loop", "torch"), nodes, None, Background())
+        nodes.update(nodes_of(*cpus))
         await scene(pool)
 
     asyncio.run(asyncio.wait_for(run(), 10))
@@ -362,7 +366,7 @@ def test_a_trial_that_no_longer_fits_says_for_what_it_waits_and_runs_when_a_node
         assert len((await other).workers) == 1, (
             "a trial that fits does not wait for the one that does not"
         )
-        pool.update_nodes(nodes_of(1.0, 2.0))
+        pool.nodes.update(nodes_of(1.0, 2.0))
         pool.serve()
         await until(lambda: len(fake.up) == 3)
         fake.come_up(1, "node-1"), fake.come_up(2, "node-1")
@@ -383,7 +387,7 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
         waiting = asyncio.create_task(lease(pool, TWO))
         await asyncio.sleep(0)
         clock[0] += 5000
-        pool.update_nodes(
+        pool.nodes.update(
             nodes_of(1.0)
         )  # The other node leaves, and the trial has waited for long.
         pool.serve()

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -87,12 +86,12 @@ class Direct:
         return SimpleNamespace(remote=remote)
 
 
-def pool_of(files: ThreadPoolExecutor) -> _Pool:
+def pool_of() -> _Pool:
     """Return a pool without workers, whose trials only wait."""
     pool = object.__new__(_Pool)
     pool.job, pool.trials, pool.stopping, pool.spawn = job("l", "none"), {}, None, Background()
     anything: Any = SimpleNamespace(job=pool.job)
-    pool.driver = TrialDriver(pool.job, 0, anything, anything, pool.spawn, files, lambda: 0)
+    pool.driver = TrialDriver(0, anything, anything, pool.spawn, lambda: 0)
 
     async def drive(running: Any) -> None:
         running.begin_attempt(rank_places(1))
@@ -114,8 +113,8 @@ def test_a_report_passes_seven_functions_between_the_loop_and_the_study(make_spa
     space = make_space("params: {eta: {uniform: [0, 1]}}", scheduler="{name: none}")
     search, trace = SearchLoop.open(tmp_path, space), Trace()
 
-    async def scene(files: ThreadPoolExecutor) -> None:
-        pool = pool_of(files)
+    async def scene() -> None:
+        pool = pool_of()
         handle: Any = Direct(pool, asyncio.get_running_loop())
         deaf: Any = Deaf()
         driver = SweepController(
@@ -143,8 +142,7 @@ def test_a_report_passes_seven_functions_between_the_loop_and_the_study(make_spa
                 where(None)
         pool.trials[name].task.cancel()
 
-    with ThreadPoolExecutor(1) as files:
-        asyncio.run(asyncio.wait_for(scene(files), 60))
+    asyncio.run(asyncio.wait_for(scene(), 60))
     assert [report.metrics for report in search.store.states[0].reports] == [{"loss": 0.5}]
     assert trace.seen == WAY
     assert len(WAY) - 1 <= 7, "seven between `TrialSession.report` and the study"
