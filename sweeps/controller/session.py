@@ -32,7 +32,7 @@ from sweeps.execution import child_processes, cluster, ray_authentication
 from sweeps.execution.trial_logs import hide_secrets_in
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import Scheduler, all_row_steps, rung_set
+from sweeps.search.schedulers.base import all_row_steps, rung_set
 from sweeps.space import Space, known_fits
 from sweeps.space.model import command_files
 from sweeps.space.templates import dimensions
@@ -131,13 +131,11 @@ class SweepSession:
         roots: Folders from which the user's modules are imported.
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is
             already connected to Ray.
-        job: Values that replace fields of the `Job` that `job_of` returns, by the name of the
-            field.
+        job: Values that replace fields of the pool's `Job`, by the name of the field.
         max_failures: Value of `limits.max_failures`: how often a trial may be retried after a
             failed attempt.
         share: The CPUs and GPUs that the session may use; see `reserve`.
         fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
-        scheduler: The scheduler of the space; None to build it.
 
     Attributes:
         scheduler: The scheduler of the space.
@@ -165,12 +163,16 @@ class SweepSession:
         max_failures: int = 0,
         share: Share = EVERYTHING,
         fingerprint: str | None = None,
-        scheduler: Scheduler | None = None,
     ):
-        self.space, self.folder = ingest.resolved(space, fingerprint), folder
-        self.scheduler = scheduler_of(space.scheduler) if scheduler is None else scheduler
-        self._roots, self._address, self._job = roots, address, dict(job or {})
-        self._max_failures, self._share = max_failures, share
+        self.space = ingest.resolved(space, fingerprint)
+        self.folder = folder
+        self.scheduler = scheduler_of(space.scheduler)
+        self._roots = roots
+        self._address = address
+        self._job = job or {}
+        self._max_failures = max_failures
+        self._share = share
+        self._fingerprint = fingerprint
         self._resources = contextlib.ExitStack()
         self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
@@ -250,21 +252,10 @@ class SweepSession:
     @functools.cached_property
     def _secrets(self) -> dict[str, str]:
         """Environment variables for S3-compatible storage, if the sweep uses such storage."""
-        data = self.space.data
-        sources = [
-            data.train,
-            *(
-                str(split.path)
-                for split in (data.valid, data.test)
-                if split is not None and split.path
-            ),
-        ]
-        sources += [variant.train for variant in self.space.variants]
-        return (
-            needed_environment()
-            if store_of(self.folder) is not None or any(map(is_address, sources))
-            else {}
+        uses_storage = store_of(self.folder) is not None or any(
+            map(is_address, sources_of(self.space))
         )
+        return needed_environment() if uses_storage else {}
 
     @functools.cached_property
     def _secret_names(self) -> tuple[str, ...]:
@@ -276,19 +267,55 @@ class SweepSession:
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
 
-        stored: dict[str, Any] = {"store": store_of(self.folder), "secrets": self._secrets}
-        stored["secret_names"] = self._secret_names
-        job = dataclasses.replace(
-            job_of(self.space, self.scheduler, self.cluster.roots),
-            **stored,
-            **self._job,
-            stream=self._stream_settings(),
-        )
-        resources = self.cluster.total if self.cluster.ours else None
-        parked = self.cluster.parked if self.cluster.ours else None
-        reserves = job.stream is not None and not self.cluster.ours
+        job = dataclasses.replace(self._new_job(), **self._job)
+        ours = self.cluster.ours
+        resources = self.cluster.total if ours else None
+        parked = self.cluster.parked if ours else None
+        reserves = job.stream is not None and not ours
         return Pool.options(scheduling_strategy=here).remote(
             job, resources, self._max_failures, parked, self.cluster.limit, reserves
+        )
+
+    def _new_job(self) -> Job:
+        """Return the settings that all trials of the sweep share."""
+        from sweeps.execution.messages import Job
+        from sweeps.study.objectives import Objectives
+
+        space, scheduler = self.space, self.scheduler
+        objectives = Objectives.from_space(space)
+        rungs = rung_set(scheduler)
+        at_every_report = isinstance(rungs, range) and rungs.step == 1
+        counts_steps = not (space.data.folds or space.scheduler.counts_rows)
+        return Job(
+            sweep=space.name,
+            loop=space.trainer.loop,
+            backend=space.trainer.backend,
+            reuse=space.trainer.reuse,
+            options=space.trainer.options,
+            references=space.trainer.references,
+            folds=space.data.folds,
+            environment=space.trainer.environment,
+            goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
+            roots=self.cluster.roots,
+            metric=objectives.metric,
+            goal="minimize" if objectives.minimize else "maximize",
+            asked=objectives.reported_metrics,
+            constraints=objectives.order.constraints,
+            max_t=scheduler.max_t,
+            sweep_max_t=scheduler.max_t if counts_steps else None,
+            rungs=rungs,
+            required_steps=range(0) if at_every_report else rungs,
+            milestones=rungs if scheduler.needs_checkpoint else range(0),
+            takes_turns=scheduler.perturbs,
+            trial_timeout=space.limits.trial_timeout,
+            report_timeout=space.limits.report_timeout,
+            heartbeat_timeout=space.limits.heartbeat_timeout,
+            retry_on=space.limits.retry_on,
+            keep_latest=max(1, space.checkpoints.per_trial - 1),
+            store=store_of(self.folder),
+            secrets=self._secrets,
+            secret_names=self._secret_names,
+            stream=self._stream_settings(),
         )
 
     def _stream_settings(self) -> StreamSettings | None:
@@ -344,13 +371,10 @@ class SweepSession:
         if self.cluster.ours:
             self.pool.warm.remote(shapes)
 
-    def load_data(self, fingerprint: str | None) -> DatasetInfo:
+    def load_data(self) -> DatasetInfo:
         """Load the data, and tell the pool which column is the label.
 
         Return information about the data.
-
-        Args:
-            fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
 
         Raises:
             InputError: The data cannot be read or has changed, or it does not fit the objectives.
@@ -359,35 +383,32 @@ class SweepSession:
         from sweeps.data import data_actor
 
         if self.space.data.given:
-            self.dataset = data_actor.load(self._data_actor, self.space, fingerprint)
+            self.dataset = data_actor.load(self._data_actor, self.space, self._fingerprint)
         else:
-            self.dataset = self._without_data(fingerprint)
+            self.dataset = self._without_data()
         if problems := check_metrics(self.space, self.dataset.task, self.dataset.notes):
             raise locate_problems(self.space, problems)
         self.configure_pool()
         return self.dataset
 
-    def _without_data(self, fingerprint: str | None) -> DatasetInfo:
+    def _without_data(self) -> DatasetInfo:
         """Return the dataset information of a space without a `data` section.
 
         The loop of such a space reads its own data. In place of the data, the loop's code is
         fingerprinted. If the code has changed since the sweep started, the information contains a
         note. The change is no error, because the new code may read the same data.
-
-        Args:
-            fingerprint: Fingerprint of the code when the sweep started; None if the sweep is new.
         """
         import ray
 
-        from sweeps.bundle.requirements import fingerprint as code_fingerprint
+        from sweeps.bundle.requirements import fingerprint
 
-        trainer, loop = self.space.trainer, self.space.trainer.loop
+        trainer, loop, before = self.space.trainer, self.space.trainer.loop, self._fingerprint
         names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
         scripts = command_files(self.space, self._roots)
-        now = code_fingerprint([references.parse(name)[0] for name in names], self._roots, scripts)
+        now = fingerprint([references.parse(name)[0] for name in names], self._roots, scripts)
         notes: tuple[str, ...] = ()
-        if fingerprint is not None and now != fingerprint:
-            change = f"its fingerprint was {fingerprint[:12]} and is now {now[:12]}"
+        if before is not None and now != before:
+            change = f"its fingerprint was {before[:12]} and is now {now[:12]}"
             notes = (
                 f"the code of `{loop}` has changed since the sweep began ({change}); trials "
                 "before and after the change "
@@ -480,44 +501,8 @@ class SweepSession:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
-def job_of(space: Space, scheduler: Scheduler, roots: tuple[str, ...]) -> Job:
-    """Return the settings that all trials of a sweep share.
-
-    Args:
-        space: The search space of the sweep.
-        scheduler: The scheduler of the space.
-        roots: Folders from which the user's modules are imported.
-    """
-    from sweeps.execution.messages import Job
-    from sweeps.study.objectives import Objectives
-
-    objectives = Objectives.from_space(space)
-    rungs = rung_set(scheduler)
-    at_every_report = isinstance(rungs, range) and rungs.step == 1
-    return Job(
-        sweep=space.name,
-        loop=space.trainer.loop,
-        backend=space.trainer.backend,
-        reuse=space.trainer.reuse,
-        options=space.trainer.options,
-        references=space.trainer.references,
-        folds=space.data.folds,
-        environment=space.trainer.environment,
-        goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
-        roots=roots,
-        metric=objectives.metric,
-        goal="minimize" if objectives.minimize else "maximize",
-        asked=objectives.reported_metrics,
-        constraints=objectives.order.constraints,
-        max_t=scheduler.max_t,
-        sweep_max_t=None if space.data.folds or space.scheduler.counts_rows else scheduler.max_t,
-        rungs=rungs,
-        required_steps=range(0) if at_every_report else rungs,
-        milestones=rungs if scheduler.needs_checkpoint else range(0),
-        takes_turns=scheduler.perturbs,
-        trial_timeout=space.limits.trial_timeout,
-        report_timeout=space.limits.report_timeout,
-        heartbeat_timeout=space.limits.heartbeat_timeout,
-        retry_on=space.limits.retry_on,
-        keep_latest=max(1, space.checkpoints.per_trial - 1),
-    )
+def sources_of(space: Space) -> list[str]:
+    """Return the sources of all data of a space."""
+    splits = (space.data.valid, space.data.test)
+    paths = [str(split.path) for split in splits if split is not None and split.path]
+    return [space.data.train, *paths, *(variant.train for variant in space.variants)]

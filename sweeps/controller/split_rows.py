@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.controller.rerun import scratch_folder
-from sweeps.controller.session import prepare_ray, reserve
+from sweeps.controller.rerun import reopened
+from sweeps.controller.session import sources_of
 from sweeps.core.errors import InputError
-from sweeps.core.origin import read_origin
+from sweeps.core.machine_share import EVERYTHING
 from sweeps.data.preflight import locate_problems
 from sweeps.space import Space
 
@@ -49,7 +49,8 @@ def read_splits(
             str(space.path), f"needs these environment variables, which are not set: {names}"
         )
     spec, seed, variants, tuned, _ = load_arguments(space, None)
-    without_ray = _reads_without_ray(space)
+    # The data sets of scikit-learn need no Ray.
+    without_ray = all(source.startswith("sklearn:") for source in sources_of(space))
     try:
         with contextlib.nullcontext() if without_ray else _ray(folder, space, roots):
             found = DataVariants(spec, variants or (spec,), seed, tuned)
@@ -66,30 +67,13 @@ def read_splits(
     return found
 
 
-def _reads_without_ray(space: Space) -> bool:
-    """Return whether all sources are data sets of scikit-learn, which need no Ray."""
-    paths = [
-        split.path
-        for split in (space.data.valid, space.data.test)
-        if split is not None and split.path
-    ]
-    return all(
-        str(source).startswith("sklearn:")
-        for source in (space.data.train, *paths, *(v.train for v in space.variants))
-    )
-
-
 @contextlib.contextmanager
 def _ray(folder: Path, space: Space, roots: tuple[Path, ...]) -> Iterator[None]:
     """Run Ray within the `with` block, or connect to the cluster with which the sweep started."""
     from sweeps.execution.cluster import ray_connection
 
-    origin = read_origin(folder)
-    address = origin.get("address")
-    prepare_ray(address)
     with (
-        reserve("sweeps export --ensemble", folder, address, None, None, origin) as share,
-        scratch_folder(folder) as scratch,
+        reopened(folder, "sweeps export --ensemble", EVERYTHING) as (scratch, address, share),
         ray_connection(space, scratch, roots, address, share),
     ):
         yield
