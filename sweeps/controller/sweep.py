@@ -17,7 +17,6 @@ from sweeps.controller.sweep_summary import trial_state
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.html_tables import facts
-from sweeps.core.stores import is_address
 from sweeps.space.saved_space import bundle_of, recorded_space
 from sweeps.study import record
 
@@ -421,8 +420,7 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
     Raises:
         InputError: No sweep matches, or several sweeps match.
     """
-    found = stored_sweeps.find(str(sweep), str(dir or DEFAULT_ROOT))
-    return Sweep(stored_sweeps.fetch(found, None if is_address(dir) else dir))
+    return Sweep(stored_sweeps.fetched(str(sweep), str(dir or DEFAULT_ROOT)))
 
 
 def _column(values: list[Any]) -> pd.Series:
