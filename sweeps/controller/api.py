@@ -129,26 +129,23 @@ def run(
     space = load(space, overrides, tables=tables)
     tables = dict(space.tables)
     address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
-    root, uri = (
-        Path(DEFAULT_ROOT if address_of_all or not dir else dir),
-        _tracking_uri(tracking_uri, space.has_mlflow),
-    )
+    root = Path(DEFAULT_ROOT if address_of_all or not dir else dir)
+    uri = _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
     notes = _show_notes(space.notes, on_progress)
-    _check(space, root, storage, address, cpus, has_tables=bool(tables))
+    _check(space, root, storage, address=address, cpus=cpus)
     trackers = create_trackers(space)
     earlier = _earlier_sweeps(space, address_of_all or root)
     prepare_ray(address)
-    new_root, root = None if root.exists() else root.resolve(), root.resolve()
-    folder = create_sweep_folder(root, space.name, began)
+    new_root = None if root.exists() else root.resolve()
+    folder = create_sweep_folder(root.resolve(), space.name, began)
     sweep = SweepRun(
         space,
-        root,
         folder,
         began,
-        address,
-        uri,
-        on_progress,
+        address=address,
+        tracking_uri=uri,
+        on_progress=on_progress,
         trackers=trackers,
         notes=notes,
         ends=ends,
@@ -160,23 +157,18 @@ def run(
             sweep.space = space = with_saved_tables(space, folder)
             check_data(space, math.inf)
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
-        stored: dict[str, Any] = {"store": store} if store else {}
+        options: dict[str, Any] = {"store": store} if store else {}
         if earlier:
             from sweeps.search.earlier_trials import save as save_earlier_trials
 
             save_earlier_trials(folder, earlier)
-            stored["learned_from"] = [str(sweep) for sweep in earlier]
-        _save(
-            folder,
-            space,
-            began,
-            storage,
-            **stored,
-            address=address,
-            tracking_uri=uri and without_password(uri),
-            cpus=cpus,
-            gpus=gpus,
-        )
+            options["learned_from"] = [str(sweep) for sweep in earlier]
+        if storage is not None:
+            options |= storages.new_settings(storage, folder.name)
+        options |= {"address": address, "tracking_uri": uri and without_password(uri)}
+        save_space(folder, space, began, **options, cpus=cpus, gpus=gpus)
+        if storage is not None:  # An unreachable database is reported before Ray starts.
+            storages.connect(storage)
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
             if request is not None:
                 file = relative_path(SweepFolder(folder).space)
@@ -221,23 +213,6 @@ def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
     return read_earlier_sweeps(space, root)
 
 
-def _save(
-    folder: Path,
-    space: Space,
-    began: float,
-    storage: str | None,
-    **options: str | int | list[str] | None,
-) -> None:
-    """Save the space file and the options of a new sweep.
-
-    A database that cannot be reached is reported before Ray starts.
-    """
-    study_place = {} if storage is None else storages.new_settings(storage, folder.name)
-    save_space(folder, space, began, **options, **study_place)
-    if storage is not None:
-        storages.connect(storage)
-
-
 def _show_notes(
     notes: tuple[str, ...], on_progress: Callable[[SweepStatus], None] | None
 ) -> tuple[str, ...]:
@@ -254,19 +229,19 @@ def _check(
     space: Space,
     root: Path,
     storage: str | None,
+    *,
     address: str | None,
     cpus: int | None,
-    has_tables: bool,
 ) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts.
 
-    If the script passed tables (`has_tables`), the data is not checked, because the tables are not
-    yet in the sweep's folder.
+    If the script passed tables, the data is not checked, because the tables are not yet in the
+    sweep's folder.
     """
     if storage is not None:
         storages.check(storage)
     check_root(root)
-    if not has_tables:
+    if not space.tables:
         check_data(space)
     if problems := check_metric_functions(space) or check_plugins(space):
         raise locate_problems(space, problems)
@@ -367,31 +342,25 @@ def resume(
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
         space = resumed_space(folder, tuple(overrides), add_trials, trust)
-        began, uri = (
-            origin.get("began") or time.time(),
-            _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
-        )
         address = address or address_in_job() or origin.get("address")
         continued = SweepRun(
             space,
-            folder.parent,
             folder,
-            began,
-            address,
-            uri,
-            on_progress,
-            trust,
-            create_trackers(space),
+            origin.get("began") or time.time(),
+            address=address,
+            tracking_uri=_resumed_tracking_uri(
+                tracking_uri, origin.get("tracking_uri"), space.has_mlflow
+            ),
+            on_progress=on_progress,
+            trust=trust,
+            trackers=create_trackers(space),
             ends=ends,
         )
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
         earlier = continued.resume(changed=bool(overrides or add_trials or minutes))
         if earlier is not None:
-            with mirrored(
-                folder
-                # The driver may have been killed before it had copied the last files to the sweep's
-                # store.
-            ):
+            # The driver may have been killed before it had copied the last files to the store.
+            with mirrored(folder):
                 return earlier
         prepare_ray(address)
         with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
@@ -446,12 +415,8 @@ def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
             "`mlflow`; add `mlflow` to `trackers`"
         )
         raise InputError("--tracking-uri", text)
-    uri, place = (
-        (given, "--tracking-uri")
-        if given
-        else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
-    )
+    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri or not has_mlflow:
         return None
-    uris.check_uri(uri, place)
+    uris.check_uri(uri, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
     return uri

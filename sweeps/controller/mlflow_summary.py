@@ -6,7 +6,6 @@ Also send MLflow the events that it missed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ MISSED = "MLflow at "
 
 
 def sweep_started(
-    folder: Path, space: Space, fingerprint: str, git: Mapping[str, str], time: float, resumed: bool
+    folder: Path, space: Space, fingerprint: str, time: float, resumed: bool
 ) -> SweepStarted:
     """Return the event with which a driver announces the sweep to the trackers.
 
@@ -36,12 +35,12 @@ def sweep_started(
         folder: The sweep's folder.
         space: The sweep's space.
         fingerprint: Hash of the data.
-        git: State of the Git repository, as `provenance.git` returns it.
         time: Time of the event, in seconds since the epoch.
         resumed: True if an earlier driver may have started trials.
     """
     url, _ = storage.place_of(folder) or (None, "")
     history = TrialHistory(folder, url) if resumed else None
+    git = provenance.last_git_state(folder)
     return SweepStarted(
         time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history
     )
@@ -76,11 +75,7 @@ def send_again(
         name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")
     }
     result = dataclasses.replace(result, notes=notes, mlflow=before)
-    tracker.handle(
-        sweep_started(
-            folder, space, fingerprint, provenance.last_git_state(folder), ended, resumed=True
-        )
-    )
+    tracker.handle(sweep_started(folder, space, fingerprint, ended, resumed=True))
     files = (
         *folder.glob("code*.diff"),
         *(folder / name for name in (PROVENANCE, "report.md", "report.html")),

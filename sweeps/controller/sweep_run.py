@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import importlib
@@ -23,7 +22,7 @@ from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.deadline import EXIT, Deadline, row_growth, speedup
 from sweeps.controller.notebook_view import StatusCallback, live_view
 from sweeps.controller.session import SweepSession
-from sweeps.controller.status import SweepStatus, starting_status
+from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import StoreMirror, mirrored
 from sweeps.core import clock, crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
@@ -71,7 +70,6 @@ class SweepRun:
 
     Attributes:
         space: The search space.
-        root: Root folder of all sweeps.
         folder: The sweep's folder.
         first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
@@ -88,7 +86,6 @@ class SweepRun:
     """
 
     space: Space
-    root: Path
     folder: Path
     first_began: float
     address: str | None = None
@@ -264,7 +261,7 @@ class SweepRun:
                 return result.with_note(problem) if problem else result
             except StoreError as e:
                 raise SweepsError(f"{e}; {hint}") from e
-            except (SweepsError, KeyboardInterrupt):
+            except SweepsError:
                 raise
             except Exception as e:
                 if (outage := storages.outage(e)) is not None:
@@ -340,26 +337,17 @@ class SweepRun:
         threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()
 
     def _session(self) -> SweepSession:
-        failures, job = (
-            self.space.limits.max_failures,
-            {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None},
-        )
         return SweepSession(
             self.space,
             self.folder,
             roots_of(self.space),
             self.address,
-            job=job,
-            max_failures=failures,
+            job={"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None},
+            max_failures=self.space.limits.max_failures,
             share=self.share,
-            fingerprint=self._fingerprint,
-            scheduler=self._scheduler,
+            # None if the sweep is new.
+            fingerprint=self._search_loop.store.data if self._search_loop is not None else None,
         )
-
-    @property
-    def _fingerprint(self) -> str | None:
-        """Fingerprint of the data when the sweep started; None if the sweep is new."""
-        return self._search_loop.store.data if self._search_loop is not None else None
 
     def _search(self, session: SweepSession, trackers: TrackerHub, start: float) -> Conclusion:
         """Search the space and export the best trial.
@@ -414,30 +402,26 @@ class SweepRun:
 
         `concurrency` is the largest number of trials that Ray Tune starts in parallel.
         """
+        from sweeps.execution import tune_adapter
+
         self._publish_end_stage = controller.publish_stage
         controller.commands.queue = self._commands  # It knows the commands to earlier processes.
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study
         failed = True
         try:
-            self._run_in_tune(controller, concurrency)
+            controller.finish_leftover_trials()
+            search = controller.search
+            if controller.reason is None and search.to_run:
+                samples = -1 if search.scheduler.pauses else search.to_run
+                tune_adapter.run(controller, controller.pool, self.folder, concurrency, samples)
+                controller.publish_stage(None)
             failed = False
         finally:
             controller.close(failed)
             if self._mirror is not None:
                 self._mirror.detach()
         self._raise_refusal(controller)
-
-    def _run_in_tune(self, controller: SweepController, concurrency: int) -> None:
-        from sweeps.execution import tune_adapter
-
-        controller.finish_leftover_trials()
-        search = controller.search
-        if controller.reason is not None or not search.to_run:
-            return
-        samples = -1 if search.scheduler.pauses else search.to_run
-        tune_adapter.run(controller, controller.pool, self.folder, concurrency, samples)
-        controller.publish_stage(None)
 
     def _raise_refusal(self, controller: SweepController) -> None:
         """Raise the error that ended the search, if any: a wrong space file, or changed data."""
@@ -495,12 +479,12 @@ class SweepRun:
         resumed = self._search_loop is not None
         if self.space.data.given:
             self._publish_stage("reading the data")
-        info = session.load_data(self._fingerprint)
+        info = session.load_data()
         if not resumed and info.summary is not None:
             self._tell_about_data(info.summary)
         search = self._search_loop = self._search_loop or self._open_search()
         search.store.record_data(info.fingerprint)
-        now, git = clock.time(), provenance.git(self.space.data.base)
+        now = clock.time()
         files = provenance.record(
             self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now
         )
@@ -508,9 +492,7 @@ class SweepRun:
             save_limits(self.folder, self.space)
             SweepFolder(self.folder).result.unlink(missing_ok=True)
         trackers.publish(
-            mlflow_summary.sweep_started(
-                self.folder, self.space, info.fingerprint, git, now, resumed
-            )
+            mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, now, resumed)
         )
         for name, text in files.items():
             trackers.publish(ArtifactSaved(now, name, text))
@@ -537,9 +519,19 @@ class SweepRun:
         else:
             stops = bool(self._scheduler.rungs())
             total = repeats.known_total(self._max_trials, 0, 0, self.space.repeats, stops)
-        status = starting_status(self.space, self.folder.name, self._began, stage, total)
-        states = Counter(state.value for state in ended)
-        self._publish_status(dataclasses.replace(status, states=states, messages=messages))
+        objective = self.space.objective
+        self._publish_status(
+            SweepStatus(
+                states=Counter(state.value for state in ended),
+                total=total,
+                seconds=clock.monotonic() - self._began,
+                name=self.folder.name,
+                metric=objective.metric,
+                goal=objective.goal,
+                stage=stage,
+                messages=messages,
+            )
+        )
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown, or "" if the report could not be written."""
@@ -580,7 +572,7 @@ class SweepRun:
 
         destination = tracking.Destination(
             self._absolute_tracking_uri,
-            self.root,
+            self.folder.parent,
             self.space.name,
             self.folder.name,
             self.first_began,
@@ -596,7 +588,7 @@ class SweepRun:
         """
         from sweeps.tracking import default_uri
 
-        uri = self.tracking_uri or default_uri(self.root)
+        uri = self.tracking_uri or default_uri(self.folder.parent)
         scheme, separator, file = uri.partition(":///")
         return (
             f"{scheme}:///{Path(file).absolute()}"
