@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass, field
@@ -94,18 +95,18 @@ def repair(sweep: str | os.PathLike[str]) -> RepairResult:
 
 
 def _repair(folder: Path) -> RepairResult:
-    result, number = SweepFolder(folder).result, _next_number(folder)
+    result = SweepFolder(folder).result
     problems: list[str] = []
     kept: list[Path] = []
     trials: dict[str, list[str]] = {}
     if (problem := _study_problem(folder)) is not None:
         problems.append(problem)
-        trials = _repair_study(folder, number, kept)
+        trials = _repair_study(folder, kept)
     result_fault = result_file_error(result)
     if result_fault is not None:
         problems.append(f"{RESULT}: {result_fault}")
     if result_fault is not None or _study_problem(folder) is not None:
-        kept.append(result.rename(_damaged_name(result, number)))
+        kept.append(result.rename(_damaged_name(result)))
     return RepairResult(folder, tuple(problems), tuple(kept), trials)
 
 
@@ -119,12 +120,11 @@ def _study_problem(folder: Path) -> str | None:
     return None
 
 
-def _repair_study(folder: Path, number: int, kept: list[Path]) -> dict[str, list[str]]:
+def _repair_study(folder: Path, kept: list[Path]) -> dict[str, list[str]]:
     """Rebuild the journal, and rename the folders of lost trials.
 
     Args:
         folder: The sweep's folder.
-        number: Number in the new names of damaged files.
         kept: The new names are added to this list.
 
     Returns:
@@ -137,7 +137,7 @@ def _repair_study(folder: Path, number: int, kept: list[Path]) -> dict[str, list
     rebuilt = rebuild(data, saved_space(folder)[0])
     if rebuilt.data != data:
         if journal.exists():
-            kept.append(_damaged_name(journal, number))
+            kept.append(_damaged_name(journal))
             write_bytes(kept[-1], data, sync=True)
         write_bytes(journal, rebuilt.data)
     known = {*rebuilt.ended, *rebuilt.unfinished}
@@ -147,7 +147,7 @@ def _repair_study(folder: Path, number: int, kept: list[Path]) -> dict[str, list
         if re.fullmatch(r"\d{4,9}", path.name) and path.is_dir() and not path.is_symlink()
     ]
     unknown = [path for path in folders if path.name not in known]
-    kept += [path.rename(_damaged_name(path, number)) for path in unknown]
+    kept += [path.rename(_damaged_name(path)) for path in unknown]
     return {
         "ended": list(rebuilt.ended),
         "unfinished": list(rebuilt.unfinished),
@@ -171,14 +171,7 @@ def _check_owner(folder: Path) -> None:
             raise InputError(str(path), "belongs to another user; only its owner can repair it")
 
 
-def _damaged_name(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}{DAMAGED}{number}")
-
-
-def _next_number(folder: Path) -> int:
-    """Return a number higher than those in the names of all damaged files of earlier repairs."""
-    paths = [*folder.glob(f"*{DAMAGED}*"), *SweepFolder(folder).trials.glob(f"*{DAMAGED}*")]
-    numbers = [
-        int(tail) for path in paths if (tail := path.name.rpartition(DAMAGED)[2]).isdecimal()
-    ]
-    return max(numbers, default=0) + 1
+def _damaged_name(path: Path) -> Path:
+    """Return the first name of a damaged file or folder that is free."""
+    names = (path.with_name(f"{path.name}{DAMAGED}{number}") for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
