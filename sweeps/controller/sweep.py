@@ -13,7 +13,7 @@ import pandas as pd
 
 from sweeps.controller import stored_sweeps, sweep_lookup
 from sweeps.controller.control import TIMEOUT, SweepControl
-from sweeps.controller.sweep_summary import trial_state
+from sweeps.controller.sweep_summary import summarize
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.html_tables import facts
@@ -81,8 +81,6 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         """Return the sweep as tables for a notebook: its state, and its trials."""
-        from sweeps.controller.sweep_summary import summarize
-
         summary = summarize(self.folder)
         counts = ", ".join(f"{number} {word}" for word, number in summary.trials.items() if number)
         pairs: list[tuple[str, object]] = [
@@ -125,7 +123,7 @@ class Sweep:
         metrics = [o.metric for o in study.objectives.objectives] if study is not None else []
         columns: dict[str, Any] = {
             "number": pd.Series([t.number for t in trials], dtype="int64"),
-            "state": pd.Series([trial_state(t, running) for t in trials], dtype="str"),
+            "state": pd.Series([t.result.state_name(running) for t in trials], dtype="str"),
         }
         for i, name in enumerate(
             [f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]

@@ -51,14 +51,18 @@ def compared(folder: Path) -> ComparedSweep:
 
     A file that cannot be read becomes a problem in the comparison.
     """
-    summary, problems = summarize(folder), list[str]()
-    problems += [str(problem) for problem in summary.problems]
+    summary = summarize(folder)
+    problems = [str(problem) for problem in summary.problems]
     study: Record | None = None
     try:
         study = record.read(folder)
     except InputError as e:
         problems += [str(problem) for problem in e.problems if str(problem) not in problems]
-    space = space_or_none(folder, problems)
+    space: Space | None = None
+    try:
+        space = recorded_space(folder)
+    except InputError as e:
+        problems.append(f"the space file cannot be read: {e.problems[0]}")
     return ComparedSweep(
         name=folder.name,
         place=recorded_store(folder) or str(folder),
@@ -79,18 +83,6 @@ def sweep_importance(study: Record | None, space: Space) -> Importance:
     if study is not None and len(study.objectives.objectives) > 1 and found.shares:
         return replace(found, basis=f"{found.basis}, for {study.metric}")
     return found
-
-
-def space_or_none(folder: Path, problems: list[str]) -> Space | None:
-    """Return the saved space of a sweep; None if it cannot be read.
-
-    The reason is then added to `problems`.
-    """
-    try:
-        return recorded_space(folder)
-    except InputError as e:
-        problems.append(f"the space file cannot be read: {e.problems[0]}")
-        return None
 
 
 def _test_score(summary: SweepSummary, study: Record | None) -> float | None:
