@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from sweeps.core import clock
 from sweeps.core.best_step import Constraint
 from sweeps.core.command_hints import resume_command, shell_command, sweep_argument
 from sweeps.core.errors import SweepFailed, SweepsError
-from sweeps.core.result import SweepResult
+from sweeps.core.result import ENDED, SweepResult
 from sweeps.core.stores import recorded_store
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space.saved_space import roots_of
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from sweeps.controller.session import SweepSession
 
 log = logging.getLogger(__name__)
+
+# The word for each state of trials in a result.
+WORDS = {
+    "COMPLETE": "completed",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "INTERRUPTED": "interrupted",
+    "PAUSED": "paused",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,16 +182,8 @@ def count_trials(results: Iterable[Result]) -> dict[str, int]:
     Initial points are not counted if the space file gives their value, because no trial ran for
     them.
     """
-    ran = [r for r in results if not r.given]
-    states = [r.state for r in ran]
-    ended = {
-        "completed": states.count(State.COMPLETE),
-        "pruned": states.count(State.PRUNED),
-        "failed": states.count(State.FAIL),
-    }
-    paused = sum(r.paused for r in ran)
-    others = {"interrupted": states.count(State.RUNNING) - paused, "paused": paused}
-    return ended | {word: count for word, count in others.items() if count}
+    counts = Counter(result.state_name(is_driven=False) for result in results)
+    return {word: counts[state] for state, word in WORDS.items() if counts[state] or word in ENDED}
 
 
 def result_notes(

@@ -40,7 +40,6 @@ from sweeps.space.templates import dimensions
 if TYPE_CHECKING:
     from sweeps.data.prepared_store import DatasetInfo
     from sweeps.data.streaming.settings import StreamSettings
-    from sweeps.execution.cluster import RayConnection
     from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
@@ -179,24 +178,19 @@ class SweepSession:
 
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
-        if names := ", ".join(self.space.missing_secrets):
-            raise InputError(
-                str(self.space.path),
-                f"needs these environment variables, which are not set: {names}",
-            )
+        refuse_missing_secrets(self.space)
         self._check_backend()
         with contextlib.ExitStack() as starting:
-            connection = starting.enter_context(
+            self.cluster = starting.enter_context(
                 cluster.ray_connection(
                     self.space, self.folder, self._roots, self._address, self._share
                 )
             )
-            self._check_shapes(connection)
-            self.cluster = connection
+            self._check_shapes()
             starting.callback(self._end_processes)
             here = cluster.at_driver()
-            self._actors.append(self._start_pool(here))
-            self.pool = self._actors[0]
+            self.pool = self._start_pool(here)
+            self._actors.append(self.pool)
             self._data_actor = self._start_data_actor(here)
             self._actors.append(self._data_actor)
             self._resources = starting.pop_all()
@@ -231,10 +225,11 @@ class SweepSession:
             if (text := user_problem(backend)) is not None:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
-    def _check_shapes(self, connection: RayConnection) -> None:
+    def _check_shapes(self) -> None:
         """Raise InputError if a trial's workers do not fit, and no autoscaler can add nodes."""
         from sweeps.execution.autoscaling import may_grow
 
+        connection = self.cluster
         problems = find_infeasible_shapes(self.space, connection.total, list(connection.nodes))
         if problems and not connection.ours and may_grow():
             names = {name for shape in self.space.shapes for name, _ in shape.per_worker}
@@ -506,3 +501,10 @@ def sources_of(space: Space) -> list[str]:
     splits = (space.data.valid, space.data.test)
     paths = [str(split.path) for split in splits if split is not None and split.path]
     return [space.data.train, *paths, *(variant.train for variant in space.variants)]
+
+
+def refuse_missing_secrets(space: Space) -> None:
+    """Raise InputError if environment variables in `secrets` of the space file are not set."""
+    if names := ", ".join(space.missing_secrets):
+        text = f"needs these environment variables, which are not set: {names}"
+        raise InputError(str(space.path), text)

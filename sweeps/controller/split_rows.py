@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.controller.rerun import reopened
-from sweeps.controller.session import sources_of
+from sweeps.controller.session import refuse_missing_secrets, sources_of
 from sweeps.core.errors import InputError
 from sweeps.core.machine_share import EVERYTHING
 from sweeps.data.preflight import locate_problems
@@ -41,13 +41,10 @@ def read_splits(
     Raises:
         InputError: The data cannot be read, or has changed since the sweep began.
     """
-    from sweeps.data.data_actor import load_arguments
+    from sweeps.data.data_actor import check_unchanged, load_arguments
     from sweeps.data.variants import DataVariants
 
-    if names := ", ".join(space.missing_secrets):
-        raise InputError(
-            str(space.path), f"needs these environment variables, which are not set: {names}"
-        )
+    refuse_missing_secrets(space)
     spec, seed, variants, tuned, _ = load_arguments(space, None)
     # The data sets of scikit-learn need no Ray.
     without_ray = all(source.startswith("sklearn:") for source in sources_of(space))
@@ -56,14 +53,9 @@ def read_splits(
             found = DataVariants(spec, variants or (spec,), seed, tuned)
             if not without_ray:
                 found.copy_rows()
+            check_unchanged(found.fingerprint, fingerprint)
     except InputError as e:
         raise locate_problems(space, e.problems) from None
-    if fingerprint is not None and found.fingerprint != fingerprint:
-        text = (
-            f"the data has changed since the sweep began: its fingerprint was {fingerprint[:12]} "
-            f"and is now {found.fingerprint[:12]}"
-        )
-        raise InputError("data.train", text)
     return found
 
 

@@ -354,14 +354,10 @@ class Sweep:
             The comparison. `frames()` returns its parts as DataFrames, and a notebook shows it as
             tables.
         """
-        from sweeps.controller.sweep_comparison import compared
-        from sweeps.sweep_report.comparison import compare
+        from sweeps.controller.sweep_comparison import compare_sweeps
 
-        opened = [
-            other if isinstance(other, Sweep) else open(other, dir=self.folder.parent)
-            for other in others
-        ]
-        return compare([compared(sweep.folder) for sweep in (self, *opened)])
+        chosen = [other.folder if isinstance(other, Sweep) else other for other in (self, *others)]
+        return compare_sweeps([str(sweep) for sweep in chosen], self.folder.parent)
 
     def export(self, trial: int | str | None = None, **how: Any) -> list[Written]:
         """Write the bundle of a trial, or of several trials. The sweep must not be running.

@@ -197,7 +197,7 @@ class _DataActor:
             else DataVariants(spec, variants, seed, tuned)
         )
         now = self.variants.fingerprint
-        _check_unchanged(now, before)
+        check_unchanged(now, before)
         if isinstance(self.variants, StreamVariants):
             self.is_new = False
             return self._save_stream_info(
@@ -517,7 +517,7 @@ class _DataActor:
         return os.getpid()
 
 
-def _check_unchanged(now: str, before: str | None) -> None:
+def check_unchanged(now: str, before: str | None) -> None:
     """Raise an InputError if the fingerprint of the data is not the one of the sweep's start."""
     if before is not None and now != before:
         text = (
