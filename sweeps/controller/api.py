@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from sweeps.core.notebooks import in_notebook
 from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
-from sweeps.core.stores import check_address, is_address, store_of
+from sweeps.core.stores import check_address, is_address, recorded_store, store_of
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_other_entries
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import named_tables, save_tables
@@ -118,46 +118,31 @@ def run(
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     ends = _end_of(minutes)
-    began = round(
-        time.time(), 3
-    )  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
+    # MLflow stores whole milliseconds, and the sweep's run is found by this time.
+    began = round(time.time(), 3)
     tables = {} if data is None else named_tables(data)
     request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
     if request is not None:
         space, passed = table_space(space, request)
         tables |= passed
     space = load(space, overrides, tables=tables)
-    tables = dict(space.tables)
-    address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
-    root = Path(DEFAULT_ROOT if address_of_all or not dir else dir)
+    all_stores = check_address(str(dir), "--dir") if is_address(dir) else None
+    root = Path(DEFAULT_ROOT if all_stores or not dir else dir)
     uri = _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
     notes = _show_notes(space.notes, on_progress)
     _check(space, root, storage, address=address, cpus=cpus)
     trackers = create_trackers(space)
-    earlier = _earlier_sweeps(space, address_of_all or root)
+    earlier = _earlier_sweeps(space, all_stores or root)
     prepare_ray(address)
-    new_root = None if root.exists() else root.resolve()
-    folder = create_sweep_folder(root.resolve(), space.name, began)
-    sweep = SweepRun(
-        space,
-        folder,
-        began,
-        address=address,
-        tracking_uri=uri,
-        on_progress=on_progress,
-        trackers=trackers,
-        notes=notes,
-        ends=ends,
-    )
-    store: str | None = None
-    try:
-        if tables:
-            save_tables(tables, SweepFolder(folder).tables)
-            sweep.space = space = with_saved_tables(space, folder)
+    with _new_folder(root, space.name, began) as folder:
+        if space.tables:
+            save_tables(space.tables, SweepFolder(folder).tables)
+            space = with_saved_tables(space, folder)
             check_data(space, math.inf)
-        store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
-        options: dict[str, Any] = {"store": store} if store else {}
+        options: dict[str, Any] = {}
+        if all_stores is not None:
+            options["store"] = stored_sweeps.new_store(all_stores, folder)
         if earlier:
             from sweeps.search.earlier_trials import save as save_earlier_trials
 
@@ -165,21 +150,47 @@ def run(
             options["learned_from"] = [str(sweep) for sweep in earlier]
         if storage is not None:
             options |= storages.new_settings(storage, folder.name)
+            storages.connect(storage)  # An unreachable database is reported before Ray starts.
         options |= {"address": address, "tracking_uri": uri and without_password(uri)}
         save_space(folder, space, began, **options, cpus=cpus, gpus=gpus)
-        if storage is not None:  # An unreachable database is reported before Ray starts.
-            storages.connect(storage)
-        with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
-            if request is not None:
-                file = relative_path(SweepFolder(folder).space)
-                sweep.notes += _show_notes((f"the space file is {file}",), on_progress)
+        if request is not None:
+            file = relative_path(SweepFolder(folder).space)
+            notes += _show_notes((f"the space file is {file}",), on_progress)
+        with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as share:
+            sweep = SweepRun(
+                space,
+                folder,
+                address=address,
+                tracking_uri=uri,
+                on_progress=on_progress,
+                trackers=trackers,
+                share=share,
+                notes=notes,
+                ends=ends,
+            )
             return _logged(sweep)
+
+
+@contextlib.contextmanager
+def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
+    """Make the folder of a new sweep.
+
+    Remove the folder if the sweep is refused, because no trial has run then. Also remove a new root
+    if nothing is left in it, except files of MLflow.
+    """
+    is_new_root = not root.exists()
+    folder = create_sweep_folder(root.resolve(), name, began)
+    try:
+        yield folder
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
-        _remove_folder(folder, new_root)  # No trial has run yet, so nothing is lost.
-        if store is not None:  # Otherwise, these may be the files of another sweep.
+        if (store := recorded_store(folder)) is not None:
             stored_sweeps.delete_store(store)
+        shutil.rmtree(folder, ignore_errors=True)
+        left = root.glob("*")
+        if is_new_root and all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in left):
+            shutil.rmtree(root, ignore_errors=True)
         if isinstance(e, OSError):
             raise InputError(
                 "--dir",
@@ -274,21 +285,6 @@ def _logged(sweep: SweepRun) -> SweepResult:
     return result
 
 
-def _remove_folder(folder: Path, root: Path | None) -> None:
-    """Remove the folder of a sweep.
-
-    Also remove `root` if nothing is left in it, except files of MLflow.
-
-    Pass None as `root` if the root folder existed before the sweep.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    if root is None:
-        return
-    with contextlib.suppress(OSError):
-        if all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in root.iterdir()):
-            shutil.rmtree(root)
-
-
 def resume(
     sweep: str | os.PathLike[str],
     *,
@@ -346,7 +342,6 @@ def resume(
         continued = SweepRun(
             space,
             folder,
-            origin.get("began") or time.time(),
             address=address,
             tracking_uri=_resumed_tracking_uri(
                 tracking_uri, origin.get("tracking_uri"), space.has_mlflow

@@ -48,12 +48,12 @@ def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
     if name := options.get("name"):
         options["name"] = name = dimension_of(space, name)
     data = read_plot_data(folder)
-    note = None
+    note = ""
     if data is None or not data.ranked:
         note = plots.NO_VALUES
     elif name and name not in [d.name for d in data.sampled]:
         note = f"There is nothing to draw, because no trial with a value has the dimension {name}."
-    if data is None or note is not None:
+    if data is None or note:
         return Figure(key, key.capitalize(), note=note).to_plotly()
     return plots.figure(data, key, **options).to_plotly()
 

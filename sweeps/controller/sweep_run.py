@@ -38,17 +38,16 @@ from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
-from sweeps.core.trial import State, format_trial_id
+from sweeps.core.trial import format_trial_id
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
 from sweeps.search.configurations import most_trials
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import Scheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.space.trainer_definition import definition_of
-from sweeps.study import budgets, repeats
+from sweeps.study import budgets
 from sweeps.study import storage as storages
 from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import MlflowTracker, TrackerHub
@@ -71,7 +70,6 @@ class SweepRun:
     Attributes:
         space: The search space.
         folder: The sweep's folder.
-        first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
         tracking_uri: MLflow tracking URI; None selects a SQLite file in the root.
         on_progress: Function to call with a `SweepStatus` a few times a second. None shows a live
@@ -87,7 +85,6 @@ class SweepRun:
 
     space: Space
     folder: Path
-    first_began: float
     address: str | None = None
     tracking_uri: str | None = None
     on_progress: StatusCallback | None = None
@@ -111,11 +108,6 @@ class SweepRun:
         )
         # When the sweep would have started if it had run without breaks, by the monotonic clock.
         self._began = clock.monotonic()
-
-    @functools.cached_property
-    def _scheduler(self) -> Scheduler:
-        """The scheduler of the space."""
-        return scheduler_of(self.space.scheduler)
 
     @functools.cached_property
     def _max_trials(self) -> int:
@@ -252,11 +244,8 @@ class SweepRun:
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 with mirrored(self.folder) as self._mirror:
-                    result = self._run(
-                        TrackerHub(
-                            self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None
-                        )
-                    )
+                    mlflow = self._mlflow_tracker() if self.space.has_mlflow else None
+                    result = self._run(TrackerHub(self.trackers, mlflow))
                 problem = self._mirror.problem if self._mirror is not None else None
                 return result.with_note(problem) if problem else result
             except StoreError as e:
@@ -469,7 +458,7 @@ class SweepRun:
         was_enabled = gc.isenabled()
         gc.disable()
         try:
-            return SearchLoop.open(self.folder, self.space, self._scheduler)
+            return SearchLoop.open(self.folder, self.space, scheduler_of(self.space.scheduler))
         finally:
             if was_enabled:
                 gc.enable()
@@ -481,7 +470,11 @@ class SweepRun:
             self._publish_stage("reading the data")
         info = session.load_data()
         if not resumed and info.summary is not None:
-            self._tell_about_data(info.summary)
+            from sweeps.data.summary_text import data_messages
+
+            messages = data_messages(info.summary, self.space)
+            log.info("%s", "\n".join(messages))
+            self._publish_stage("reading the data", messages)
         search = self._search_loop = self._search_loop or self._open_search()
         search.store.record_data(info.fingerprint)
         now = clock.time()
@@ -498,32 +491,18 @@ class SweepRun:
             trackers.publish(ArtifactSaved(now, name, text))
         return search
 
-    def _tell_about_data(self, summary: dict[str, Any]) -> None:
-        """Publish and log a line about the data, and the warnings about it."""
-        from sweeps.data.summary_text import data_messages
-
-        messages = data_messages(summary, self.space)
-        for message in messages:
-            log.info("%s", message)
-        self._publish_stage("reading the data", messages)
-
     def _publish_stage(self, stage: str, messages: tuple[str, ...] = ()) -> None:
         """Publish a status with the current phase of the sweep, and messages.
 
         Call this method only before the first trial starts.
         """
         search = self._search_loop
-        ended: Sequence[State] = ()
-        if search is not None:
-            total, ended = search.queue.known_total, search.budget.ended
-        else:
-            stops = bool(self._scheduler.rungs())
-            total = repeats.known_total(self._max_trials, 0, 0, self.space.repeats, stops)
+        ended = [] if search is None else search.budget.ended
         objective = self.space.objective
         self._publish_status(
             SweepStatus(
                 states=Counter(state.value for state in ended),
-                total=total,
+                total=self._max_trials if search is None else search.queue.known_total,
                 seconds=clock.monotonic() - self._began,
                 name=self.folder.name,
                 metric=objective.metric,
@@ -575,7 +554,7 @@ class SweepRun:
             self.folder.parent,
             self.space.name,
             self.folder.name,
-            self.first_began,
+            valid_origin_keys(self.folder).get("began") or clock.time(),
         )
         return tracking.TrackerProcess(destination, self.folder / "sweep.log")
 
@@ -590,11 +569,9 @@ class SweepRun:
 
         uri = self.tracking_uri or default_uri(self.folder.parent)
         scheme, separator, file = uri.partition(":///")
-        return (
-            f"{scheme}:///{Path(file).absolute()}"
-            if separator and scheme.startswith("sqlite")
-            else uri
-        )
+        if separator and scheme.startswith("sqlite"):
+            return f"{scheme}:///{Path(file).absolute()}"
+        return uri
 
 
 def _import_all(*names: str) -> None:
