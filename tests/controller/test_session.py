@@ -130,7 +130,7 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     for name in SCRATCH:
         (tmp_path / name).mkdir()
     with SweepSession(space, tmp_path, (), None) as opened:
-        assert opened.load_data(None) is INFO and opened.count_fits() == 0
+        assert opened.load_data() is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
     assert events == [
         *START,
