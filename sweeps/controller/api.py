@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import stored_sweeps
-from sweeps.controller.session import prepare_ray, reserve
+from sweeps.controller.session import reserve
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import mirrored
 from sweeps.controller.sweep_run import SweepRun
@@ -134,7 +134,6 @@ def run(
     _check(space, root, storage, address=address, cpus=cpus)
     trackers = create_trackers(space)
     earlier = _earlier_sweeps(space, all_stores or root)
-    prepare_ray(address)
     with _new_folder(root, space.name, began) as folder:
         if space.tables:
             save_tables(space.tables, SweepFolder(folder).tables)
@@ -357,8 +356,7 @@ def resume(
             # The driver may have been killed before it had copied the last files to the store.
             with mirrored(folder):
                 return earlier
-        prepare_ray(address)
-        with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
+        with reserve(folder.name, folder, address, cpus, gpus) as continued.share:
             return _logged(continued)
 
 

@@ -69,21 +69,25 @@ def conclude(
     from sweeps.bundle import export as trial_export
     from sweeps.controller import mlflow_summary
 
-    store, folder = controller.study_store, controller.folder
+    store = controller.study_store
+    folder = controller.folder
     tracker = controller.trackers.mlflow
     mlflow = {} if tracker is None else mlflow_summary.place(tracker)
     fits = session.count_fits()
-    number, front = store.winner(), store.front()
+    number = store.winner()
+    front = store.front()
     if number is None:
         session.close_workers()
     counts = count_trials(store.results().values())
     controller.publish_stage("writing the report" if number is None else "exporting the winner")
     notes += _search_notes(controller, counts, number, front=front)
-    exported, error = None, None
+    exported = None
+    error: SweepsError | None = None
     reason = controller.reason or controller.search.queue.exhausted
     if number is not None:
         exported = _export(controller, session, number, trust)
-        notes, error = (*notes, *exported.notes), exported.error
+        notes += exported.notes
+        error = exported.error
     elif not front:
         error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
     result = SweepResult(
@@ -140,7 +144,9 @@ def _export(
     from sweeps.bundle import export as trial_export
     from sweeps.controller import trial_refit
 
-    store, space, folder = controller.study_store, controller.space, controller.folder
+    store = controller.study_store
+    space = controller.space
+    folder = controller.folder
 
     def export(model: Refitted | None) -> Exported:
         session.close_workers()
@@ -205,11 +211,8 @@ def result_notes(
     """
     lines = []
     if failures:
-        number, first, error = _describe_failures(counts, failures)
-        lines.append(
-            f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are "
-            "in sweep.log)"
-        )
+        failed, error = _describe_failures(counts["failed"], failures, "")
+        lines.append(f"{failed} {error.splitlines()[-1]} (all tracebacks are in sweep.log)")
     if best is not None and not best.feasible:
         unreported = [c.metric for c in constraints if c.metric not in best.metrics]
         never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
@@ -244,13 +247,12 @@ def failure_of(
         folder: The sweep's folder.
     """
     if failures:
-        number, first, error = _describe_failures(counts, failures)
-        return SweepFailed(
-            f"{number} failed, and no trial has a value of the objective; the error of {first}:\n"
-            f"{error}\n\nfolder  {folder}"
-        )
+        no_value = ", and no trial has a value of the objective"
+        failed, error = _describe_failures(counts["failed"], failures, no_value)
+        return SweepFailed(f"{failed}\n{error}\n\nfolder  {folder}")
     if reason != "interrupted":
-        limit, hint = str(reason).partition(":")[0], ""
+        hint = ""
+        limit = str(reason).partition(":")[0]
         if limit == "--minutes" or limit.startswith("limits."):
             more = "--minutes 5" if limit == "--minutes" else f"--set {limit}=..."
             hint = f"\nto continue the sweep with a higher limit: {resume_command(folder)} {more}"
@@ -262,18 +264,18 @@ def failure_of(
 
 
 def _describe_failures(
-    counts: Mapping[str, int], failures: Sequence[tuple[str, str]]
-) -> tuple[str, str, str]:
-    """Return three texts: how many trials failed, such as "2 trials".
+    count: int, failures: Sequence[tuple[str, str]], outcome: str
+) -> tuple[str, str]:
+    """Return a text about the failed trials, and the traceback of the first one.
 
-    The first trial that failed; and the traceback of this trial.
+    Args:
+        count: Number of failed trials.
+        failures: See `result_notes`.
+        outcome: What follows from the failures; "" if nothing does.
     """
     trial, error = failures[0]
-    return (
-        ("1 trial", f"trial {trial}", error)
-        if counts["failed"] == 1
-        else (f"{counts['failed']} trials", f"the first one, trial {trial}", error)
-    )
+    failed, first = ("1 trial", "") if count == 1 else (f"{count} trials", "the first one, ")
+    return f"{failed} failed{outcome}; the error of {first}trial {trial}:", error
 
 
 def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:

@@ -245,7 +245,7 @@ class _Export:
             checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
             at = step = result.best_step if checkpoint is None else checkpoint.best_step
         value = None if at is None else trial_export.objective_value(store, number, at)
-        return holds_model(target, self.refit, step, value)
+        return holds(target, {"best_step": step, "value": to_json_value(value)})
 
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
         """Export an ensemble; see `export`."""
@@ -256,7 +256,8 @@ class _Export:
         models = replace(self.models, space=space)
         candidates = ensemble_export.candidates_of(models)
         if os.path.lexists(target):
-            if reuse and holds_ensemble(target, rounds, ensemble_export.steps_of(candidates)):
+            steps = ensemble_export.steps_of(candidates)
+            if reuse and holds(target, {"rounds": rounds, "candidates": steps}):
                 return Written(target)
             raise _exists(target)
         with self._writing(target) as work:
@@ -327,48 +328,20 @@ def _exists(target: Path) -> InputError:
     return InputError("--output", f"{target} already exists; name another folder with -o")
 
 
-def holds_ensemble(target: Path, rounds: int, candidates: Mapping[str, int]) -> bool:
-    """Return whether a folder holds an undamaged ensemble that was chosen in the same way.
+def holds(target: Path, facts: Mapping[str, Any]) -> bool:
+    """Return whether a folder holds an undamaged bundle that records these facts.
 
     Args:
         target: The folder.
-        rounds: Number of rounds of the selection.
-        candidates: The step of each model from which the selection would choose now, by the id of
-            its trial.
-    """
-    about = (_training_of(target) or {}).get("ensemble", {})
-    return (about.get("rounds"), about.get("candidates")) == (rounds, dict(candidates))
-
-
-def _training_of(target: Path) -> dict[str, Any] | None:
-    """Return how the model of a bundle was trained.
-
-    Return None if the folder holds no undamaged bundle.
+        facts: Facts about the training of a model, or about the choice of an ensemble.
     """
     try:
         integrity.verify_hashes(target)
-        return Manifest.read(target).training
+        training = Manifest.read(target).training
     except (integrity.IntegrityError, OSError):
-        return None
-
-
-def holds_model(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
-    """Return whether a folder holds an undamaged bundle of a given model.
-
-    Args:
-        target: The folder.
-        refit: True if the given model was trained again on the train and valid rows.
-        step: Step at which the trial had the given model.
-        value: The objective's value of the given model.
-    """
-    training = _training_of(target)
-    if training is None:
         return False
-    return ("refit" in training, training.get("best_step"), training.get("value")) == (
-        refit,
-        step,
-        to_json_value(value),
-    )
+    recorded = training | training.get("ensemble", {})
+    return all(recorded.get(name) == fact for name, fact in facts.items())
 
 
 def digest_of(bundle: Path) -> str | None:

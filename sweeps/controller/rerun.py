@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import stored_sweeps, sweep_lookup
-from sweeps.controller.session import SweepSession, prepare_ray, reserve
+from sweeps.controller.session import SweepSession, reserve
 from sweeps.core import clock, logging_setup
 from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError, SweepFailed
@@ -116,7 +116,8 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
 
     Return None if the runs do not differ.
     """
-    a, b = dict(before), dict(now)
+    a = dict(before)
+    b = dict(now)
     for step in sorted(a.keys() | b.keys()):
         then, again = a.get(step, {}), b.get(step, {})
         for metric in (*then, *again):
@@ -240,11 +241,9 @@ def reopened(
         A temporary folder (see `scratch_folder`), the address, and the CPUs and GPUs that the
         command may use.
     """
-    origin = read_origin(folder)
-    address = address or origin.get("address")
-    prepare_ray(address)
+    address = address or read_origin(folder).get("address")
     with (
-        reserve(command, folder, address, wanted.cpus, wanted.gpus, origin) as share,
+        reserve(command, folder, address, wanted.cpus, wanted.gpus) as share,
         scratch_folder(folder) as scratch,
     ):
         yield scratch, address, share

@@ -14,13 +14,14 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
+from sweeps.core.origin import valid_origin_keys
 from sweeps.core.resources import COSTS, Shape, auto_concurrency
 from sweeps.core.secrets import any_known, hide_known
 from sweeps.core.stores import is_address, needed_environment, store_of
@@ -45,25 +46,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def prepare_ray(address: str | None) -> None:
-    """Prepare this process for Ray.
-
-    Check that the cluster answers, set Ray's environment variables, and import Ray.
-
-    Args:
-        address: Address of a Ray cluster; None to start Ray on this machine.
-
-    Raises:
-        InputError: The cluster cannot be reached.
-    """
-    if address:
-        cluster.check_reachable(address)
-        ray_authentication.prepare_authentication(address)
-    logging_setup.set_environment()
-    # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
-    import ray  # noqa: F401
-
-
 @contextlib.contextmanager
 def reserve(
     name: str,
@@ -71,11 +53,8 @@ def reserve(
     address: str | None,
     cpus: int | None,
     gpus: int | None,
-    origin: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Share]:
-    """Reserve CPUs and GPUs of this machine for a session, while the `with` block runs.
-
-    Call `prepare_ray` first.
+    """Prepare this process for Ray, and reserve CPUs and GPUs while the `with` block runs.
 
     A note is logged for every other sweep of this user that runs on this machine. If the session
     uses a Ray cluster that already runs, nothing is reserved, and no note is logged.
@@ -84,26 +63,32 @@ def reserve(
         name: Name of the sweep, or the command that needs the session.
         folder: The sweep's folder.
         address: Address of a Ray cluster; None for this machine.
-        cpus: Number of CPUs that the session may use. None means the number in `origin`. If
-            `origin` has no number either, the session may use all CPUs that the other sweeps leave.
+        cpus: Number of CPUs that the session may use. None means the number with which the sweep
+            started. If it had no number either, the session may use all CPUs that the other sweeps
+            leave.
         gpus: Number of GPUs that the session may use. None has the same meaning as for `cpus`.
-        origin: Content of the sweep's `origin.json`. Its keys `cpus` and `gpus` are the values of
-            `--cpus` and `--gpus` with which the sweep started. Leave it out for a new sweep.
 
     Yields:
         The CPUs and GPUs that the session may use.
 
     Raises:
-        InputError: This machine has fewer CPUs than `cpus` or fewer GPUs than `gpus`, or other
-            sweeps use all CPUs.
+        InputError: The cluster cannot be reached, this machine has fewer CPUs than `cpus` or fewer
+            GPUs than `gpus`, or other sweeps use all CPUs.
     """
+    if address:
+        cluster.check_reachable(address)
+        ray_authentication.prepare_authentication(address)
+    logging_setup.set_environment()
+    # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
     import ray
 
+    origin = valid_origin_keys(folder)
     saved = [origin.get("cpus"), origin.get("gpus")]
     if address or ray.is_initialized():
         yield Share(saved[0] if cpus is None else cpus, saved[1] if gpus is None else gpus)
         return
-    there, ids = int(host_resources.detect()["CPU"]), host_resources.gpu_ids()
+    there = int(host_resources.detect()["CPU"])
+    ids = host_resources.gpu_ids()
     lowered = [
         None if amount is None else min(amount, most)
         for amount, most in zip(saved, (there, len(ids)), strict=True)

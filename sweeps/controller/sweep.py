@@ -381,12 +381,7 @@ class Sweep:
         """
         from sweeps.controller.exports import export
 
-        chosen = (
-            sweep_lookup.trial_of(record.read(self.folder), str(trial)).id
-            if trial is not None
-            else None
-        )
-        return export(self.folder, trial=chosen, **how)
+        return export(self.folder, trial=None if trial is None else str(trial), **how)
 
     @cached_property
     def bundle(self) -> Bundle:
