@@ -59,7 +59,8 @@ class CommandError(Exception):
 
     def __init__(self, *problems: str, invalid: bool = False):
         super().__init__("; ".join(problems))
-        self.problems, self.invalid = problems, invalid
+        self.problems = problems
+        self.invalid = invalid
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -238,6 +238,8 @@ class _Export:
         """Return whether a folder holds a bundle of the model that `export` would write."""
         store = self.models.study_store
         result = store.results()[number]
+        at: int | None
+        step: int | None
         if self.refit:
             step = trial_refit.steps_to_train(store, number)
             at = result.best_step if store.objectives.last_step_counts else step

@@ -34,7 +34,8 @@ class PoolMonitor:
 
     def __init__(self, pool: PoolHandle, folder: Path, prefit: Any = None):
         self.usage: Usage | None = None
-        self._pool, self._stages_file = pool, SweepFolder(folder).stages
+        self._pool = pool
+        self._stages_file = SweepFolder(folder).stages
         self.data_error: InputError | None = None
         self._prefit = prefit
         self._requested_usage: Any = None  # reference to the pool's next report

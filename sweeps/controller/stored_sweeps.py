@@ -76,7 +76,6 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] = DEFAULT_
         # A driver on this machine may have been killed before it had copied the end of its study.
         if not (SweepFolder(folder).journal.is_file() and is_behind(store, folder)):
             _download(store, names, Path(scratch))
-            _check_origin(Path(scratch), store.address)
             _replace(folder, Path(scratch), names)
     return folder
 
@@ -136,12 +135,8 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
     ):
         folder = Path(scratch, local.name)
         folder.mkdir()
-        _download(
-            store,
-            [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)],
-            folder,
-        )
-        _check_origin(folder, store.address)
+        shown = [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)]
+        _download(store, shown, folder)
         driver = read_driver(store)
         if driver is not None and driver.silence(time.time()) is not None:
             stack.enter_context(FolderLock(folder))  # so that the sweep is shown as running
@@ -249,28 +244,23 @@ def _names(store: Store) -> list[str]:
             store.address,
             f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
         )
-    if wrong := next(
-        (name for name in names if ".." in name.split("/") or "" in name.split("/")), None
-    ):
-        raise InputError(
-            f"{store.address}/{wrong}",
-            "has a name that leads out of the sweep's folder; delete this object",
-        )
+    for name in names:
+        if {"..", ""} & set(name.split("/")):
+            text = "has a name that leads out of the sweep's folder; delete this object"
+            raise InputError(f"{store.address}/{name}", text)
     return names
 
 
-def _download(store: Store, names: Iterable[str], target: Path) -> None:
+def _download(store: Store, names: Iterable[str], folder: Path) -> None:
+    """Copy files of a sweep to a folder, and check that they are those of this sweep."""
     for name in names:
-        store.get(name, target / name)
-
-
-def _check_origin(folder: Path, address: str) -> None:
+        store.get(name, folder / name)
     refuse_other_format(folder)
-    if (recorded := recorded_store(folder)) != address:
+    if (recorded := recorded_store(folder)) != store.address:
         text = (
             f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
         )
-        raise InputError(address, text)
+        raise InputError(store.address, text)
 
 
 def _replace(folder: Path, new: Path, names: list[str]) -> None:

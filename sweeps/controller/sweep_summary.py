@@ -160,8 +160,10 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         problems += damage
     if result is not None:
         result = relocate(result, folder)
-    trials, total = (result or {}).get("trials"), origin.get("max_trials")
-    best, stages = None, dict[str, str]()
+    trials = (result or {}).get("trials")
+    total = origin.get("max_trials")
+    stages: dict[str, str] = {}
+    best = None
     winner = result["best"] if result is not None and ended else None
     if winner and winner["value"] is not None:
         best = winner["trial"], winner["value"]
@@ -169,7 +171,8 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         total = study.total(total) if total is not None else None
         if not ended:
             stages = _stages(folder, study) if running else {}
-            trials, best = _count_trials(study, running, stages), best_of(study)
+            trials = _count_trials(study, running, stages)
+            best = best_of(study)
     return SweepSummary(
         name=folder.name,
         folder=folder,

@@ -47,7 +47,7 @@ def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitt
         SweepFailed, BundleError: See `trained_again`.
     """
     store = models.study_store
-    checked_steps(store, number)
+    steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
     with (
         reopened(models.folder, "sweeps export --refit", wanted) as (scratch, address, share),
         SweepSession(
@@ -91,12 +91,14 @@ def trained_again(
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The data has changed. See also `checked_steps`.
+        InputError: The data has changed. See also `steps_to_train`.
         SweepFailed: The loop failed, or `why_stop` returned a text.
         BundleError: The loop saved no checkpoint with the model of the last step.
     """
-    folder, space, trial = study_store.folder, study_store.space, study_store.trial(number)
-    steps = checked_steps(study_store, number)
+    folder = study_store.folder
+    space = study_store.space
+    trial = study_store.trial(number)
+    steps = steps_to_train(study_store, number)
     rows = PreparedStore(folder).load_info(trial.data).rows
     model: Refitted | None = None
     with contextlib.ExitStack() as files:
@@ -126,34 +128,6 @@ def _splits_to_train(space: Space) -> list[tuple[str, ...]]:
     if space.data.folds and "test" in splits:
         return [splits[:2], splits]
     return [splits]
-
-
-def checked_steps(study_store: StudyStore, number: int) -> int:
-    """Return the number of steps for which a trial is trained again.
-
-    Args:
-        study_store: The sweep's study.
-        number: Number of the trial.
-
-    Raises:
-        InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
-            as `pbt` does.
-    """
-    scheduler = study_store.space.scheduler
-    if scheduler_of(scheduler).perturbs:
-        text = (
-            f"does not work with the scheduler {scheduler.name}, whose trials "
-            "copy checkpoints of other trials and change their own parameters"
-        )
-        raise InputError("--refit", text)
-    steps = steps_to_train(study_store, number)
-    if steps is None:
-        trial = study_store.trial(number).id
-        raise InputError(
-            "--refit",
-            f"trial {trial} reported no value, so the number of steps to train is unknown",
-        )
-    return steps
 
 
 def _train(
@@ -202,8 +176,8 @@ def steps_of(result: Result) -> int | None:
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
-def steps_to_train(study_store: StudyStore, number: int) -> int | None:
-    """Return the number of the loop's steps in a refit; None if the trial reported no value.
+def steps_to_train(study_store: StudyStore, number: int) -> int:
+    """Return the number of the loop's steps in a refit.
 
     If the trial ran its loop several times, this is the loop's best step in the last run, or the
     mean of these steps over the folds.
@@ -211,13 +185,31 @@ def steps_to_train(study_store: StudyStore, number: int) -> int | None:
     Args:
         study_store: The sweep's study.
         number: Number of the trial.
+
+    Raises:
+        InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
+            as `pbt` does.
     """
     space = study_store.space
-    if not space.data.folds and not space.scheduler.counts_rows:
-        return steps_of(study_store.results()[number])
-    reports = study_store.states[number].own_reports
-    metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
-    return max(1, round(reports[-1].metrics[metric])) if reports else None
+    if scheduler_of(space.scheduler).perturbs:
+        text = (
+            f"does not work with the scheduler {space.scheduler.name}, whose trials "
+            "copy checkpoints of other trials and change their own parameters"
+        )
+        raise InputError("--refit", text)
+    if space.data.folds or space.scheduler.counts_rows:
+        reports = study_store.states[number].own_reports
+        metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
+        steps = max(1, round(reports[-1].metrics[metric])) if reports else None
+    else:
+        steps = steps_of(study_store.results()[number])
+    if steps is None:
+        trial = study_store.trial(number).id
+        raise InputError(
+            "--refit",
+            f"trial {trial} reported no value, so the number of steps to train is unknown",
+        )
+    return steps
 
 
 def last_checkpoint(state: TrialState, steps: int) -> Checkpoint:
