@@ -139,7 +139,7 @@ def run(
             save_tables(space.tables, SweepFolder(folder).tables)
             space = with_saved_tables(space, folder)
             check_data(space, math.inf)
-        options: dict[str, Any] = {}
+        options: dict[str, str | int | list[str] | None] = {}
         if all_stores is not None:
             options["store"] = stored_sweeps.new_store(all_stores, folder)
         if earlier:

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core import clock
 from sweeps.core.best_step import Constraint
@@ -278,19 +278,19 @@ def _describe_failures(
     return f"{failed} failed{outcome}; the error of {first}trial {trial}:", error
 
 
-def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
+def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
     """Return whether a resume of a sweep that has a result would run trials.
 
     Args:
-        earlier: The sweep's result, as a JSON object.
+        earlier: The sweep's result.
         to_run: Number of trials that have not ended.
         changed: True if the user passed new limits or additional trials.
     """
-    reason = earlier.get("reason")
+    reason = earlier.reason
     # The user may have removed the cause of the failures.
     resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
     return to_run > 0 and (
-        reason is None or resumable or changed or not (earlier.get("best") or earlier.get("front"))
+        reason is None or resumable or changed or not (earlier.best or earlier.front)
     )
 
 

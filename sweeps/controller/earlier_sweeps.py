@@ -9,7 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from sweeps.controller.stored_sweeps import opened
 from sweeps.core.errors import InputError, Problem
@@ -143,7 +145,7 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
         )
 
 
-def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
+def _earlier_trial(keys: dict[str, JsonValue], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
     """Return a trial for the new sweep.
 
     A trial whose final value is not finite counts as failed.

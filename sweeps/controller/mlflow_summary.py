@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+
+from pydantic import JsonValue
 
 from sweeps.core import provenance
 from sweeps.core.atomic_files import write_text
@@ -100,7 +101,8 @@ def add_mlflow(
         result: The sweep's result.
         ended: When the search ended, in seconds since the epoch.
     """
-    notes, mlflow = list(result.notes), place(tracker)
+    notes = list(result.notes)
+    mlflow = place(tracker)
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
         mlflow = dict(
             result.mlflow
@@ -120,7 +122,7 @@ def add_mlflow(
     return result
 
 
-def place(tracker: MlflowTracker) -> dict[str, Any]:
+def place(tracker: MlflowTracker) -> dict[str, JsonValue]:
     """Return a sweep's `SweepResult.mlflow`: tracking URI, experiment and parent run."""
     to = tracker.destination
     return {

@@ -9,7 +9,9 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from sweeps.controller import stored_sweeps, sweep_lookup
 from sweeps.controller.session import SweepSession, reserve
@@ -35,6 +37,8 @@ from sweeps.study.states import TrialState, applied, lineage_text, started
 from sweeps.study.trial_building import recorded_trial
 
 if TYPE_CHECKING:
+    from ray import ObjectRef
+
     from sweeps.core.trial import Trial
     from sweeps.execution.messages import Ended, TrialUpdate
 
@@ -76,12 +80,12 @@ class Comparison:
         """True if both runs had the same reports, and both failed or neither failed."""
         return self.difference is None and (self.error is not None) == self.failed
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `rerun --json` prints."""
         content = dataclasses.asdict(self) | {"equal": self.equal, "steps": len(self.before)}
         content["differs_from"] = self.difference and self.difference[0]
         del content["failed"]
-        shown: dict[str, Any] = to_json_value(content)
+        shown: dict[str, JsonValue] = to_json_value(content)
         return shown
 
     def __str__(self) -> str:
@@ -362,7 +366,7 @@ def train_once(
 
 
 def _await_update(
-    session: SweepSession, trial: str, life: Any, why_stop: Callable[[], str | None]
+    session: SweepSession, trial: str, life: ObjectRef[None], why_stop: Callable[[], str | None]
 ) -> TrialUpdate:
     """Wait until something happens to a trial that trains outside of any sweep.
 

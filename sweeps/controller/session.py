@@ -12,10 +12,10 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
@@ -39,6 +39,9 @@ from sweeps.space.model import command_files
 from sweeps.space.templates import dimensions
 
 if TYPE_CHECKING:
+    from ray import ObjectRef
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     from sweeps.data.prepared_store import DatasetInfo
     from sweeps.data.streaming.settings import StreamSettings
     from sweeps.execution.messages import Job
@@ -102,6 +105,18 @@ def reserve(
         yield dataclasses.replace(share, gpu_ids=None) if share.gpu_ids == ids else share
 
 
+class JobChanges(TypedDict, total=False):
+    """Values that replace fields of the pool's `Job`.
+
+    Attributes:
+        rungs: Steps at which the pool asks whether a trial continues.
+        tracking: MLflow tracking URI for the loops of trials; None without MLflow.
+    """
+
+    rungs: frozenset[int]
+    tracking: str | None
+
+
 class SweepSession:
     """Starts Ray, the pool and the data actor for one sweep, and shuts them down.
 
@@ -115,7 +130,7 @@ class SweepSession:
         roots: Folders from which the user's modules are imported.
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is
             already connected to Ray.
-        job: Values that replace fields of the pool's `Job`, by the name of the field.
+        job: Values that replace fields of the pool's `Job`.
         max_failures: Value of `limits.max_failures`: how often a trial may be retried after a
             failed attempt.
         share: The CPUs and GPUs that the session may use; see `reserve`.
@@ -143,7 +158,7 @@ class SweepSession:
         roots: tuple[Path, ...],
         address: str | None,
         *,
-        job: Mapping[str, Any] | None = None,
+        job: JobChanges | None = None,
         max_failures: int = 0,
         share: Share = EVERYTHING,
         fingerprint: str | None = None,
@@ -153,7 +168,7 @@ class SweepSession:
         self.scheduler = scheduler_of(space.scheduler)
         self._roots = roots
         self._address = address
-        self._job = job or {}
+        self._job: JobChanges = job or {}
         self._max_failures = max_failures
         self._share = share
         self._fingerprint = fingerprint
@@ -244,7 +259,7 @@ class SweepSession:
         hidden = (name for name, value in given.items() if hide_known(value) != value)
         return (*self.space.secrets, *hidden)
 
-    def _start_pool(self, here: Any) -> Any:
+    def _start_pool(self, here: NodeAffinitySchedulingStrategy) -> PoolHandle:
         from sweeps.execution.pool import Pool
 
         job = dataclasses.replace(self._new_job(), **self._job)
@@ -252,9 +267,10 @@ class SweepSession:
         resources = self.cluster.total if ours else None
         parked = self.cluster.parked if ours else None
         reserves = job.stream is not None and not ours
-        return Pool.options(scheduling_strategy=here).remote(
+        pool: PoolHandle = Pool.options(scheduling_strategy=here).remote(
             job, resources, self._max_failures, parked, self.cluster.limit, reserves
         )
+        return pool
 
     def _new_job(self) -> Job:
         """Return the settings that all trials of the sweep share."""
@@ -310,7 +326,7 @@ class SweepSession:
         )
         return StreamSettings(float(self.cluster.stream_cpus), trials)
 
-    def _start_data_actor(self, here: Any) -> Any:
+    def _start_data_actor(self, here: NodeAffinitySchedulingStrategy) -> Any:
         from sweeps.data import data_actor
 
         # The scikit-learn modules of the chains that are known before the first trial are imported
@@ -415,7 +431,7 @@ class SweepSession:
         )
         self.pool.configure.remote(self._data_actor, labels, reload)
 
-    def prefit(self, shapes: Sequence[Shape]) -> Any:
+    def prefit(self, shapes: Sequence[Shape]) -> ObjectRef[None]:
         """Fit those preprocessing chains that are known before the first trial is sampled.
 
         Args:

@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from sweeps.controller.ports import PoolHandle
 from sweeps.controller.store_driver import DEAD_AFTER, Driver, read_driver, read_stored
 from sweeps.core.atomic_files import write_bytes
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
@@ -136,7 +136,7 @@ class StoreMirror:
         self.address = store
         self.problem: str | None = None
         self.taken_over = False
-        self.pool: Any = None
+        self.pool: PoolHandle | None = None
         self._copied: Files = {}
         self._journal_size = -1
         self._is_driver = False  # whether this process has written `driver.json`
@@ -247,7 +247,7 @@ class StoreMirror:
             for name in gone:
                 store.delete(name)
                 del self._copied[name]
-            if unneeded:
+            if unneeded and self.pool is not None:
                 self.pool.delete_unneeded.remote(unneeded)
 
     def _refuse_other_driver(self, store: Store) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import CommandQueue
@@ -137,8 +137,8 @@ class SweepRun:
                 str(self.folder)
             )
             search = self._search_loop = self._open_search()
-        earlier = read_result(self.folder)
-        if earlier is not None:
+        if (saved := read_result(self.folder)) is not None:
+            earlier = SweepResult.from_json(relocate(saved, self.folder))
             limit = self._spent_limit(search, earlier)
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)
@@ -170,7 +170,7 @@ class SweepRun:
                 refuse_unsigned(files, pickles, self.trust)
 
     def _earlier_result(
-        self, search: SearchLoop, earlier: dict[str, Any], limit: str | None
+        self, search: SearchLoop, result: SweepResult, limit: str | None
     ) -> SweepResult:
         """Return the saved result with a note that no trials are left.
 
@@ -178,16 +178,14 @@ class SweepRun:
 
         Args:
             search: The sweep's search, opened again.
-            earlier: Content of `result.json`.
+            result: The saved result.
             limit: The limit that forbids further trials, such as `limits.timeout`. None if there is
                 no such limit.
         """
-        reason: str | None = earlier.get("reason")
-        if (
-            limit and (reason or "").partition(":")[0] != limit.partition(":")[0]
-        ):  # This limit did not end the sweep.
-            reason = limit
-        result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
+        reason = result.reason
+        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:
+            reason = limit  # The earlier reason is another one.
+        store = search.store
         if result.mlflow.get("ended"):  # MLflow missed events
             best = store.trial(int(result.best["trial"])) if result.best else None
             with (
@@ -204,21 +202,18 @@ class SweepRun:
                 )
         return result.with_note(conclusion.nothing_left_note(reason))
 
-    def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
+    def _spent_limit(self, search: SearchLoop, earlier: SweepResult) -> str | None:
         """Return the limit that would end the resumed search before its first trial.
 
         An example is `limits.timeout`. Return None if there is no such limit.
 
         Args:
             search: The sweep's search, opened again.
-            earlier: Content of `result.json`.
+            earlier: The saved result.
         """
-        limits, budget = self.space.limits, search.budget
-        if (
-            search.interrupted
-            or not search.to_run
-            or not (earlier.get("best") or earlier.get("front"))
-        ):
+        limits = self.space.limits
+        budget = search.budget
+        if search.interrupted or not search.to_run or not (earlier.best or earlier.front):
             return None
         budget.forgive_failures(limits)
         if limits.timeout is not None and search.store.spent > limits.timeout:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,7 +192,7 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     )
 
 
-def _state(running: bool, study: Record | None, result: dict[str, Any] | None) -> str:
+def _state(running: bool, study: Record | None, result: Mapping[str, JsonValue] | None) -> str:
     """Return the value of `SweepSummary.state`."""
     if running:
         return "paused" if study is not None and study.paused else "running"
@@ -249,7 +250,7 @@ def _first_word(stage: str) -> str:
     return stage.split()[0].rstrip(":")
 
 
-def _damaged_files(folder: Path, origin: dict[str, Any] | None) -> list[Problem]:
+def _damaged_files(folder: Path, origin: dict[str, JsonValue] | None) -> list[Problem]:
     """Return a problem for `origin.json` and for `result.json`, if the file is damaged."""
     problem = origin_problem(folder, origin)
     problems = [] if problem is None else [problem]
