@@ -15,7 +15,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import DamagedStudy, InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin
-from sweeps.core.regular_files import FOLDER, read_bytes, refuse_other_kind
+from sweeps.core.regular_files import FOLDER, kind_of, read_bytes, refuse_other_kind
 from sweeps.core.result import result_file_error
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import recorded_store
@@ -141,12 +141,13 @@ def _repair_study(folder: Path, kept: list[Path]) -> dict[str, list[str]]:
             write_bytes(kept[-1], data, sync=True)
         write_bytes(journal, rebuilt.data)
     known = {*rebuilt.ended, *rebuilt.unfinished}
-    folders = [
+    unknown = [
         path
         for path in sorted(SweepFolder(folder).trials.glob("*"))
-        if re.fullmatch(r"\d{4,9}", path.name) and path.is_dir() and not path.is_symlink()
+        if re.fullmatch(r"\d{4,9}", path.name)
+        and kind_of(path) == FOLDER
+        and path.name not in known
     ]
-    unknown = [path for path in folders if path.name not in known]
     kept += [path.rename(_damaged_name(path)) for path in unknown]
     return {
         "ended": list(rebuilt.ended),

@@ -91,21 +91,19 @@ class Comparison:
     def __str__(self) -> str:
         if self.equal:
             count = len(self.before)
-            steps = f"{count} step{'s' * (count != 1)}" + ", bit-identical to the original run" * (
-                count > 0
-            )
-            return f"trial {self.trial}: " + (
-                f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps
-            )
+            steps = f"{count} step{'s' * (count != 1)}"
+            if count:
+                steps += ", bit-identical to the original run"
+            if self.error:
+                steps = f"fails again after {steps}: {self.error.splitlines()[-1]}"
+            return f"trial {self.trial}: {steps}"
         if self.difference is None:
             fixed = "failed in the original run, but does not fail now"
             broken = f"did not fail in the original run, but fails now: {self.error}"
             return f"trial {self.trial}: {fixed if self.failed else broken}"
         step, metric = self.difference
-        then, now = (
-            dict(reports).get(step, {}).get(metric, "missing")
-            for reports in (self.before, self.now)
-        )
+        then = dict(self.before).get(step, {}).get(metric, "missing")
+        now = dict(self.now).get(step, {}).get(metric, "missing")
         error = f"\n{self.error}" if self.error else ""
         return (
             f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now "

@@ -6,13 +6,13 @@ The commands `run`, `resume`, `rerun` and `export --refit` use this module.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import logging
 import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
@@ -102,7 +102,7 @@ def reserve(
             log.warning("note: %s", machine_share.describe(other, there, len(ids)))
         if others:
             log.warning("note: %s", machine_share.describe_share(share, len(ids)))
-        yield dataclasses.replace(share, gpu_ids=None) if share.gpu_ids == ids else share
+        yield replace(share, gpu_ids=None) if share.gpu_ids == ids else share
 
 
 class JobChanges(TypedDict, total=False):
@@ -117,12 +117,13 @@ class JobChanges(TypedDict, total=False):
     tracking: str | None
 
 
+@dataclass
 class SweepSession:
     """Starts Ray, the pool and the data actor for one sweep, and shuts them down.
 
     Use a session in a `with` statement.
 
-    Args:
+    Attributes:
         space: The search space. Its `shapes` are the numbers of workers, with their resources, that
             trials may have.
         folder: The sweep's folder, or the temporary folder of a rerun or a refit. The fitted
@@ -135,8 +136,6 @@ class SweepSession:
             failed attempt.
         share: The CPUs and GPUs that the session may use; see `reserve`.
         fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
-
-    Attributes:
         scheduler: The scheduler of the space.
         cluster: The Ray cluster that the session runs on.
         pool: Handle of the pool.
@@ -147,31 +146,21 @@ class SweepSession:
             or `trainer.backend` names an object that is no backend.
     """
 
-    cluster: cluster.RayConnection
-    pool: PoolHandle
-    dataset: DatasetInfo
+    space: Space
+    folder: Path
+    roots: tuple[Path, ...]
+    address: str | None
+    job: JobChanges = field(default_factory=JobChanges)
+    max_failures: int = 0
+    share: Share = EVERYTHING
+    fingerprint: str | None = None
 
-    def __init__(
-        self,
-        space: Space,
-        folder: Path,
-        roots: tuple[Path, ...],
-        address: str | None,
-        *,
-        job: JobChanges | None = None,
-        max_failures: int = 0,
-        share: Share = EVERYTHING,
-        fingerprint: str | None = None,
-    ):
-        self.space = ingest.resolved(space, fingerprint)
-        self.folder = folder
-        self.scheduler = scheduler_of(space.scheduler)
-        self._roots = roots
-        self._address = address
-        self._job: JobChanges = job or {}
-        self._max_failures = max_failures
-        self._share = share
-        self._fingerprint = fingerprint
+    def __post_init__(self) -> None:
+        self.space = ingest.resolved(self.space, self.fingerprint)
+        self.scheduler = scheduler_of(self.space.scheduler)
+        self.cluster: cluster.RayConnection
+        self.pool: PoolHandle
+        self.dataset: DatasetInfo
         self._resources = contextlib.ExitStack()
         self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
@@ -183,7 +172,7 @@ class SweepSession:
         with contextlib.ExitStack() as starting:
             self.cluster = starting.enter_context(
                 cluster.ray_connection(
-                    self.space, self.folder, self._roots, self._address, self._share
+                    self.space, self.folder, self.roots, self.address, self.share
                 )
             )
             self._check_shapes()
@@ -221,7 +210,7 @@ class SweepSession:
         if ":" in backend:
             from sweeps.execution.backends import user_problem
 
-            sys.path[:0] = [root for root in map(str, self._roots) if root not in sys.path]
+            sys.path[:0] = [root for root in map(str, self.roots) if root not in sys.path]
             if (text := user_problem(backend)) is not None:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
@@ -262,13 +251,13 @@ class SweepSession:
     def _start_pool(self, here: NodeAffinitySchedulingStrategy) -> PoolHandle:
         from sweeps.execution.pool import Pool
 
-        job = dataclasses.replace(self._new_job(), **self._job)
+        job = replace(self._new_job(), **self.job)
         ours = self.cluster.ours
         resources = self.cluster.total if ours else None
         parked = self.cluster.parked if ours else None
         reserves = job.stream is not None and not ours
         pool: PoolHandle = Pool.options(scheduling_strategy=here).remote(
-            job, resources, self._max_failures, parked, self.cluster.limit, reserves
+            job, resources, self.max_failures, parked, self.cluster.limit, reserves
         )
         return pool
 
@@ -379,7 +368,7 @@ class SweepSession:
         from sweeps.data import data_actor
 
         if self.space.data.given:
-            self.dataset = data_actor.load(self._data_actor, self.space, self._fingerprint)
+            self.dataset = data_actor.load(self._data_actor, self.space, self.fingerprint)
         else:
             self.dataset = self._without_data()
         if problems := check_metrics(self.space, self.dataset.task, self.dataset.notes):
@@ -398,10 +387,10 @@ class SweepSession:
 
         from sweeps.bundle.requirements import fingerprint
 
-        trainer, loop, before = self.space.trainer, self.space.trainer.loop, self._fingerprint
+        trainer, loop, before = self.space.trainer, self.space.trainer.loop, self.fingerprint
         names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
-        scripts = command_files(self.space, self._roots)
-        now = fingerprint([references.parse(name)[0] for name in names], self._roots, scripts)
+        scripts = command_files(self.space, self.roots)
+        now = fingerprint([references.parse(name)[0] for name in names], self.roots, scripts)
         notes: tuple[str, ...] = ()
         if before is not None and now != before:
             change = f"its fingerprint was {before[:12]} and is now {now[:12]}"

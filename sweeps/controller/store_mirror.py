@@ -144,10 +144,8 @@ class StoreMirror:
         self._driver_lock = threading.Lock()
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
-        self._renewals = threading.Thread(
-            target=self._renew_driver, name="sweeps-store-driver", daemon=True
-        )
+        self._copies = threading.Thread(target=self._run, daemon=True)
+        self._renewals = threading.Thread(target=self._renew_driver, daemon=True)
         self._failing = False
 
     def start(self) -> None:

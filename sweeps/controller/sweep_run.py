@@ -194,11 +194,10 @@ class SweepRun:
             ):
                 result = mlflow_summary.send_again(
                     self._mlflow_tracker(),
-                    self.folder,
                     self.space,
                     store.data or "",
-                    result,
-                    best,
+                    result=result,
+                    best=best,
                 )
         return result.with_note(conclusion.nothing_left_note(reason))
 

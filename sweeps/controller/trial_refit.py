@@ -22,7 +22,6 @@ from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.refit_rows import RefitRows
 from sweeps.search.plugins import scheduler_of
-from sweeps.space import Space
 
 if TYPE_CHECKING:
     from sweeps.study.states import TrialState
@@ -102,7 +101,11 @@ def trained_again(
     rows = PreparedStore(folder).load_info(trial.data).rows
     model: Refitted | None = None
     with contextlib.ExitStack() as files:
-        for splits in _splits_to_train(space):
+        training = [space.refit_splits]
+        if space.data.folds and "test" in space.refit_splits:
+            # The search has no model to score on test, so one is trained without test first.
+            training.insert(0, space.refit_splits[:2])
+        for splits in training:
             scratch = files.enter_context(scratch_folder(folder))
             place = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
             model = Refitted(
@@ -116,18 +119,6 @@ def trained_again(
             )
         assert model is not None
         yield model
-
-
-def _splits_to_train(space: Space) -> list[tuple[str, ...]]:
-    """Return the splits of each model to train; the last model is the result.
-
-    If test is one of the splits, another model is scored on test. After a cross-validation, this
-    model is trained first, on the other splits, because the search has no model.
-    """
-    splits = space.refit_splits
-    if space.data.folds and "test" in splits:
-        return [splits[:2], splits]
-    return [splits]
 
 
 def _train(
