@@ -28,7 +28,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -39,6 +39,7 @@ from sweeps.core.regular_files import open_regular
 from sweeps.core.sweep_folder import COMMANDS
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MAX_BYTES = 1 << 16
 # Name of a command's file: nanoseconds since the epoch and the sender's process, such as
@@ -134,14 +135,7 @@ def parse(text: str | bytes) -> Command:
     Raises:
         CommandError: The text is not a command. The message says what is wrong.
     """
-    try:
-        return _COMMAND.validate_json(text)
-    except ValidationError as e:
-        error = e.errors()[0]
-        field = ".".join(str(part) for part in error["loc"][1:])
-        named = f"`{field}`: " if field else ""
-        text = f"it does not contain a valid command: {named}{error['msg']}"
-        raise CommandError(text) from None
+    return _parsed(_COMMAND, text, "command")
 
 
 def parse_answer(text: str | bytes) -> Answer:
@@ -150,10 +144,18 @@ def parse_answer(text: str | bytes) -> Answer:
     Raises:
         CommandError: The text is not an answer.
     """
+    return _parsed(_ANSWERS, text, "answer")
+
+
+def _parsed(rules: TypeAdapter[T], text: str | bytes, kind: str) -> T:
     try:
-        return _ANSWERS.validate_json(text)
+        return rules.validate_json(text)
     except ValidationError as e:
-        raise CommandError(f"it does not contain a valid answer: {e.errors()[0]['msg']}") from None
+        error = e.errors()[0]
+        field = ".".join(str(part) for part in error["loc"][1:])
+        named = f"`{field}`: " if field else ""
+        text = f"it does not contain a valid {kind}: {named}{error['msg']}"
+        raise CommandError(text) from None
 
 
 def answer_file(command: Path) -> Path:

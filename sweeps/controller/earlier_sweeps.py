@@ -9,8 +9,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from optuna.trial import FrozenTrial
 from pydantic import JsonValue
 
 from sweeps.controller.stored_sweeps import opened
@@ -27,9 +27,6 @@ from sweeps.study import record
 from sweeps.study.event_records import state_of
 from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 NO_VALUE = "without a value"
 UNREADABLE_TRIAL = "that cannot be read"

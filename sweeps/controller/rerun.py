@@ -24,7 +24,7 @@ from sweeps.core.origin import read_origin
 from sweeps.core.result import to_json_value
 from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
-from sweeps.core.trial import State
+from sweeps.core.trial import State, Trial
 from sweeps.data.preflight import locate_problems
 from sweeps.search.schedulers.base import row_steps
 from sweeps.space import Space
@@ -39,7 +39,6 @@ from sweeps.study.trial_building import recorded_trial
 if TYPE_CHECKING:
     from ray import ObjectRef
 
-    from sweeps.core.trial import Trial
     from sweeps.execution.messages import Ended, TrialUpdate
 
 # Seconds between two looks at whether the training of a single trial must stop.

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sweeps.controller.eta import TimeLeft
 from sweeps.core.durations import format_clock
 from sweeps.core.resources import Shape, number_text
-from sweeps.core.trial import without_repetition
-
-if TYPE_CHECKING:
-    from sweeps.core.trial import Trial
+from sweeps.core.trial import Trial, without_repetition
 
 STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"
 # The word for each state of trials.

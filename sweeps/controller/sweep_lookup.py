@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, Problem, unknown_trial
 from sweeps.core.origin import refuse_other_format, valid_origin_keys
@@ -14,10 +13,8 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.core.sweep_folder import ORIGIN, STAMP, is_sweep
 from sweeps.core.trial import complete_trial_id
 from sweeps.space import saved_space
-
-if TYPE_CHECKING:
-    from sweeps.study.record import Record
-    from sweeps.study.states import TrialState
+from sweeps.study.record import Record
+from sweeps.study.states import TrialState
 
 
 def find(sweep: str | Path, root: Path) -> Path:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -29,9 +29,7 @@ from sweeps.core.result import (
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder, is_sweep
 from sweeps.study.record import Record, RecordReader
-
-if TYPE_CHECKING:
-    from sweeps.study.states import TrialState
+from sweeps.study.states import TrialState
 
 # State of a sweep whose folder has another format than this version reads.
 UNREADABLE = "unreadable"

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweeps.bundle.export import Refitted, SweepModels
 from sweeps.controller.rerun import reopened, scratch_folder, train_once
@@ -22,10 +21,8 @@ from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.refit_rows import RefitRows
 from sweeps.search.plugins import scheduler_of
-
-if TYPE_CHECKING:
-    from sweeps.study.states import TrialState
-    from sweeps.study.study_store import StudyStore
+from sweeps.study.states import TrialState
+from sweeps.study.study_store import StudyStore
 
 
 @contextlib.contextmanager
