@@ -72,24 +72,21 @@ def conclude(
     store = controller.study_store
     folder = controller.folder
     tracker = controller.trackers.mlflow
-    mlflow = {} if tracker is None else mlflow_summary.place(tracker)
-    fits = session.count_fits()
     number = store.winner()
     front = store.front()
-    if number is None:
-        session.close_workers()
     counts = count_trials(store.results().values())
-    controller.publish_stage("writing the report" if number is None else "exporting the winner")
+    reason = controller.reason or controller.search.queue.exhausted
     notes += _search_notes(controller, counts, number, front=front)
     exported = None
     error: SweepsError | None = None
-    reason = controller.reason or controller.search.queue.exhausted
     if number is not None:
         exported = _export(controller, session, number, trust)
         notes += exported.notes
         error = exported.error
-    elif not front:
-        error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
+    else:
+        session.close_workers()
+        if not front:
+            error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
     result = SweepResult(
         sweep=folder.name,
         dir=folder,
@@ -97,8 +94,8 @@ def conclude(
         best=exported.best if exported else None,
         bundle=exported.bundle if exported else None,
         checkpoint=exported.checkpoint if exported else None,
-        mlflow=mlflow,
-        fits=fits,
+        mlflow={} if tracker is None else mlflow_summary.place(tracker),
+        fits=session.count_fits(),
         seconds=round(clock.monotonic() - controller.began, 2),
         reason=reason,
         notes=notes,

@@ -70,9 +70,18 @@ class Comparison:
     def difference(self) -> tuple[int, str] | None:
         """The first step at which a value differs or is missing, and the first such metric.
 
-        Return None if all values are bit-identical.
+        NaN equals NaN. None if all values are bit-identical.
         """
-        return first_difference(self.before, self.now)
+        before = dict(self.before)
+        now = dict(self.now)
+        for step in sorted(before.keys() | now.keys()):
+            then = before.get(step, {})
+            again = now.get(step, {})
+            for metric in (*then, *again):
+                # The texts of equal floats are equal, also those of NaN.
+                if repr(then.get(metric)) != repr(again.get(metric)):
+                    return step, metric
+        return None
 
     @property
     def equal(self) -> bool:
@@ -108,27 +117,6 @@ class Comparison:
             f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now "
             f"{now}{error}"
         )
-
-
-def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
-    """Return the first step at which two runs differ bit by bit, and the first metric that differs.
-
-    NaN equals NaN.
-
-    Return None if the runs do not differ.
-    """
-    a = dict(before)
-    b = dict(now)
-    for step in sorted(a.keys() | b.keys()):
-        then, again = a.get(step, {}), b.get(step, {})
-        for metric in (*then, *again):
-            if (
-                metric not in then
-                or metric not in again
-                or repr(then[metric]) != repr(again[metric])
-            ):
-                return step, metric
-    return None
 
 
 def rerun(

@@ -37,10 +37,9 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
         raise InputError(
             "sweeps compare", f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them"
         )
-    if twice := next(
-        (sweep for sweep, place in zip(sweeps, found, strict=True) if found.count(place) > 1), None
-    ):
-        raise InputError(twice, "is given twice; give different sweeps")
+    for sweep, place in zip(sweeps, found, strict=True):
+        if found.count(place) > 1:
+            raise InputError(sweep, "is given twice; give different sweeps")
     with contextlib.ExitStack() as stack:
         folders = [stack.enter_context(opened(str(place), root))[0] for place in found]
         return compare([compared(folder) for folder in folders])

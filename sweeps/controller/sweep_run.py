@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -257,7 +257,8 @@ class SweepRun:
         import ray
 
         concluded: Conclusion | None = None
-        report, timeout = "", CLOSE_WITHIN
+        report = ""
+        timeout = CLOSE_WITHIN
         self._commands.discard_stale()
         try:
             stage = "connecting to Ray" if self.address or ray.is_initialized() else "starting Ray"
@@ -278,14 +279,14 @@ class SweepRun:
         finally:
             try:
                 check_disk_space(self.folder)
-            except (
-                OSError
-            ):  # The disk may be full, and MLflow's artifacts are on the same disk by default.
+            except OSError:  # By default, MLflow's artifacts are on the same disk.
                 timeout = CLOSE_SOON
-            ended = clock.time() if concluded is None else concluded.ended
-            result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
-            trackers.publish(SweepEnded(ended, result, best, report))
-            timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
+            end = SweepEnded(clock.time(), None)
+            if concluded is not None:
+                end = SweepEnded(concluded.ended, concluded.result, concluded.best, report)
+            trackers.publish(end)
+            if self._interrupt.asked:
+                timeout = min(timeout, STOP_WITHIN)
             until = math.inf
             if self.ends is not None:  # A resume sends what MLflow misses.
                 until = max(self.ends - EXIT, clock.monotonic() + CLOSE_SOON)
@@ -524,9 +525,7 @@ class SweepRun:
 
         The notes name the trackers that missed events.
         """
-        result = concluded.result
-        for note in notes:
-            result = result.with_note(note)
+        result = replace(concluded.result, notes=(*concluded.result.notes, *notes))
         if trackers.mlflow is not None:
             return mlflow_summary.add_mlflow(
                 trackers.mlflow, trackers.mlflow_complete, result, concluded.ended
