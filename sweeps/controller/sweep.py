@@ -379,7 +379,8 @@ class Sweep:
         """
         from sweeps.controller.exports import export
 
-        return export(self.folder, trial=None if trial is None else str(trial), **how)
+        chosen = None if trial in (None, "best") else str(trial)
+        return export(self.folder, trial=chosen, **how)
 
     @cached_property
     def bundle(self) -> Bundle:
