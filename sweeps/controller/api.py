@@ -177,8 +177,9 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
     Remove the folder if the sweep is refused, because no trial has run then. Also remove a new root
     if nothing is left in it, except files of MLflow.
     """
+    root = root.resolve()  # The user's code may change the working directory.
     is_new_root = not root.exists()
-    folder = create_sweep_folder(root.resolve(), name, began)
+    folder = create_sweep_folder(root, name, began)
     try:
         yield folder
     except (InputError, OSError) as e:
