@@ -26,7 +26,7 @@ def test_resume_adds_a_trial_and_keeps_earlier_trials(
 ):
     monkeypatch.setattr(commands, "discard", lambda file: None)
     stale = commands.send(finished_sweep, commands.Stop())  # It cannot be deleted.
-    stale.with_name(commands.answer_name(stale.name)).mkdir()
+    commands.answer_file(stale).mkdir()
     before = {
         t["trial"]: t["value"]
         for t in json.loads(answered("show", finished_sweep, "--json"))["all"]

@@ -105,10 +105,7 @@ def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
     if why == "signed":
         trust.sign(file_of(sweep, "0001"))
     assert (
-        SweepRun(saved_space(sweep)[0], sweep.parent, sweep, 0.0, trust=why == "trust").resume(
-            changed=False
-        )
-        is None
+        SweepRun(saved_space(sweep)[0], sweep, trust=why == "trust").resume(changed=False) is None
     )
 
 

@@ -145,13 +145,17 @@ def _importance(folder: Path, study: Record | None) -> Importance | None:
 
     Return None if there are too few trials, or if the space file cannot be read.
     """
-    from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
+    from sweeps.controller.sweep_comparison import sweep_importance
+    from sweeps.core.errors import InputError
+    from sweeps.space.saved_space import recorded_space
     from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS
 
     if study is None or len(study.ran) < MIN_IMPORTANCE_TRIALS:
         return None
-    space = space_or_none(folder, [])
-    return None if space is None else sweep_importance(study, space)
+    try:
+        return sweep_importance(study, recorded_space(folder))
+    except InputError:
+        return None
 
 
 @main.command()

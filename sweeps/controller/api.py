@@ -9,12 +9,12 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import stored_sweeps
-from sweeps.controller.session import prepare_ray, reserve
+from sweeps.controller.session import reserve
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import mirrored
 from sweeps.controller.sweep_run import SweepRun
@@ -27,7 +27,7 @@ from sweeps.core.notebooks import in_notebook
 from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
-from sweeps.core.stores import check_address, is_address, store_of
+from sweeps.core.stores import check_address, is_address, recorded_store, store_of
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_other_entries
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import named_tables, save_tables
@@ -118,76 +118,79 @@ def run(
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     ends = _end_of(minutes)
-    began = round(
-        time.time(), 3
-    )  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
+    # MLflow stores whole milliseconds, and the sweep's run is found by this time.
+    began = round(time.time(), 3)
     tables = {} if data is None else named_tables(data)
     request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
     if request is not None:
         space, passed = table_space(space, request)
         tables |= passed
     space = load(space, overrides, tables=tables)
-    tables = dict(space.tables)
-    address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
-    root, uri = (
-        Path(DEFAULT_ROOT if address_of_all or not dir else dir),
-        _tracking_uri(tracking_uri, space.has_mlflow),
-    )
+    all_stores = check_address(str(dir), "--dir") if is_address(dir) else None
+    root = Path(DEFAULT_ROOT if all_stores or not dir else dir)
+    uri = _tracking_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
     notes = _show_notes(space.notes, on_progress)
-    _check(space, root, storage, address, cpus, has_tables=bool(tables))
+    _check(space, root, storage, address=address, cpus=cpus)
     trackers = create_trackers(space)
-    earlier = _earlier_sweeps(space, address_of_all or root)
-    prepare_ray(address)
-    new_root, root = None if root.exists() else root.resolve(), root.resolve()
-    folder = create_sweep_folder(root, space.name, began)
-    sweep = SweepRun(
-        space,
-        root,
-        folder,
-        began,
-        address,
-        uri,
-        on_progress,
-        trackers=trackers,
-        notes=notes,
-        ends=ends,
-    )
-    store: str | None = None
-    try:
-        if tables:
-            save_tables(tables, SweepFolder(folder).tables)
-            sweep.space = space = with_saved_tables(space, folder)
+    earlier = _earlier_sweeps(space, all_stores or root)
+    with _new_folder(root, space.name, began) as folder:
+        if space.tables:
+            save_tables(space.tables, SweepFolder(folder).tables)
+            space = with_saved_tables(space, folder)
             check_data(space, math.inf)
-        store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
-        stored: dict[str, Any] = {"store": store} if store else {}
+        options: dict[str, str | int | list[str] | None] = {}
+        if all_stores is not None:
+            options["store"] = stored_sweeps.new_store(all_stores, folder)
         if earlier:
             from sweeps.search.earlier_trials import save as save_earlier_trials
 
             save_earlier_trials(folder, earlier)
-            stored["learned_from"] = [str(sweep) for sweep in earlier]
-        _save(
-            folder,
-            space,
-            began,
-            storage,
-            **stored,
-            address=address,
-            tracking_uri=uri and without_password(uri),
-            cpus=cpus,
-            gpus=gpus,
-        )
-        with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
-            if request is not None:
-                file = relative_path(SweepFolder(folder).space)
-                sweep.notes += _show_notes((f"the space file is {file}",), on_progress)
+            options["learned_from"] = [str(sweep) for sweep in earlier]
+        if storage is not None:
+            options |= storages.new_settings(storage, folder.name)
+            storages.connect(storage)  # An unreachable database is reported before Ray starts.
+        options |= {"address": address, "tracking_uri": uri and without_password(uri)}
+        save_space(folder, space, began, **options, cpus=cpus, gpus=gpus)
+        if request is not None:
+            file = relative_path(SweepFolder(folder).space)
+            notes += _show_notes((f"the space file is {file}",), on_progress)
+        with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as share:
+            sweep = SweepRun(
+                space,
+                folder,
+                address=address,
+                tracking_uri=uri,
+                on_progress=on_progress,
+                trackers=trackers,
+                share=share,
+                notes=notes,
+                ends=ends,
+            )
             return _logged(sweep)
+
+
+@contextlib.contextmanager
+def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
+    """Make the folder of a new sweep.
+
+    Remove the folder if the sweep is refused, because no trial has run then. Also remove a new root
+    if nothing is left in it, except files of MLflow.
+    """
+    root = root.resolve()  # The user's code may change the working directory.
+    is_new_root = not root.exists()
+    folder = create_sweep_folder(root, name, began)
+    try:
+        yield folder
     except (InputError, OSError) as e:
         if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
-        _remove_folder(folder, new_root)  # No trial has run yet, so nothing is lost.
-        if store is not None:  # Otherwise, these may be the files of another sweep.
+        if (store := recorded_store(folder)) is not None:
             stored_sweeps.delete_store(store)
+        shutil.rmtree(folder, ignore_errors=True)
+        left = root.glob("*")
+        if is_new_root and all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in left):
+            shutil.rmtree(root, ignore_errors=True)
         if isinstance(e, OSError):
             raise InputError(
                 "--dir",
@@ -221,23 +224,6 @@ def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
     return read_earlier_sweeps(space, root)
 
 
-def _save(
-    folder: Path,
-    space: Space,
-    began: float,
-    storage: str | None,
-    **options: str | int | list[str] | None,
-) -> None:
-    """Save the space file and the options of a new sweep.
-
-    A database that cannot be reached is reported before Ray starts.
-    """
-    study_place = {} if storage is None else storages.new_settings(storage, folder.name)
-    save_space(folder, space, began, **options, **study_place)
-    if storage is not None:
-        storages.connect(storage)
-
-
 def _show_notes(
     notes: tuple[str, ...], on_progress: Callable[[SweepStatus], None] | None
 ) -> tuple[str, ...]:
@@ -254,19 +240,19 @@ def _check(
     space: Space,
     root: Path,
     storage: str | None,
+    *,
     address: str | None,
     cpus: int | None,
-    has_tables: bool,
 ) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts.
 
-    If the script passed tables (`has_tables`), the data is not checked, because the tables are not
-    yet in the sweep's folder.
+    If the script passed tables, the data is not checked, because the tables are not yet in the
+    sweep's folder.
     """
     if storage is not None:
         storages.check(storage)
     check_root(root)
-    if not has_tables:
+    if not space.tables:
         check_data(space)
     if problems := check_metric_functions(space) or check_plugins(space):
         raise locate_problems(space, problems)
@@ -297,21 +283,6 @@ def _logged(sweep: SweepRun) -> SweepResult:
     )
     log.info("%s: %s in %s%s", sweep.folder.name, counts, format_clock(result.seconds), best)
     return result
-
-
-def _remove_folder(folder: Path, root: Path | None) -> None:
-    """Remove the folder of a sweep.
-
-    Also remove `root` if nothing is left in it, except files of MLflow.
-
-    Pass None as `root` if the root folder existed before the sweep.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    if root is None:
-        return
-    with contextlib.suppress(OSError):
-        if all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in root.iterdir()):
-            shutil.rmtree(root)
 
 
 def resume(
@@ -367,34 +338,26 @@ def resume(
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
         space = resumed_space(folder, tuple(overrides), add_trials, trust)
-        began, uri = (
-            origin.get("began") or time.time(),
-            _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
-        )
         address = address or address_in_job() or origin.get("address")
         continued = SweepRun(
             space,
-            folder.parent,
             folder,
-            began,
-            address,
-            uri,
-            on_progress,
-            trust,
-            create_trackers(space),
+            address=address,
+            tracking_uri=_resumed_tracking_uri(
+                tracking_uri, origin.get("tracking_uri"), space.has_mlflow
+            ),
+            on_progress=on_progress,
+            trust=trust,
+            trackers=create_trackers(space),
             ends=ends,
         )
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
         earlier = continued.resume(changed=bool(overrides or add_trials or minutes))
         if earlier is not None:
-            with mirrored(
-                folder
-                # The driver may have been killed before it had copied the last files to the sweep's
-                # store.
-            ):
+            # The driver may have been killed before it had copied the last files to the store.
+            with mirrored(folder):
                 return earlier
-        prepare_ray(address)
-        with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
+        with reserve(folder.name, folder, address, cpus, gpus) as continued.share:
             return _logged(continued)
 
 
@@ -446,12 +409,8 @@ def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
             "`mlflow`; add `mlflow` to `trackers`"
         )
         raise InputError("--tracking-uri", text)
-    uri, place = (
-        (given, "--tracking-uri")
-        if given
-        else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
-    )
+    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri or not has_mlflow:
         return None
-    uris.check_uri(uri, place)
+    uris.check_uri(uri, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
     return uri

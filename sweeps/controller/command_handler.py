@@ -42,7 +42,8 @@ class CommandHandler:
 
     def __init__(self, controller: SweepController):
         self.notes: tuple[str, ...] = ()
-        self._controller, self._search = controller, controller.search
+        self._controller = controller
+        self._search = controller.search
         self._driver = controller.driver
         self.queue = CommandQueue(controller.folder)
         self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped

@@ -26,10 +26,9 @@ import os
 import re
 import stat
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -40,15 +39,13 @@ from sweeps.core.regular_files import open_regular
 from sweeps.core.sweep_folder import COMMANDS
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-FOLDER = COMMANDS
 MAX_BYTES = 1 << 16
 # Name of a command's file: nanoseconds since the epoch and the sender's process, such as
 # `01764000000000000000-4711.json`.
 _NAME = re.compile(r"\d{20}-\d{1,10}\.json")
 _ANSWER = re.compile(r"\d{20}-\d{1,10}\.answer")
-# The controller deletes the oldest answers if more answers than this have not been read.
-KEPT_ANSWERS = 100
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -63,7 +60,8 @@ class CommandError(Exception):
 
     def __init__(self, *problems: str, invalid: bool = False):
         super().__init__("; ".join(problems))
-        self.problems, self.invalid = problems, invalid
+        self.problems = problems
+        self.invalid = invalid
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -127,10 +125,6 @@ class Answer:
     problems: tuple[str, ...] = ()
     invalid: bool = False
 
-    def as_text(self) -> str:
-        """Return the content of the answer's file."""
-        return json.dumps(dataclasses.asdict(self)) + "\n"
-
 
 _ANSWERS: TypeAdapter[Answer] = TypeAdapter(Answer)
 
@@ -141,14 +135,7 @@ def parse(text: str | bytes) -> Command:
     Raises:
         CommandError: The text is not a command. The message says what is wrong.
     """
-    try:
-        return _COMMAND.validate_json(text)
-    except ValidationError as e:
-        error = e.errors()[0]
-        field = ".".join(str(part) for part in error["loc"][1:])
-        named = f"`{field}`: " if field else ""
-        text = f"it does not contain a valid command: {named}{error['msg']}"
-        raise CommandError(text) from None
+    return _parsed(_COMMAND, text, "command")
 
 
 def parse_answer(text: str | bytes) -> Answer:
@@ -157,30 +144,28 @@ def parse_answer(text: str | bytes) -> Answer:
     Raises:
         CommandError: The text is not an answer.
     """
+    return _parsed(_ANSWERS, text, "answer")
+
+
+def _parsed(rules: TypeAdapter[T], text: str | bytes, kind: str) -> T:
     try:
-        return _ANSWERS.validate_json(text)
+        return rules.validate_json(text)
     except ValidationError as e:
-        raise CommandError(f"it does not contain a valid answer: {e.errors()[0]['msg']}") from None
+        error = e.errors()[0]
+        field = ".".join(str(part) for part in error["loc"][1:])
+        named = f"`{field}`: " if field else ""
+        text = f"it does not contain a valid {kind}: {named}{error['msg']}"
+        raise CommandError(text) from None
 
 
-def is_command_name(name: str) -> bool:
-    """Return whether a file of this name is a command."""
-    return _NAME.fullmatch(name) is not None
+def answer_file(command: Path) -> Path:
+    """Return the file of the answer to a command, given the file of the command."""
+    return command.with_suffix(".answer")
 
 
-def answer_name(command: str) -> str:
-    """Return the file name of the answer to a command, given the file name of the command."""
-    return command.removesuffix(".json") + ".answer"
-
-
-def new_name() -> str:
-    """Return the file name for a new command."""
-    return f"{time.time_ns():020d}-{os.getpid()}.json"
-
-
-def as_text(command: Command) -> str:
-    """Return the content of a command's file."""
-    return json.dumps(dataclasses.asdict(command)) + "\n"
+def as_text(content: Command | Answer) -> str:
+    """Return the content of the file of a command or of an answer."""
+    return json.dumps(dataclasses.asdict(content)) + "\n"
 
 
 def send(folder: Path, command: Command) -> Path:
@@ -200,7 +185,7 @@ def send(folder: Path, command: Command) -> Path:
     if queue.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, "is a link")
     queue.mkdir(exist_ok=True)
-    file = queue / new_name()
+    file = queue / f"{time.time_ns():020d}-{os.getpid()}.json"
     write_text(file, as_text(command))
     return file
 
@@ -214,7 +199,7 @@ def read_answer(file: Path) -> Answer | None:
     Raises:
         CommandError: The answer is not a regular file of this user, or not an answer.
     """
-    answer = file.with_name(answer_name(file.name))
+    answer = answer_file(file)
     try:
         text = _read(answer)
     except FileNotFoundError:
@@ -241,9 +226,6 @@ class CommandQueue:
     def __init__(self, folder: Path):
         self._folder = folder / COMMANDS
         self._ignored: set[str] = set()  # names of the files that were handled or reported
-        self._answers: deque[Path] = (
-            deque()
-        )  # the answers that may not have been read yet, the oldest first
 
     def poll(self, handle: Callable[[Command, str], Answer | None]) -> None:
         """Pass each new command to `handle`, in the order in which the commands were sent.
@@ -297,15 +279,12 @@ class CommandQueue:
         return [self._folder / name for name in self._names() if _ANSWER.fullmatch(name)]
 
     def _answer(self, file: Path, answer: Answer) -> None:
-        """Write the answer to a command. Delete the oldest answers if many were not read."""
-        path = file.with_name(answer_name(file.name))
+        """Write the answer to a command."""
+        path = answer_file(file)
         try:
-            write_text(path, answer.as_text())
+            write_text(path, as_text(answer))
         except OSError as e:  # The disk may be full. The command itself was carried out.
             log.warning("the answer to a command cannot be written to %s: %s", path, e)
-        self._answers.append(path)
-        if len(self._answers) > KEPT_ANSWERS:
-            discard(self._answers.popleft())
 
     def _ignore(self, name: str, description: str, reason: object) -> None:
         """Report once that a file or the folder is ignored."""
@@ -337,7 +316,7 @@ class CommandQueue:
             # The name of a half-written file starts with a dot.
             if name in self._ignored or name.startswith(".") or _ANSWER.fullmatch(name):
                 continue
-            if is_command_name(name):
+            if _NAME.fullmatch(name):
                 yield self._folder / name
             else:
                 self._ignore(

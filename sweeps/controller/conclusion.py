@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core import clock
 from sweeps.core.best_step import Constraint
 from sweeps.core.command_hints import resume_command, shell_command, sweep_argument
 from sweeps.core.errors import SweepFailed, SweepsError
-from sweeps.core.result import SweepResult
+from sweeps.core.result import ENDED, SweepResult
 from sweeps.core.stores import recorded_store
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space.saved_space import roots_of
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from sweeps.controller.session import SweepSession
 
 log = logging.getLogger(__name__)
+
+# The word for each state of trials in a result.
+WORDS = {
+    "COMPLETE": "completed",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "INTERRUPTED": "interrupted",
+    "PAUSED": "paused",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,23 +69,24 @@ def conclude(
     from sweeps.bundle import export as trial_export
     from sweeps.controller import mlflow_summary
 
-    store, folder = controller.study_store, controller.folder
+    store = controller.study_store
+    folder = controller.folder
     tracker = controller.trackers.mlflow
-    mlflow = {} if tracker is None else mlflow_summary.place(tracker)
-    fits = session.count_fits()
-    number, front = store.winner(), store.front()
-    if number is None:
-        session.close_workers()
+    number = store.winner()
+    front = store.front()
     counts = count_trials(store.results().values())
-    controller.publish_stage("writing the report" if number is None else "exporting the winner")
-    notes += _search_notes(controller, counts, number, front=front)
-    exported, error = None, None
     reason = controller.reason or controller.search.queue.exhausted
+    notes += _search_notes(controller, counts, number, front=front)
+    exported = None
+    error: SweepsError | None = None
     if number is not None:
         exported = _export(controller, session, number, trust)
-        notes, error = (*notes, *exported.notes), exported.error
-    elif not front:
-        error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
+        notes += exported.notes
+        error = exported.error
+    else:
+        session.close_workers()
+        if not front:
+            error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
     result = SweepResult(
         sweep=folder.name,
         dir=folder,
@@ -83,8 +94,8 @@ def conclude(
         best=exported.best if exported else None,
         bundle=exported.bundle if exported else None,
         checkpoint=exported.checkpoint if exported else None,
-        mlflow=mlflow,
-        fits=fits,
+        mlflow={} if tracker is None else mlflow_summary.place(tracker),
+        fits=session.count_fits(),
         seconds=round(clock.monotonic() - controller.began, 2),
         reason=reason,
         notes=notes,
@@ -130,7 +141,9 @@ def _export(
     from sweeps.bundle import export as trial_export
     from sweeps.controller import trial_refit
 
-    store, space, folder = controller.study_store, controller.space, controller.folder
+    store = controller.study_store
+    space = controller.space
+    folder = controller.folder
 
     def export(model: Refitted | None) -> Exported:
         session.close_workers()
@@ -172,16 +185,8 @@ def count_trials(results: Iterable[Result]) -> dict[str, int]:
     Initial points are not counted if the space file gives their value, because no trial ran for
     them.
     """
-    ran = [r for r in results if not r.given]
-    states = [r.state for r in ran]
-    ended = {
-        "completed": states.count(State.COMPLETE),
-        "pruned": states.count(State.PRUNED),
-        "failed": states.count(State.FAIL),
-    }
-    paused = sum(r.paused for r in ran)
-    others = {"interrupted": states.count(State.RUNNING) - paused, "paused": paused}
-    return ended | {word: count for word, count in others.items() if count}
+    counts = Counter(result.state_name(is_driven=False) for result in results)
+    return {word: counts[state] for state, word in WORDS.items() if counts[state] or word in ENDED}
 
 
 def result_notes(
@@ -203,11 +208,8 @@ def result_notes(
     """
     lines = []
     if failures:
-        number, first, error = _describe_failures(counts, failures)
-        lines.append(
-            f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are "
-            "in sweep.log)"
-        )
+        failed, error = _describe_failures(counts["failed"], failures, "")
+        lines.append(f"{failed} {error.splitlines()[-1]} (all tracebacks are in sweep.log)")
     if best is not None and not best.feasible:
         unreported = [c.metric for c in constraints if c.metric not in best.metrics]
         never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
@@ -242,13 +244,12 @@ def failure_of(
         folder: The sweep's folder.
     """
     if failures:
-        number, first, error = _describe_failures(counts, failures)
-        return SweepFailed(
-            f"{number} failed, and no trial has a value of the objective; the error of {first}:\n"
-            f"{error}\n\nfolder  {folder}"
-        )
+        no_value = ", and no trial has a value of the objective"
+        failed, error = _describe_failures(counts["failed"], failures, no_value)
+        return SweepFailed(f"{failed}\n{error}\n\nfolder  {folder}")
     if reason != "interrupted":
-        limit, hint = str(reason).partition(":")[0], ""
+        hint = ""
+        limit = str(reason).partition(":")[0]
         if limit == "--minutes" or limit.startswith("limits."):
             more = "--minutes 5" if limit == "--minutes" else f"--set {limit}=..."
             hint = f"\nto continue the sweep with a higher limit: {resume_command(folder)} {more}"
@@ -260,33 +261,33 @@ def failure_of(
 
 
 def _describe_failures(
-    counts: Mapping[str, int], failures: Sequence[tuple[str, str]]
-) -> tuple[str, str, str]:
-    """Return three texts: how many trials failed, such as "2 trials".
+    count: int, failures: Sequence[tuple[str, str]], outcome: str
+) -> tuple[str, str]:
+    """Return a text about the failed trials, and the traceback of the first one.
 
-    The first trial that failed; and the traceback of this trial.
+    Args:
+        count: Number of failed trials.
+        failures: See `result_notes`.
+        outcome: What follows from the failures; "" if nothing does.
     """
     trial, error = failures[0]
-    return (
-        ("1 trial", f"trial {trial}", error)
-        if counts["failed"] == 1
-        else (f"{counts['failed']} trials", f"the first one, trial {trial}", error)
-    )
+    failed, first = ("1 trial", "") if count == 1 else (f"{count} trials", "the first one, ")
+    return f"{failed} failed{outcome}; the error of {first}trial {trial}:", error
 
 
-def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
+def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
     """Return whether a resume of a sweep that has a result would run trials.
 
     Args:
-        earlier: The sweep's result, as a JSON object.
+        earlier: The sweep's result.
         to_run: Number of trials that have not ended.
         changed: True if the user passed new limits or additional trials.
     """
-    reason = earlier.get("reason")
+    reason = earlier.reason
     # The user may have removed the cause of the failures.
     resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
     return to_run > 0 and (
-        reason is None or resumable or changed or not (earlier.get("best") or earlier.get("front"))
+        reason is None or resumable or changed or not (earlier.best or earlier.front)
     )
 
 

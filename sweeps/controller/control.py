@@ -9,9 +9,10 @@ command goes through the sweep's folder. The process may run on another machine 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from sweeps.study import record
 
 # Seconds to wait for the answer, by default.
 TIMEOUT = 60.0
+# Seconds between two looks for an answer, or for the end of the process.
+INTERVAL = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,76 +42,80 @@ class Outcome:
     Attributes:
         sweep: Name of the sweep.
         command: Name of the command, such as `pause`.
-        text: What happened, in one line.
         trial: Id of the trial that was stopped or enqueued; None for other commands.
+        text: What happened, in one line.
     """
 
     sweep: str
     command: str
+    trial: str | None
     text: str
-    trial: str | None = None
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that the commands print with `--json`."""
-        return {
-            "sweep": self.sweep,
-            "command": self.command,
-            "trial": self.trial,
-            "text": self.text,
-        }
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         return f"{self.sweep}: {self.text}"
 
 
-class FolderChannel:
-    """Way to send commands through the sweep's folder.
+class DriverEnded(Exception):
+    """The process that ran the sweep has ended before it answered."""
+
+
+def ask(folder: Path, command: Command, timeout: float) -> Answer:
+    """Send a command to the process that runs a sweep, and wait for the answer.
 
     Args:
         folder: The sweep's folder.
+        command: The command.
+        timeout: Seconds to wait.
 
-    Attributes:
-        interval: Seconds between two looks for an answer.
+    Raises:
+        InputError: The file of the command cannot be written.
+        SweepsError: The process that runs the sweep belongs to another user, so it would ignore
+            the command. Or the answer cannot be read.
+        DriverEnded: The process has ended and has not answered. The command was taken back.
+        TimeoutError: The process has not answered. It carries out the command later.
     """
-
-    interval = 0.1
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-
-    def is_driven(self) -> bool:
-        """Return whether a process runs the sweep."""
-        return is_driven(self._folder)
-
-    def send(self, command: Command) -> str:
-        """Send a command, and return its name.
-
-        Raises:
-            InputError: The file of the command cannot be written.
-            SweepsError: The process that runs the sweep belongs to another user, so it would ignore
-                the command.
-        """
-        if (user := SweepFolder(self._folder).lock.stat().st_uid) != os.getuid():
-            text = f"user {user} runs this sweep, and only this user can send commands to it"
-            raise SweepsError(f"{self._folder.name}: {text}")
-        try:
-            return commands.send(self._folder, command).name
-        except OSError as e:
-            raise InputError(
-                str(self._folder / COMMANDS), f"the command cannot be written: {e.strerror}"
-            ) from e
-
-    def answer(self, name: str) -> Answer | None:
-        """Return the answer to a command and delete it. Return None if there is no answer yet."""
-        return commands.read_answer(self._folder / COMMANDS / name)
-
-    def withdraw(self, name: str) -> None:
-        """Take back a command that was not carried out."""
-        commands.discard(self._folder / COMMANDS / name)
+    if (user := SweepFolder(folder).lock.stat().st_uid) != os.getuid():
+        text = f"user {user} runs this sweep, and only this user can send commands to it"
+        raise SweepsError(f"{folder.name}: {text}")
+    try:
+        file = commands.send(folder, command)
+    except OSError as e:
+        raise InputError(
+            str(folder / COMMANDS), f"the command cannot be written: {e.strerror}"
+        ) from e
+    try:
+        return wait_for_answer(folder, file, timeout)
+    except (KeyboardInterrupt, DriverEnded):
+        commands.discard(file)
+        raise
+    except CommandError as e:
+        text = f"the answer of the sweep's process cannot be read: {e}"
+        raise SweepsError(f"{folder.name}: {text}") from None
 
 
-class DriverEnded(Exception):
-    """The process that ran the sweep has ended before it answered."""
+def wait_for_answer(folder: Path, file: Path, timeout: float) -> Answer:
+    """Wait for the answer to a command; see `ask`.
+
+    Args:
+        folder: The sweep's folder.
+        file: The file of the command.
+        timeout: Seconds to wait.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        # Look for the process first: an answer may arrive before the process ends.
+        driven = is_driven(folder)
+        if (answer := commands.read_answer(file)) is not None:
+            return answer
+        if not driven:
+            raise DriverEnded
+        if time.monotonic() >= deadline:
+            raise TimeoutError
+        time.sleep(INTERVAL)
 
 
 @dataclass(frozen=True)
@@ -117,13 +124,11 @@ class SweepControl:
 
     Attributes:
         folder: The sweep's folder, in which the process that runs the sweep works.
-        channel: Way to send commands.
         timeout: Seconds to wait for an answer.
     """
 
     folder: Path
-    channel: FolderChannel
-    timeout: float = TIMEOUT
+    timeout: float
 
     @classmethod
     def of(
@@ -142,7 +147,7 @@ class SweepControl:
             StoreError: The storage does not answer.
         """
         folder = stored_sweeps.local_folder(stored_sweeps.find(str(sweep), root), root)
-        return cls(folder, FolderChannel(folder), timeout)
+        return cls(folder, timeout)
 
     @property
     def name(self) -> str:
@@ -162,25 +167,24 @@ class SweepControl:
             SweepsError: No process runs the sweep, the trial has ended, or the process does not
                 answer.
         """
+        self._refuse_ended()
         if trial is not None:
             self._refuse_unknown(str(trial))
-            return self._send(Stop(complete_trial_id(str(trial))), "trial")
-        self._refuse_ended()
+            return self._carry_out(Stop(complete_trial_id(str(trial))), "trial")
         deadline = time.monotonic() + self.timeout
         with contextlib.suppress(DriverEnded):
-            if (answer := self._ask(Stop())).problems:
-                raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
-            while self.channel.is_driven():
+            self._send(Stop())
+            while is_driven(self.folder):
                 if time.monotonic() > deadline:
                     raise SweepsError(
                         f"{self.name} is stopping, but its process has not ended within "
                         f"{self.timeout:g} s"
                     )
-                time.sleep(self.channel.interval)
+                time.sleep(INTERVAL)
         trials = summarize(self.folder).trials
         counts = ", ".join(f"{n} {word}" for word, n in trials.items() if n)
         text = f"stopped; {counts or 'no trial has started'}"
-        return Outcome(self.name, "stop", text)
+        return Outcome(self.name, "stop", trial=None, text=text)
 
     def pause(self) -> Outcome:
         """Let no new trial start. Running trials continue.
@@ -189,7 +193,7 @@ class SweepControl:
             SweepsError: No process runs the sweep, a pause would change nothing, or the process
                 does not answer.
         """
-        return self._send(Pause())
+        return self._carry_out(Pause())
 
     def resume(self) -> Outcome:
         """Let trials start again after a pause.
@@ -198,7 +202,7 @@ class SweepControl:
             SweepsError: No process runs the sweep, the sweep is not paused, or the process does not
                 answer.
         """
-        return self._send(Resume())
+        return self._carry_out(Resume())
 
     def enqueue(self, params: Mapping[str, Any], place: str = "params") -> Outcome:
         """Let the next trial have these values.
@@ -228,62 +232,50 @@ class SweepControl:
             raise InputError(
                 place, "must map names of dimensions to numbers, texts, lists or mappings"
             ) from None
-        return self._send(command, place)
+        return self._carry_out(command, place)
 
     def is_paused(self) -> bool:
         """Return whether a process runs the sweep and the sweep is paused."""
-        if not self.channel.is_driven():
-            return False
-        study = record.read(self.folder)
-        return study is not None and study.paused
+        return is_driven(self.folder) and self._state() == "paused"
 
-    def _send(self, command: Command, place: str = "") -> Outcome:
-        """Send a command, and return what happened.
-
-        Args:
-            command: The command.
-            place: Name of the argument to name if the command is wrong.
-        """
-        self._refuse_ended()
+    def _carry_out(self, command: Command, place: str = "") -> Outcome:
+        """Send a command, and return what happened; see `_send`."""
         try:
-            answer = self._ask(command)
+            answer = self._send(command, place)
         except DriverEnded:
             state = self._state()
             text = f"the sweep's process ended before it carried out the command ({state})"
             raise SweepsError(f"{self.name}: {text}; {self._way_out(state)}") from None
-        if answer.invalid:
-            raise InputError(Problem(place, problem) for problem in answer.problems)
-        if answer.problems:
-            raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
-        return Outcome(self.name, command.command, answer.text, answer.trial)
+        return Outcome(self.name, command.command, answer.trial, answer.text)
 
-    def _ask(self, command: Command) -> Answer:
-        """Send a command and wait for the answer.
+    def _send(self, command: Command, place: str = "") -> Answer:
+        """Send a command, and return the answer to a command that was carried out.
+
+        Args:
+            command: The command.
+            place: Name of the argument to name if the command is wrong.
 
         Raises:
-            DriverEnded: The process that ran the sweep has ended. The command was taken back.
-            SweepsError: The process does not answer in time. It carries out the command later.
+            DriverEnded: The process that ran the sweep has ended.
         """
-        name = self.channel.send(command)
+        self._refuse_ended()
         try:
-            return wait_for_answer(self.channel, name, self.timeout)
-        except (KeyboardInterrupt, DriverEnded):
-            self.channel.withdraw(name)
-            raise
+            answer = ask(self.folder, command, self.timeout)
         except TimeoutError:
             later = "the process has the command, and carries it out when it can"
             raise SweepsError(
                 f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; "
                 f"{later}"
             ) from None
-        except CommandError as e:
-            raise SweepsError(
-                f"{self.name}: the answer of the sweep's process cannot be read: {e}"
-            ) from None
+        if answer.invalid:
+            raise InputError(Problem(place, problem) for problem in answer.problems)
+        if answer.problems:
+            raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
+        return answer
 
     def _refuse_ended(self) -> None:
         """Raise an error if no process on a machine that sees the folder runs the sweep."""
-        if not self.channel.is_driven():
+        if not is_driven(self.folder):
             state = self._state()
             raise SweepsError(
                 f"{self.name}: no process runs this sweep ({state}), so it takes no commands; "
@@ -295,17 +287,13 @@ class SweepControl:
 
         The sweep's process may be too busy to say so soon.
         """
-        if not self.channel.is_driven():
-            return
-        study = None
-        with contextlib.suppress(
-            InputError
-        ):  # only the sweep's process may have the password of the database
-            study = record.copy_study(self.folder)
-        if study is not None and study.trials:
-            known = [format_trial_id(t.number) for t in study.trials]
-            if complete_trial_id(trial) not in known:
-                raise unknown_trial("trial", trial, known)
+        known: list[str] = []
+        # Only the sweep's process may have the password of the database.
+        with contextlib.suppress(InputError):
+            if (study := record.copy_study(self.folder)) is not None:
+                known = [format_trial_id(t.number) for t in study.trials]
+        if known and complete_trial_id(trial) not in known:
+            raise unknown_trial("trial", trial, known)
 
     def _state(self) -> str:
         """Return the state of the sweep, such as `finished`."""
@@ -316,37 +304,3 @@ class SweepControl:
         sweep = sweep_argument(self.folder)
         more = " --add-trials N` adds trials" if state == "finished" else "` continues it"
         return f"`{shell_command('sweeps')} resume {sweep}{more}"
-
-
-def wait_for_answer(
-    channel: FolderChannel,
-    name: str,
-    timeout: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Answer:
-    """Wait for the answer to a command.
-
-    Args:
-        channel: Way to the process that runs the sweep.
-        name: Name of the command.
-        timeout: Seconds to wait.
-        clock: Returns the time in seconds.
-        sleep: Waits for a number of seconds.
-
-    Raises:
-        TimeoutError: The process has not answered.
-        DriverEnded: The process has ended and has not answered.
-    """
-    deadline = clock() + timeout
-    while True:
-        driven = (
-            channel.is_driven()
-        )  # Look for this first: an answer may arrive before the process ends.
-        if (answer := channel.answer(name)) is not None:
-            return answer
-        if not driven:
-            raise DriverEnded
-        if clock() >= deadline:
-            raise TimeoutError
-        sleep(channel.interval)

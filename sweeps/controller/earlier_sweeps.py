@@ -6,10 +6,12 @@ Nothing is written, and no code of these sweeps runs.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+from optuna.trial import FrozenTrial
+from pydantic import JsonValue
 
 from sweeps.controller.stored_sweeps import opened
 from sweeps.core.errors import InputError, Problem
@@ -17,19 +19,17 @@ from sweeps.core.stores import recorded_store
 from sweeps.data.preflight import locate_problems
 from sweeps.search.earlier_configurations import OutsideDomain, Translator
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.space import Objective, Space
 from sweeps.space.saved_space import recorded_space
 from sweeps.space.section_models import Repeats
 from sweeps.study import record
-from sweeps.study.event_records import has_started, state_of
+from sweeps.study.event_records import state_of
 from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
-from sweeps.study.states import TrialState
 
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
-NO_VALUE, UNREADABLE_TRIAL = "without a value", "that cannot be read"
+NO_VALUE = "without a value"
+UNREADABLE_TRIAL = "that cannot be read"
 # Larger values are not used. A violation of this size stands for a constraint whose metric is
 # unknown.
 LARGEST = 1e299
@@ -85,14 +85,24 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             "",
             f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out",
         )
-    _check_objectives(
-        folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives
-    )
-    translator, left_out, trials = Translator(recorded_space(folder), space), Counter[str](), []
-    for state, constants, trial in _configurations(study):
+    objectives = Objectives.from_json(study.user_attrs["judged"])
+    repeats = Repeats(**study.user_attrs.get("repeats", {}))
+    _check_objectives(folder.name, objectives.objectives, space.objectives)
+    translator = Translator(recorded_space(folder), space)
+    left_out = Counter[str]()
+    trials = []
+    for trial in ByConfiguration(study, repeats).get_trials(deepcopy=False):
+        if (state := state_of(trial, objectives)) is None:
+            continue
         if not trial.intermediate_values and trial.values is None:
             left_out[NO_VALUE] += 1
             continue
+        started = state.started.trial
+        constants = {
+            "params": started.params,
+            "scaling": started.shape.scaling,
+            "data": started.data,
+        }
         try:
             keys = translator.translate(dict(state.keys), constants)
             trials.append(_earlier_trial(keys, trial, bool(state.lineage)))
@@ -132,32 +142,7 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
         )
 
 
-def _configurations(
-    study: Any,
-) -> Iterator[tuple[TrialState, dict[str, Any], FrozenTrial]]:
-    """Yield the first trial, the constants and the merged trials of each configuration."""
-    from sweeps.search.samplers.configuration_view import merge_repeats
-
-    objectives = Objectives.from_json(study.user_attrs["judged"])
-    repeats = Repeats(**study.user_attrs.get("repeats", {}))
-    by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
-    for t in study.get_trials(deepcopy=False):
-        if has_started(t):
-            first = record.repeat_of(t)
-            by_configuration[t.number if first is None else first].append(t)
-    for trials in by_configuration.values():
-        state = state_of(trials[0], objectives)
-        assert state is not None
-        started = state.started.trial
-        constants = {
-            "params": started.params,
-            "scaling": started.shape.scaling,
-            "data": started.data,
-        }
-        yield state, constants, merge_repeats(trials, repeats)
-
-
-def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
+def _earlier_trial(keys: dict[str, JsonValue], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
     """Return a trial for the new sweep.
 
     A trial whose final value is not finite counts as failed.
@@ -171,17 +156,11 @@ def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial, perturbed: bool) ->
     failed = trial.state.name == "FAIL" or (
         values is not None and not all(abs(value) < LARGEST for value in values)
     )
-    violation = (
-        math.inf
-        if failed
-        else min(LARGEST, float(sum(v for v in trial.constraints.values() if v > 0)))
-    )
-    rungs = (
-        {}
-        if perturbed
-        else {
-            step: v if abs(v) < LARGEST else math.nan
-            for step, v in trial.intermediate_values.items()
-        }
-    )
+    violation = sum(v for v in trial.constraints.values() if v > 0)
+    violation = math.inf if failed else min(LARGEST, float(violation))
+    rungs = {
+        step: v if abs(v) < LARGEST else math.nan
+        for step, v in trial.intermediate_values.items()
+        if not perturbed
+    }
     return EarlierTrial(keys, rungs, None if failed else values, violation)

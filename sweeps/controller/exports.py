@@ -6,28 +6,33 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sweeps.controller import stored_sweeps
+from sweeps import sweep_report
+from sweeps.bundle import ensemble as ensemble_export
+from sweeps.bundle import export as trial_export
+from sweeps.bundle import integrity
+from sweeps.bundle.manifest import Manifest
+from sweeps.controller import stored_sweeps, trial_refit
+from sweeps.controller.split_rows import read_splits
 from sweeps.core.atomic_files import part_of
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.machine_share import EVERYTHING, Share
+from sweeps.core.machine_share import Share
 from sweeps.core.result import read_result, to_json_value
 from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_other_entries
 from sweeps.core.trial import format_trial_id, trained_on
+from sweeps.data import ingest
 from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space, saved_space
 from sweeps.study import storage
-
-if TYPE_CHECKING:
-    from sweeps.study.study_store import StudyStore
-
+from sweeps.study.study_store import StudyStore
+from sweeps.tracking.mlflow import registry, uris
 
 # Pairs of options that cannot be combined.
 EXCLUSIVE = (
@@ -120,8 +125,8 @@ def export(
         "--pareto": pareto,
         "--refit": refit,
         "--latest": latest,
+        "--ensemble": ensemble is not None,
     }
-    given["--ensemble"] = ensemble is not None
     if ensemble is not None and refit:
         raise InputError("--refit", NO_REFIT)
     if ensemble is not None and ensemble < 1:
@@ -129,8 +134,6 @@ def export(
     for first, second in EXCLUSIVE:
         if given[first] and given[second]:
             raise InputError(second, f"cannot be combined with {first}")
-    from sweeps import sweep_report
-
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
     if not export_run.refit and (cpus is not None or gpus is not None):
         raise InputError(
@@ -138,6 +141,7 @@ def export(
             "is for an export that trains a model; add --refit",
         )
     place = Path(output).resolve() if output else None
+    reuse = reuse and place is None
     report: list[Path] = []
     with FolderLock(export_run.folder):
         if ensemble is None:
@@ -168,9 +172,7 @@ class _Export:
     wanted: Share
 
     @classmethod
-    def open(
-        cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share = EVERYTHING
-    ) -> _Export:
+    def open(cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share) -> _Export:
         """Check that a sweep can be exported, and read its space file."""
         if not storage.journal_in(folder).exists() and storage.place_of(folder) is None:
             storage.check_trial_count(folder)
@@ -194,45 +196,35 @@ class _Export:
         return cls(folder, space, roots, refit, latest, trust, wanted)
 
     @functools.cached_property
-    def store(self) -> StudyStore:
-        """The sweep's study."""
-        from sweeps.study.study_store import StudyStore
-
-        return StudyStore(self.folder, self.space)
+    def models(self) -> trial_export.SweepModels:
+        """The models of the sweep."""
+        store = StudyStore(self.folder, self.space)
+        return trial_export.SweepModels(self.folder, self.space, store, self.roots, self.trust)
 
     def write(
         self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
     ) -> list[Written]:
         """Export the trials that the arguments of `export` select."""
-        from sweeps.bundle import export as trial_export
-
+        store = self.models.study_store
         if pareto:
-            numbers = trial_export.front_numbers(self.store, self.latest)
+            numbers = trial_export.front_numbers(store, self.latest)
         elif top is not None:
-            numbers = trial_export.best_numbers(self.store, top, self.latest)
+            numbers = trial_export.best_numbers(store, top, self.latest)
         else:
-            numbers = [trial_export.number_of(self.store, trial)]
+            numbers = [trial_export.number_of(store, trial)]
         targets = {
             number: self._target(number, output, several=pareto or top is not None)
             for number in numbers
         }
-        existing = {number for number, target in targets.items() if os.path.lexists(target)}
-        reused = {
-            n
-            for n in existing
-            if reuse
-            and output is None
-            and holds_model(targets[n], self.refit, *self._step_and_value(n))
-        }
-        for number in existing - reused:
-            raise _exists(targets[number])
+        reused = set()
+        for number, target in targets.items():
+            if os.path.lexists(target):
+                if not (reuse and self._holds_model(target, number)):
+                    raise _exists(target)
+                reused.add(number)
         place = "export" if trial is None else "--trial"
         return [
-            Written(target)
-            if number in reused
-            else self._write_one(
-                target, functools.partial(self._write_bundle, number, target, place)
-            )
+            Written(target) if number in reused else self._write_bundle(number, target, place)
             for number, target in targets.items()
         ]
 
@@ -242,55 +234,62 @@ class _Export:
         suffix = "-refit" if self.refit else "-latest" if self.latest else ""
         return SweepFolder(self.folder).exports / f"{format_trial_id(number)}{suffix}"
 
-    def _step_and_value(self, number: int) -> tuple[int | None, float | None]:
-        """Return the step and the value of the model that `export` would write for a trial."""
-        from sweeps.bundle import export as trial_export
-        from sweeps.controller import trial_refit
-
-        result = self.store.results()[number]
+    def _holds_model(self, target: Path, number: int) -> bool:
+        """Return whether a folder holds a bundle of the model that `export` would write."""
+        store = self.models.study_store
+        result = store.results()[number]
+        at: int | None
+        step: int | None
         if self.refit:
-            step = trial_refit.steps_to_train(self.folder, self.space, self.store, number)
-            at = result.best_step if self.store.objectives.last_step_counts else step
+            step = trial_refit.steps_to_train(store, number)
+            at = result.best_step if store.objectives.last_step_counts else step
         else:
-            checkpoint = self.store.states[number].checkpoint if self.latest else result.checkpoint
+            checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
             at = step = result.best_step if checkpoint is None else checkpoint.best_step
-        return step, None if at is None else trial_export.objective_value(self.store, number, at)
+        value = None if at is None else trial_export.objective_value(store, number, at)
+        return holds(target, {"best_step": step, "value": to_json_value(value)})
 
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
         """Export an ensemble; see `export`."""
-        from sweeps.bundle import ensemble
-        from sweeps.bundle.export import SweepModels
-        from sweeps.controller.split_rows import read_splits
-        from sweeps.data import ingest
-
-        space = ingest.resolved(self.space, self.store.data)
-        ensemble.require_supported(space)
+        fingerprint = self.models.study_store.data
+        space = ingest.resolved(self.space, fingerprint)
+        ensemble_export.require_supported(space)
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
-        models = SweepModels(self.folder, space, self.store, self.roots, self.trust)
-        candidates = ensemble.candidates_of(models)
+        models = replace(self.models, space=space)
+        candidates = ensemble_export.candidates_of(models)
         if os.path.lexists(target):
-            if (
-                reuse
-                and output is None
-                and holds_ensemble(target, rounds, ensemble.steps_of(candidates))
-            ):
+            steps = ensemble_export.steps_of(candidates)
+            if reuse and holds(target, {"rounds": rounds, "candidates": steps}):
                 return Written(target)
             raise _exists(target)
-
-        def write(work: Path) -> Written:
-            variants = read_splits(self.folder, space, self.roots, self.store.data)
-            done = ensemble.export_ensemble(models, candidates, variants, rounds, work)
+        with self._writing(target) as work:
+            variants = read_splits(self.folder, space, self.roots, fingerprint)
+            done = ensemble_export.export_ensemble(models, candidates, variants, rounds, work)
             done.bundle.rename(target)
-            return Written(target, done.notes)
+        return Written(target, done.notes)
 
-        return self._write_one(target, write)
+    def _write_bundle(self, number: int, target: Path, place: str) -> Written:
+        training = (
+            trial_refit.refitted(self.models, number, self.wanted)
+            if self.refit
+            else contextlib.nullcontext()
+        )
+        with self._writing(target) as work:
+            with training as refitted:
+                done = trial_export.export_trial(self.models, number, work, refitted, self.latest)
+            if done.error is not None:
+                raise done.error
+            written = done.bundle or done.checkpoint
+            if written is None:
+                raise InputError(place, done.notes[-1])
+            written.rename(target)
+        return Written(target, (*done.notes, *_refit_notes(done.best)))
 
-    def _write_one(self, target: Path, write: Callable[[Path], Written]) -> Written:
-        """Write one bundle to a folder. If the export fails, the folder does not exist afterwards.
+    @contextlib.contextmanager
+    def _writing(self, target: Path) -> Iterator[Path]:
+        """Yield a temporary folder on the disk of `target`, in which a bundle is written.
 
-        Args:
-            target: The folder.
-            write: Function that writes the bundle. It gets a temporary folder on the same disk.
+        Errors of the disk become an `InputError`.
         """
         work = part_of(target)
         try:
@@ -298,7 +297,7 @@ class _Export:
         except OSError as e:
             raise InputError("--output", f"{target} cannot be written: {e.strerror}") from None
         try:
-            return write(work)
+            yield work
         except Exception as e:
             if (reason := disk_error(e)) is None:
                 raise
@@ -309,32 +308,9 @@ class _Export:
             raise InputError("--output", text) from e
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            if target.parent == SweepFolder(self.folder).exports and not target.exists():
-                with contextlib.suppress(
-                    OSError
-                ):  # The folder is not empty, because it holds other exports.
-                    target.parent.rmdir()
-
-    def _write_bundle(self, number: int, target: Path, place: str, work: Path) -> Written:
-        from sweeps.bundle import export as trial_export
-        from sweeps.controller import trial_refit
-
-        folder, space, store, roots = self.folder, self.space, self.store, self.roots
-        models = trial_export.SweepModels(folder, space, store, roots, self.trust)
-        training = (
-            trial_refit.refitted(folder, space, store, number, roots, self.wanted)
-            if self.refit
-            else contextlib.nullcontext()
-        )
-        with training as refitted:
-            done = trial_export.export_trial(models, number, work, refitted, self.latest)
-        if done.error is not None:
-            raise done.error
-        written = done.bundle or done.checkpoint
-        if written is None:
-            raise InputError(place, done.notes[-1])
-        written.rename(target)
-        return Written(target, (*done.notes, *_refit_notes(done.best)))
+            # This fails if the folder holds exports.
+            with contextlib.suppress(OSError):
+                SweepFolder(self.folder).exports.rmdir()
 
 
 def _refit_notes(best: Mapping[str, Any]) -> tuple[str, ...]:
@@ -354,51 +330,20 @@ def _exists(target: Path) -> InputError:
     return InputError("--output", f"{target} already exists; name another folder with -o")
 
 
-def holds_ensemble(target: Path, rounds: int, candidates: Mapping[str, int]) -> bool:
-    """Return whether a folder holds an undamaged ensemble that was chosen in the same way.
+def holds(target: Path, facts: Mapping[str, Any]) -> bool:
+    """Return whether a folder holds an undamaged bundle that records these facts.
 
     Args:
         target: The folder.
-        rounds: Number of rounds of the selection.
-        candidates: The step of each model from which the selection would choose now, by the id of
-            its trial.
+        facts: Facts about the training of a model, or about the choice of an ensemble.
     """
-    about = (_training_of(target) or {}).get("ensemble", {})
-    return (about.get("rounds"), about.get("candidates")) == (rounds, dict(candidates))
-
-
-def _training_of(target: Path) -> dict[str, Any] | None:
-    """Return how the model of a bundle was trained.
-
-    Return None if the folder holds no undamaged bundle.
-    """
-    from sweeps.bundle import integrity
-    from sweeps.bundle.manifest import Manifest
-
     try:
         integrity.verify_hashes(target)
-        return Manifest.read(target).training
+        training = Manifest.read(target).training
     except (integrity.IntegrityError, OSError):
-        return None
-
-
-def holds_model(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
-    """Return whether a folder holds an undamaged bundle of a given model.
-
-    Args:
-        target: The folder.
-        refit: True if the given model was trained again on the train and valid rows.
-        step: Step at which the trial had the given model.
-        value: The objective's value of the given model.
-    """
-    training = _training_of(target)
-    if training is None:
         return False
-    return ("refit" in training, training.get("best_step"), training.get("value")) == (
-        refit,
-        step,
-        to_json_value(value),
-    )
+    recorded = training | training.get("ensemble", {})
+    return all(recorded.get(name) == fact for name, fact in facts.items())
 
 
 def digest_of(bundle: Path) -> str | None:
@@ -410,8 +355,6 @@ def digest_of(bundle: Path) -> str | None:
     Returns:
         The hash as hexadecimal text; None if the folder has no manifest.
     """
-    from sweeps.bundle import integrity
-
     file = bundle / integrity.MANIFEST
     return integrity.sha256(file) if file.is_file() else None
 
@@ -439,10 +382,6 @@ def register(
         InputError: The folder holds no bundle, or MLflow has no run of the sweep.
         SweepsError: MLflow does not answer.
     """
-    from sweeps.bundle import integrity
-    from sweeps.bundle.manifest import Manifest
-    from sweeps.tracking.mlflow import registry, uris
-
     manifest = Manifest.read(bundle)
     training = manifest.training | ({"members": manifest.members_text} if manifest.members else {})
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")

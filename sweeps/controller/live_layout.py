@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -21,7 +21,7 @@ STYLES = {"RUNNING": "cyan", "COMPLETE": "green", "FAIL": "bold red"}
 GAP = (0, 2, 0, 0)
 
 
-def layout(s: SweepStatus) -> Table:
+def layout(s: SweepStatus) -> Group:
     """Return the live view of a status."""
     title = Table.grid(expand=True, padding=GAP)
     title.add_column(no_wrap=True)
@@ -31,13 +31,8 @@ def layout(s: SweepStatus) -> Table:
     facts.add_column(min_width=6)
     for label, fact in _facts(s):
         facts.add_row(label, fact)
-    view = Table.grid(expand=True)
-    view.add_row(title)
-    view.add_row(facts)
-    if s.rows:
-        view.add_row()
-        view.add_row(_running(s))
-    return view
+    running: list[RenderableType] = ["", _running(s)] if s.rows else []
+    return Group(title, facts, *running)
 
 
 def _facts(s: SweepStatus) -> Iterator[tuple[str, RenderableType]]:
@@ -150,12 +145,9 @@ def _number(value: float | None) -> str:
 
 def _pairs(configuration: Pairs) -> Text:
     """Return the values of a configuration in one line."""
-    parts = [
-        part
-        for name, value in configuration
-        for part in ((f"{printable(name)}=", "dim"), f"{printable(value)}  ")
-    ]
-    text = Text.assemble(*parts)
+    text = Text()
+    for name, value in configuration:
+        text.append(f"{printable(name)}=", "dim").append(f"{printable(value)}  ")
     text.rstrip()
     text.no_wrap = True
     return text

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from sweeps.controller.sweep_lookup import trial_of
 from sweeps.core.errors import InputError
+from sweeps.core.folder_lock import is_driven
 from sweeps.core.regular_files import FILE, kind_of, open_regular
 from sweeps.core.sweep_folder import SweepFolder
+from sweeps.study import record
 
 # Seconds between two reads of a log with `--follow`.
 POLL_INTERVAL = 0.3
@@ -30,18 +32,12 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     Raises:
         InputError: There is no such trial or rank.
     """
-    from sweeps.core.folder_lock import is_driven
-    from sweeps.core.trial import State
-    from sweeps.study import record
-
     trial = trial_of(record.read(folder), trial_id)
     logs = SweepFolder(folder).logs(trial.id)
     offsets: dict[Path, int] = {}
     while True:
         ended = (
-            not follow
-            or not is_driven(folder)
-            or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
+            not follow or not is_driven(folder) or trial_of(record.read(folder), trial.id).has_ended
         )
         files = _log_files(logs)
         selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
@@ -86,10 +82,14 @@ def _log_files(logs: Path) -> list[Path]:
 
     Links and pipes are skipped, because another user may have made the folder.
     """
-    if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
+    if any(folder.is_symlink() for folder in (logs, logs.parent, logs.parent.parent)):
         return []
-    files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]
+    files = [
+        path
+        for path in logs.glob("rank-*.log")
+        if re.fullmatch(r"rank-\d{1,9}", path.stem) and kind_of(path) == FILE
+    ]
     return sorted(
-        (path for path in files if kind_of(path) == FILE),
+        files,
         key=lambda path: int(path.stem.partition("-")[2]),
     )

@@ -6,9 +6,9 @@ Also send MLflow the events that it missed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from pydantic import JsonValue
 
 from sweeps.core import provenance
 from sweeps.core.atomic_files import write_text
@@ -25,10 +25,13 @@ from sweeps.tracking.history import TrialHistory
 
 # Beginning of the note in a result that says that MLflow missed events.
 MISSED = "MLflow at "
+REPORT = "report.md"
+# The keys of `SweepResult.mlflow` that say where in MLflow the sweep is.
+PLACE = ("tracking_uri", "experiment", "parent_run")
 
 
 def sweep_started(
-    folder: Path, space: Space, fingerprint: str, git: Mapping[str, str], time: float, resumed: bool
+    folder: Path, space: Space, fingerprint: str, time: float, resumed: bool
 ) -> SweepStarted:
     """Return the event with which a driver announces the sweep to the trackers.
 
@@ -36,12 +39,12 @@ def sweep_started(
         folder: The sweep's folder.
         space: The sweep's space.
         fingerprint: Hash of the data.
-        git: State of the Git repository, as `provenance.git` returns it.
         time: Time of the event, in seconds since the epoch.
         resumed: True if an earlier driver may have started trials.
     """
     url, _ = storage.place_of(folder) or (None, "")
     history = TrialHistory(folder, url) if resumed else None
+    git = provenance.last_git_state(folder)
     return SweepStarted(
         time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history
     )
@@ -49,9 +52,9 @@ def sweep_started(
 
 def send_again(
     tracker: MlflowTracker,
-    folder: Path,
     space: Space,
     fingerprint: str,
+    *,
     result: SweepResult,
     best: Trial | None,
 ) -> SweepResult:
@@ -61,7 +64,6 @@ def send_again(
 
     Args:
         tracker: The MLflow tracker.
-        folder: The sweep's folder.
         space: The sweep's space.
         fingerprint: Hash of the data.
         result: The sweep's result, as `add_mlflow` wrote it after MLflow had missed events.
@@ -71,24 +73,17 @@ def send_again(
         The updated result, as `add_mlflow` returns it.
     """
     ended = result.mlflow["ended"]
+    folder = result.dir
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
-    before = {
-        name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")
-    }
-    result = dataclasses.replace(result, notes=notes, mlflow=before)
-    tracker.handle(
-        sweep_started(
-            folder, space, fingerprint, provenance.last_git_state(folder), ended, resumed=True
-        )
-    )
-    files = (
-        *folder.glob("code*.diff"),
-        *(folder / name for name in (PROVENANCE, "report.md", "report.html")),
-    )
+    mlflow = {name: result.mlflow.get(name) for name in PLACE}
+    result = dataclasses.replace(result, notes=notes, mlflow=mlflow)
+    tracker.handle(sweep_started(folder, space, fingerprint, ended, resumed=True))
+    names = [*(file.name for file in folder.glob("code*.diff")), PROVENANCE, REPORT, "report.html"]
+    files = [folder / name for name in names]
     texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.is_file()}
     for name, text in {**texts, RESULT: result.as_text()}.items():
         tracker.handle(ArtifactSaved(ended, name, text))
-    tracker.handle(SweepEnded(ended, result, best, texts.get("report.md", "")))
+    tracker.handle(SweepEnded(ended, result, best, texts.get(REPORT, "")))
     return add_mlflow(tracker, tracker.close(), result, ended)
 
 
@@ -105,11 +100,11 @@ def add_mlflow(
         result: The sweep's result.
         ended: When the search ended, in seconds since the epoch.
     """
-    notes, mlflow = list(result.notes), place(tracker)
+    notes = list(result.notes)
+    mlflow = place(tracker)
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
-        mlflow = dict(
-            result.mlflow
-        )  # The server does not answer now, but it answered an earlier driver.
+        # The server does not answer now, but it answered an earlier driver.
+        mlflow = dict(result.mlflow)
     if not complete or tracker.error:
         problem = (
             f"{MISSED}{mlflow['tracking_uri']} did not receive all data of the sweep: "
@@ -125,11 +120,8 @@ def add_mlflow(
     return result
 
 
-def place(tracker: MlflowTracker) -> dict[str, Any]:
+def place(tracker: MlflowTracker) -> dict[str, JsonValue]:
     """Return a sweep's `SweepResult.mlflow`: tracking URI, experiment and parent run."""
     to = tracker.destination
-    return {
-        "tracking_uri": without_password(to.uri),
-        "experiment": to.experiment,
-        "parent_run": tracker.parent,
-    }
+    values = (without_password(to.uri), to.experiment, tracker.parent)
+    return dict(zip(PLACE, values, strict=True))

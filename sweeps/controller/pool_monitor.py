@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray import ObjectRef
 
 from sweeps.controller.ports import PoolHandle
 from sweeps.core.atomic_files import write_text
@@ -32,13 +33,16 @@ class PoolMonitor:
             the sweep began; else None.
     """
 
-    def __init__(self, pool: PoolHandle, folder: Path, prefit: Any = None):
+    def __init__(self, pool: PoolHandle, folder: Path, prefit: ObjectRef[None] | None = None):
         self.usage: Usage | None = None
-        self._pool, self._stages_file = pool, SweepFolder(folder).stages
+        self._pool = pool
+        self._stages_file = SweepFolder(folder).stages
         self.data_error: InputError | None = None
         self._prefit = prefit
-        self._requested_usage: Any = None  # reference to the pool's next report
-        self._life: Any = None  # reference that fails when the pool's process is lost
+        # Reference to the pool's next report.
+        self._requested_usage: ObjectRef[Usage] | None = None
+        # Reference that fails when the pool's process is lost.
+        self._life: ObjectRef[None] | None = None
         self._stages: dict[str, str] = {}
         self._all_started = False  # what the pool knows
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
@@ -115,12 +119,12 @@ class PoolMonitor:
             write_text(self._stages_file, json.dumps(stages) + "\n")
 
 
-def _is_ready(reference: Any) -> bool:
+def _is_ready(reference: ObjectRef[Any]) -> bool:
     ready, _ = ray.wait([reference], timeout=0)
     return bool(ready)
 
 
-def _input_error(reference: Any) -> InputError | None:
+def _input_error(reference: ObjectRef[None]) -> InputError | None:
     """Return the `InputError` that a call to the pool raised.
 
     Return None if it raised no such error, or if the pool was lost.

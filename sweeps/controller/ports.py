@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
 
 
 class RemoteMethod(Protocol):
     """Method of a Ray actor."""
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
+    def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method and return a reference to its result.
 
         The call does not wait for the result.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import DamagedStudy, InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin
-from sweeps.core.regular_files import FOLDER, read_bytes, refuse_other_kind
+from sweeps.core.regular_files import FOLDER, kind_of, read_bytes, refuse_other_kind
 from sweeps.core.result import result_file_error
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import recorded_store
@@ -94,18 +95,18 @@ def repair(sweep: str | os.PathLike[str]) -> RepairResult:
 
 
 def _repair(folder: Path) -> RepairResult:
-    result, number = SweepFolder(folder).result, _next_number(folder)
+    result = SweepFolder(folder).result
     problems: list[str] = []
     kept: list[Path] = []
     trials: dict[str, list[str]] = {}
     if (problem := _study_problem(folder)) is not None:
         problems.append(problem)
-        trials = _repair_study(folder, number, kept)
+        trials = _repair_study(folder, kept)
     result_fault = result_file_error(result)
     if result_fault is not None:
         problems.append(f"{RESULT}: {result_fault}")
     if result_fault is not None or _study_problem(folder) is not None:
-        kept.append(result.rename(_damaged_name(result, number)))
+        kept.append(result.rename(_damaged_name(result)))
     return RepairResult(folder, tuple(problems), tuple(kept), trials)
 
 
@@ -119,12 +120,11 @@ def _study_problem(folder: Path) -> str | None:
     return None
 
 
-def _repair_study(folder: Path, number: int, kept: list[Path]) -> dict[str, list[str]]:
+def _repair_study(folder: Path, kept: list[Path]) -> dict[str, list[str]]:
     """Rebuild the journal, and rename the folders of lost trials.
 
     Args:
         folder: The sweep's folder.
-        number: Number in the new names of damaged files.
         kept: The new names are added to this list.
 
     Returns:
@@ -137,17 +137,18 @@ def _repair_study(folder: Path, number: int, kept: list[Path]) -> dict[str, list
     rebuilt = rebuild(data, saved_space(folder)[0])
     if rebuilt.data != data:
         if journal.exists():
-            kept.append(_damaged_name(journal, number))
+            kept.append(_damaged_name(journal))
             write_bytes(kept[-1], data, sync=True)
         write_bytes(journal, rebuilt.data)
     known = {*rebuilt.ended, *rebuilt.unfinished}
-    folders = [
+    unknown = [
         path
         for path in sorted(SweepFolder(folder).trials.glob("*"))
-        if re.fullmatch(r"\d{4,9}", path.name) and path.is_dir() and not path.is_symlink()
+        if re.fullmatch(r"\d{4,9}", path.name)
+        and kind_of(path) == FOLDER
+        and path.name not in known
     ]
-    unknown = [path for path in folders if path.name not in known]
-    kept += [path.rename(_damaged_name(path, number)) for path in unknown]
+    kept += [path.rename(_damaged_name(path)) for path in unknown]
     return {
         "ended": list(rebuilt.ended),
         "unfinished": list(rebuilt.unfinished),
@@ -171,14 +172,7 @@ def _check_owner(folder: Path) -> None:
             raise InputError(str(path), "belongs to another user; only its owner can repair it")
 
 
-def _damaged_name(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}{DAMAGED}{number}")
-
-
-def _next_number(folder: Path) -> int:
-    """Return a number higher than those in the names of all damaged files of earlier repairs."""
-    paths = [*folder.glob(f"*{DAMAGED}*"), *SweepFolder(folder).trials.glob(f"*{DAMAGED}*")]
-    numbers = [
-        int(tail) for path in paths if (tail := path.name.rpartition(DAMAGED)[2]).isdecimal()
-    ]
-    return max(numbers, default=0) + 1
+def _damaged_name(path: Path) -> Path:
+    """Return the first name of a damaged file or folder that is free."""
+    names = (path.with_name(f"{path.name}{DAMAGED}{number}") for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))

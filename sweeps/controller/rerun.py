@@ -9,29 +9,36 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sweeps.controller import stored_sweeps
-from sweeps.controller.session import SweepSession, prepare_ray, reserve
+from pydantic import JsonValue
+
+from sweeps.controller import stored_sweeps, sweep_lookup
+from sweeps.controller.session import SweepSession, reserve
 from sweeps.core import clock, logging_setup
 from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import InputError, StoreError, SweepFailed
+from sweeps.core.errors import InputError, SweepFailed
+from sweeps.core.folder_lock import FolderLock
+from sweeps.core.machine_share import Share
 from sweeps.core.origin import read_origin
 from sweeps.core.result import to_json_value
-from sweeps.core.stores import open_store, store_of
+from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
-from sweeps.core.trial import Report, Result, State
+from sweeps.core.trial import State, Trial
 from sweeps.data.preflight import locate_problems
 from sweeps.search.schedulers.base import row_steps
 from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space
+from sweeps.study import record
 from sweeps.study.ending import ending
 from sweeps.study.events import TrialStarted
 from sweeps.study.objectives import Objectives
-from sweeps.study.states import TrialState, applied, started
+from sweeps.study.states import TrialState, applied, lineage_text, started
+from sweeps.study.trial_building import recorded_trial
 
 if TYPE_CHECKING:
-    from sweeps.core.trial import Trial
+    from ray import ObjectRef
+
     from sweeps.execution.messages import Ended, TrialUpdate
 
 # Seconds between two looks at whether the training of a single trial must stop.
@@ -63,66 +70,53 @@ class Comparison:
     def difference(self) -> tuple[int, str] | None:
         """The first step at which a value differs or is missing, and the first such metric.
 
-        Return None if all values are bit-identical.
+        NaN equals NaN. None if all values are bit-identical.
         """
-        return first_difference(self.before, self.now)
+        before = dict(self.before)
+        now = dict(self.now)
+        for step in sorted(before.keys() | now.keys()):
+            then = before.get(step, {})
+            again = now.get(step, {})
+            for metric in (*then, *again):
+                # The texts of equal floats are equal, also those of NaN.
+                if repr(then.get(metric)) != repr(again.get(metric)):
+                    return step, metric
+        return None
 
     @property
     def equal(self) -> bool:
         """True if both runs had the same reports, and both failed or neither failed."""
         return self.difference is None and (self.error is not None) == self.failed
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `rerun --json` prints."""
         content = dataclasses.asdict(self) | {"equal": self.equal, "steps": len(self.before)}
         content["differs_from"] = self.difference and self.difference[0]
         del content["failed"]
-        shown: dict[str, Any] = to_json_value(content)
+        shown: dict[str, JsonValue] = to_json_value(content)
         return shown
 
     def __str__(self) -> str:
         if self.equal:
             count = len(self.before)
-            steps = f"{count} step{'s' * (count != 1)}" + ", bit-identical to the original run" * (
-                count > 0
-            )
-            return f"trial {self.trial}: " + (
-                f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps
-            )
+            steps = f"{count} step{'s' * (count != 1)}"
+            if count:
+                steps += ", bit-identical to the original run"
+            if self.error:
+                steps = f"fails again after {steps}: {self.error.splitlines()[-1]}"
+            return f"trial {self.trial}: {steps}"
         if self.difference is None:
             fixed = "failed in the original run, but does not fail now"
             broken = f"did not fail in the original run, but fails now: {self.error}"
             return f"trial {self.trial}: {fixed if self.failed else broken}"
         step, metric = self.difference
-        then, now = (
-            dict(reports).get(step, {}).get(metric, "missing")
-            for reports in (self.before, self.now)
-        )
+        then = dict(self.before).get(step, {}).get(metric, "missing")
+        now = dict(self.now).get(step, {}).get(metric, "missing")
         error = f"\n{self.error}" if self.error else ""
         return (
             f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now "
             f"{now}{error}"
         )
-
-
-def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
-    """Return the first step at which two runs differ bit by bit, and the first metric that differs.
-
-    NaN equals NaN.
-
-    Return None if the runs do not differ.
-    """
-    a, b = dict(before), dict(now)
-    for step in sorted(a.keys() | b.keys()):
-        then, again = a.get(step, {}), b.get(step, {})
-        for metric in (*then, *again):
-            if (
-                metric not in then
-                or metric not in again
-                or repr(then[metric]) != repr(again[metric])
-            ):
-                return step, metric
-    return None
 
 
 def rerun(
@@ -157,76 +151,41 @@ def rerun(
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
     space, roots = runnable_space(folder, trust)
-    original = _read_original(folder, space, trial)
-    origin = read_origin(folder)
-    address = address or origin.get("address")
-    prepare_ray(address)
+    study = record.read(folder)
+    original: TrialState = sweep_lookup.trial_of(study, trial)
+    assert study is not None
+    _refuse_unrepeatable(original)
+    again = _trial_to_repeat(space, original)
+    given = Share(cpus, gpus)
     with (
-        reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
-        scratch_folder(folder) as scratch,
+        reopened(folder, "sweeps rerun", given, address) as (scratch, address, share),
         SweepSession(
-            dataclasses.replace(space, shapes=(original.trial.shape,)),
+            dataclasses.replace(space, shapes=(again.shape,)),
             scratch,
             roots,
             address,
-            job={"rungs": original.stops_at},
+            job={"rungs": _stops_at(original)},
             share=share,
-            fingerprint=original.fingerprint,
+            fingerprint=study.data,
         ) as session,
     ):
-        return _compare(session, original)
+        return _compare(session, again, original)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Original:
-    """A trial as it ran in the sweep.
-
-    Attributes:
-        trial: The trial, with the number of workers with which it started.
-        result: Result of the trial.
-        reports: Reports of the trial.
-        metrics: Names of the metrics to compare; () compares all metrics.
-        fingerprint: Fingerprint of the sweep's data.
-    """
-
-    trial: Trial
-    result: Result
-    reports: tuple[Report, ...]
-    metrics: tuple[str, ...]
-    fingerprint: str | None
-
-    @property
-    def stops_at(self) -> frozenset[int]:
-        """The step at which a trial that was stopped early stops again; empty for other trials."""
-        stopped = self.result.state in (State.PRUNED, State.RUNNING) and self.result.steps
-        return frozenset({self.result.steps} if stopped else ())
-
-
-def _read_original(folder: Path, space: Space, trial: str) -> _Original:
-    """Read a trial from the study in a sweep's folder.
-
-    Raises:
-        InputError: There is no such trial, or it cannot be repeated.
-    """
-    from sweeps.controller import sweep_lookup
-    from sweeps.study import record
-    from sweeps.study.trial_building import recorded_trial
-
-    study = record.read(folder)
-    recorded: TrialState = sweep_lookup.trial_of(study, trial)
-    assert study is not None
-    _refuse_unrepeatable(recorded)
-    built = recorded_trial(space, recorded)
+def _trial_to_repeat(space: Space, original: TrialState) -> Trial:
+    """Return a trial as it started in the sweep, with its seed and its number of workers."""
+    built = recorded_trial(space, original)
     shape = built.shape
-    if recorded.sizes:
-        shape = shape.of_size(recorded.sizes[0].workers)
-    return _Original(
-        trial=dataclasses.replace(built, seed=recorded.trial.seed, shape=shape),
-        result=recorded.result,
-        reports=tuple(recorded.own_reports),
-        metrics=study.objectives.reported_metrics,
-        fingerprint=study.data,
-    )
+    if original.sizes:
+        shape = shape.of_size(original.sizes[0].workers)
+    return dataclasses.replace(built, seed=original.trial.seed, shape=shape)
+
+
+def _stops_at(original: TrialState) -> frozenset[int]:
+    """Return the step at which a trial that was stopped early stops again; empty for others."""
+    result = original.result
+    stopped = result.state in (State.PRUNED, State.RUNNING) and result.steps
+    return frozenset({result.steps} if stopped else ())
 
 
 def _refuse_unrepeatable(trial: TrialState) -> None:
@@ -236,8 +195,6 @@ def _refuse_unrepeatable(trial: TrialState) -> None:
         InputError: The trial never ran, reported nothing, or continued from checkpoints of other
             trials.
     """
-    from sweeps.study.states import lineage_text
-
     if trial.result.given:
         raise InputError(
             "trial",
@@ -258,6 +215,30 @@ def _refuse_unrepeatable(trial: TrialState) -> None:
 
 
 @contextlib.contextmanager
+def reopened(
+    folder: Path, command: str, wanted: Share, address: str | None = None
+) -> Iterator[tuple[Path, str | None, Share]]:
+    """Prepare this process and this machine for a command that runs a sweep's trials again.
+
+    Args:
+        folder: The sweep's folder.
+        command: The command, such as `sweeps rerun`.
+        wanted: The CPUs and GPUs that the command may use. The default is those of the sweep.
+        address: Address of a Ray cluster. The default is the address with which the sweep started.
+
+    Yields:
+        A temporary folder (see `scratch_folder`), the address, and the CPUs and GPUs that the
+        command may use.
+    """
+    address = address or read_origin(folder).get("address")
+    with (
+        reserve(command, folder, address, wanted.cpus, wanted.gpus) as share,
+        scratch_folder(folder) as scratch,
+    ):
+        yield scratch, address, share
+
+
+@contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
     """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep.
 
@@ -266,77 +247,67 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
     Args:
         folder: The sweep's folder. Every node of a cluster must be able to read it.
     """
-    from sweeps.core.folder_lock import FolderLock
-
-    with contextlib.ExitStack() as stack:
-        scratch = Path(
-            stack.enter_context(
-                tempfile.TemporaryDirectory(
-                    prefix=".rerun-", dir=folder, ignore_cleanup_errors=True
-                )
-            )
-        )
-        _copy_origin(folder, scratch)
-        if (store := store_of(scratch)) is not None:
-            stack.callback(_delete_stored, store)
-        stack.callback(
-            FolderLock(scratch).release
-        )  # A resume deletes scratch folders that are not locked.
+    with (
+        tempfile.TemporaryDirectory(
+            prefix=".rerun-", dir=folder, ignore_cleanup_errors=True
+        ) as created,
+        contextlib.ExitStack() as stack,
+    ):
+        scratch = Path(created)
+        origin = read_origin(folder)
+        if (store := store_of(folder)) is not None:
+            # The temporary folder has its own part of the sweep's store.
+            origin["store"] = f"{store}/{scratch.name}"
+            stack.callback(stored_sweeps.delete_store, origin["store"])
+        # Each node of a cluster reads this file to check that it sees the folder.
+        write_text(SweepFolder(scratch).origin, json.dumps(origin))
+        # A resume deletes temporary folders that are not locked.
+        stack.enter_context(FolderLock(scratch))
         stack.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         yield scratch
 
 
-def _copy_origin(folder: Path, scratch: Path) -> None:
-    """Copy `origin.json` to a temporary folder.
-
-    Each node of a cluster reads this file to check that it sees the folder.
-
-    The temporary folder has its own part of the sweep's store.
-    """
-    origin = read_origin(folder)
-    if (store := store_of(folder)) is not None:
-        origin["store"] = f"{store}/{scratch.name}"
-    write_text(SweepFolder(scratch).origin, json.dumps(origin))
-
-
-def _delete_stored(store: str) -> None:
-    """Delete the files of a temporary folder in the sweep's store.
-
-    If this fails, the next resume deletes them.
-    """
-    with contextlib.suppress(StoreError):
-        open_store(store).delete("")
-
-
-def _compare(session: SweepSession, original: _Original) -> Comparison:
+def _compare(session: SweepSession, trial: Trial, original: TrialState) -> Comparison:
     """Run a trial again, and compare the new reports with the reports of the first run.
 
     Args:
         session: The session (Ray, worker pool and data actor) in which the trial runs.
+        trial: The trial to run.
         original: The trial as it ran in the sweep.
     """
-    trial, metrics = original.trial, original.metrics
     steps = row_steps(session.scheduler, session.space.search.seed, trial)
-    session.load_data(original.fingerprint)
-    folder = session.folder / "trial"
-    state, end = train_once(session, trial, folder, trains_at=steps)
-    error = ending(state, clock.time(), end.state, end.error, final=end.final).result.error
-    before, now = (
-        tuple((r.step, _selected(r.metrics, metrics)) for r in source)
-        for source in (original.reports, state.reports)
+    session.load_data()
+    state, end = train_once(session, trial, session.folder, trains_at=steps)
+    ended = ending(state, clock.time(), end.state, end.error, final=end.final)
+    return Comparison(
+        trial.id,
+        before=_compared_reports(original),
+        now=_compared_reports(state),
+        error=ended.result.error,
+        failed=original.result.state is State.FAIL,
     )
-    failed = original.result.state is State.FAIL
-    return Comparison(trial.id, before, now, error=error, failed=failed)
 
 
-def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str, float]:
-    return {name: values[name] for name in metrics or values if name in values}
+def _compared_reports(state: TrialState) -> Reports:
+    """Return the reports of a trial, with the metrics to compare."""
+    compared = state.objectives.reported_metrics
+    return tuple(
+        (
+            report.step,
+            {
+                name: report.metrics[name]
+                for name in compared or report.metrics
+                if name in report.metrics
+            },
+        )
+        for report in state.own_reports
+    )
 
 
 def train_once(
     session: SweepSession,
     trial: Trial,
-    folder: Path,
+    scratch: Path,
     trains_at: tuple[int, ...] = (),
     why_stop: Callable[[], str | None] = lambda: None,
 ) -> tuple[TrialState, Ended]:
@@ -348,7 +319,7 @@ def train_once(
         session: The session (Ray, worker pool and data actor) in which the trial runs. It has
             loaded the data.
         trial: The trial.
-        folder: Folder for the trial's files, which this function creates.
+        scratch: Folder for the trial's files; see `scratch_folder`.
         trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in
             `search.schedulers.base`. () to train once on all rows.
         why_stop: Function that is called again and again. It returns a text if the training must
@@ -362,7 +333,8 @@ def train_once(
         SweepFailed: `why_stop` returned a text.
     """
     pool = session.pool
-    folder.mkdir()
+    folder = SweepFolder(scratch).trial(trial.id)
+    folder.mkdir(parents=True)
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
     objectives = Objectives.from_space(session.space)
@@ -379,7 +351,7 @@ def train_once(
 
 
 def _await_update(
-    session: SweepSession, trial: str, life: Any, why_stop: Callable[[], str | None]
+    session: SweepSession, trial: str, life: ObjectRef[None], why_stop: Callable[[], str | None]
 ) -> TrialUpdate:
     """Wait until something happens to a trial that trains outside of any sweep.
 

@@ -6,21 +6,22 @@ The commands `run`, `resume`, `rerun` and `export --refit` use this module.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from sweeps.controller.ports import PoolHandle
 from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
+from sweeps.core.origin import valid_origin_keys
 from sweeps.core.resources import COSTS, Shape, auto_concurrency
 from sweeps.core.secrets import any_known, hide_known
 from sweeps.core.stores import is_address, needed_environment, store_of
@@ -32,37 +33,20 @@ from sweeps.execution import child_processes, cluster, ray_authentication
 from sweeps.execution.trial_logs import hide_secrets_in
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import Scheduler, all_row_steps, rung_set
+from sweeps.search.schedulers.base import all_row_steps, rung_set
 from sweeps.space import Space, known_fits
 from sweeps.space.model import command_files
 from sweeps.space.templates import dimensions
 
 if TYPE_CHECKING:
+    from ray import ObjectRef
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     from sweeps.data.prepared_store import DatasetInfo
     from sweeps.data.streaming.settings import StreamSettings
-    from sweeps.execution.cluster import RayConnection
     from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
-
-
-def prepare_ray(address: str | None) -> None:
-    """Prepare this process for Ray.
-
-    Check that the cluster answers, set Ray's environment variables, and import Ray.
-
-    Args:
-        address: Address of a Ray cluster; None to start Ray on this machine.
-
-    Raises:
-        InputError: The cluster cannot be reached.
-    """
-    if address:
-        cluster.check_reachable(address)
-        ray_authentication.prepare_authentication(address)
-    logging_setup.set_environment()
-    # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
-    import ray  # noqa: F401
 
 
 @contextlib.contextmanager
@@ -72,11 +56,8 @@ def reserve(
     address: str | None,
     cpus: int | None,
     gpus: int | None,
-    origin: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Share]:
-    """Reserve CPUs and GPUs of this machine for a session, while the `with` block runs.
-
-    Call `prepare_ray` first.
+    """Prepare this process for Ray, and reserve CPUs and GPUs while the `with` block runs.
 
     A note is logged for every other sweep of this user that runs on this machine. If the session
     uses a Ray cluster that already runs, nothing is reserved, and no note is logged.
@@ -85,26 +66,32 @@ def reserve(
         name: Name of the sweep, or the command that needs the session.
         folder: The sweep's folder.
         address: Address of a Ray cluster; None for this machine.
-        cpus: Number of CPUs that the session may use. None means the number in `origin`. If
-            `origin` has no number either, the session may use all CPUs that the other sweeps leave.
+        cpus: Number of CPUs that the session may use. None means the number with which the sweep
+            started. If it had no number either, the session may use all CPUs that the other sweeps
+            leave.
         gpus: Number of GPUs that the session may use. None has the same meaning as for `cpus`.
-        origin: Content of the sweep's `origin.json`. Its keys `cpus` and `gpus` are the values of
-            `--cpus` and `--gpus` with which the sweep started. Leave it out for a new sweep.
 
     Yields:
         The CPUs and GPUs that the session may use.
 
     Raises:
-        InputError: This machine has fewer CPUs than `cpus` or fewer GPUs than `gpus`, or other
-            sweeps use all CPUs.
+        InputError: The cluster cannot be reached, this machine has fewer CPUs than `cpus` or fewer
+            GPUs than `gpus`, or other sweeps use all CPUs.
     """
+    if address:
+        cluster.check_reachable(address)
+        ray_authentication.prepare_authentication(address)
+    logging_setup.set_environment()
+    # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
     import ray
 
+    origin = valid_origin_keys(folder)
     saved = [origin.get("cpus"), origin.get("gpus")]
     if address or ray.is_initialized():
         yield Share(saved[0] if cpus is None else cpus, saved[1] if gpus is None else gpus)
         return
-    there, ids = int(host_resources.detect()["CPU"]), host_resources.gpu_ids()
+    there = int(host_resources.detect()["CPU"])
+    ids = host_resources.gpu_ids()
     lowered = [
         None if amount is None else min(amount, most)
         for amount, most in zip(saved, (there, len(ids)), strict=True)
@@ -115,15 +102,28 @@ def reserve(
             log.warning("note: %s", machine_share.describe(other, there, len(ids)))
         if others:
             log.warning("note: %s", machine_share.describe_share(share, len(ids)))
-        yield dataclasses.replace(share, gpu_ids=None) if share.gpu_ids == ids else share
+        yield replace(share, gpu_ids=None) if share.gpu_ids == ids else share
 
 
+class JobChanges(TypedDict, total=False):
+    """Values that replace fields of the pool's `Job`.
+
+    Attributes:
+        rungs: Steps at which the pool asks whether a trial continues.
+        tracking: MLflow tracking URI for the loops of trials; None without MLflow.
+    """
+
+    rungs: frozenset[int]
+    tracking: str | None
+
+
+@dataclass
 class SweepSession:
     """Starts Ray, the pool and the data actor for one sweep, and shuts them down.
 
     Use a session in a `with` statement.
 
-    Args:
+    Attributes:
         space: The search space. Its `shapes` are the numbers of workers, with their resources, that
             trials may have.
         folder: The sweep's folder, or the temporary folder of a rerun or a refit. The fitted
@@ -131,15 +131,11 @@ class SweepSession:
         roots: Folders from which the user's modules are imported.
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is
             already connected to Ray.
-        job: Values that replace fields of the `Job` that `job_of` returns, by the name of the
-            field.
+        job: Values that replace fields of the pool's `Job`.
         max_failures: Value of `limits.max_failures`: how often a trial may be retried after a
             failed attempt.
         share: The CPUs and GPUs that the session may use; see `reserve`.
         fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
-        scheduler: The scheduler of the space; None to build it.
-
-    Attributes:
         scheduler: The scheduler of the space.
         cluster: The Ray cluster that the session runs on.
         pool: Handle of the pool.
@@ -150,51 +146,40 @@ class SweepSession:
             or `trainer.backend` names an object that is no backend.
     """
 
-    cluster: cluster.RayConnection
-    pool: PoolHandle
-    dataset: DatasetInfo
+    space: Space
+    folder: Path
+    roots: tuple[Path, ...]
+    address: str | None
+    job: JobChanges = field(default_factory=JobChanges)
+    max_failures: int = 0
+    share: Share = EVERYTHING
+    fingerprint: str | None = None
 
-    def __init__(
-        self,
-        space: Space,
-        folder: Path,
-        roots: tuple[Path, ...],
-        address: str | None,
-        *,
-        job: Mapping[str, Any] | None = None,
-        max_failures: int = 0,
-        share: Share = EVERYTHING,
-        fingerprint: str | None = None,
-        scheduler: Scheduler | None = None,
-    ):
-        self.space, self.folder = ingest.resolved(space, fingerprint), folder
-        self.scheduler = scheduler_of(space.scheduler) if scheduler is None else scheduler
-        self._roots, self._address, self._job = roots, address, dict(job or {})
-        self._max_failures, self._share = max_failures, share
+    def __post_init__(self) -> None:
+        self.space = ingest.resolved(self.space, self.fingerprint)
+        self.scheduler = scheduler_of(self.space.scheduler)
+        self.cluster: cluster.RayConnection
+        self.pool: PoolHandle
+        self.dataset: DatasetInfo
         self._resources = contextlib.ExitStack()
         self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
 
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
-        if names := ", ".join(self.space.missing_secrets):
-            raise InputError(
-                str(self.space.path),
-                f"needs these environment variables, which are not set: {names}",
-            )
+        refuse_missing_secrets(self.space)
         self._check_backend()
         with contextlib.ExitStack() as starting:
-            connection = starting.enter_context(
+            self.cluster = starting.enter_context(
                 cluster.ray_connection(
-                    self.space, self.folder, self._roots, self._address, self._share
+                    self.space, self.folder, self.roots, self.address, self.share
                 )
             )
-            self._check_shapes(connection)
-            self.cluster = connection
+            self._check_shapes()
             starting.callback(self._end_processes)
             here = cluster.at_driver()
-            self._actors.append(self._start_pool(here))
-            self.pool = self._actors[0]
+            self.pool = self._start_pool(here)
+            self._actors.append(self.pool)
             self._data_actor = self._start_data_actor(here)
             self._actors.append(self._data_actor)
             self._resources = starting.pop_all()
@@ -225,14 +210,15 @@ class SweepSession:
         if ":" in backend:
             from sweeps.execution.backends import user_problem
 
-            sys.path[:0] = [root for root in map(str, self._roots) if root not in sys.path]
+            sys.path[:0] = [root for root in map(str, self.roots) if root not in sys.path]
             if (text := user_problem(backend)) is not None:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
-    def _check_shapes(self, connection: RayConnection) -> None:
+    def _check_shapes(self) -> None:
         """Raise InputError if a trial's workers do not fit, and no autoscaler can add nodes."""
         from sweeps.execution.autoscaling import may_grow
 
+        connection = self.cluster
         problems = find_infeasible_shapes(self.space, connection.total, list(connection.nodes))
         if problems and not connection.ours and may_grow():
             names = {name for shape in self.space.shapes for name, _ in shape.per_worker}
@@ -250,21 +236,10 @@ class SweepSession:
     @functools.cached_property
     def _secrets(self) -> dict[str, str]:
         """Environment variables for S3-compatible storage, if the sweep uses such storage."""
-        data = self.space.data
-        sources = [
-            data.train,
-            *(
-                str(split.path)
-                for split in (data.valid, data.test)
-                if split is not None and split.path
-            ),
-        ]
-        sources += [variant.train for variant in self.space.variants]
-        return (
-            needed_environment()
-            if store_of(self.folder) is not None or any(map(is_address, sources))
-            else {}
+        uses_storage = store_of(self.folder) is not None or any(
+            map(is_address, sources_of(self.space))
         )
+        return needed_environment() if uses_storage else {}
 
     @functools.cached_property
     def _secret_names(self) -> tuple[str, ...]:
@@ -273,22 +248,59 @@ class SweepSession:
         hidden = (name for name, value in given.items() if hide_known(value) != value)
         return (*self.space.secrets, *hidden)
 
-    def _start_pool(self, here: Any) -> Any:
+    def _start_pool(self, here: NodeAffinitySchedulingStrategy) -> PoolHandle:
         from sweeps.execution.pool import Pool
 
-        stored: dict[str, Any] = {"store": store_of(self.folder), "secrets": self._secrets}
-        stored["secret_names"] = self._secret_names
-        job = dataclasses.replace(
-            job_of(self.space, self.scheduler, self.cluster.roots),
-            **stored,
-            **self._job,
-            stream=self._stream_settings(),
+        job = replace(self._new_job(), **self.job)
+        ours = self.cluster.ours
+        resources = self.cluster.total if ours else None
+        parked = self.cluster.parked if ours else None
+        reserves = job.stream is not None and not ours
+        pool: PoolHandle = Pool.options(scheduling_strategy=here).remote(
+            job, resources, self.max_failures, parked, self.cluster.limit, reserves
         )
-        resources = self.cluster.total if self.cluster.ours else None
-        parked = self.cluster.parked if self.cluster.ours else None
-        reserves = job.stream is not None and not self.cluster.ours
-        return Pool.options(scheduling_strategy=here).remote(
-            job, resources, self._max_failures, parked, self.cluster.limit, reserves
+        return pool
+
+    def _new_job(self) -> Job:
+        """Return the settings that all trials of the sweep share."""
+        from sweeps.execution.messages import Job
+        from sweeps.study.objectives import Objectives
+
+        space, scheduler = self.space, self.scheduler
+        objectives = Objectives.from_space(space)
+        rungs = rung_set(scheduler)
+        at_every_report = isinstance(rungs, range) and rungs.step == 1
+        counts_steps = not (space.data.folds or space.scheduler.counts_rows)
+        return Job(
+            sweep=space.name,
+            loop=space.trainer.loop,
+            backend=space.trainer.backend,
+            reuse=space.trainer.reuse,
+            options=space.trainer.options,
+            references=space.trainer.references,
+            folds=space.data.folds,
+            environment=space.trainer.environment,
+            goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
+            roots=self.cluster.roots,
+            metric=objectives.metric,
+            goal="minimize" if objectives.minimize else "maximize",
+            asked=objectives.reported_metrics,
+            constraints=objectives.order.constraints,
+            max_t=scheduler.max_t,
+            sweep_max_t=scheduler.max_t if counts_steps else None,
+            rungs=rungs,
+            required_steps=range(0) if at_every_report else rungs,
+            milestones=rungs if scheduler.needs_checkpoint else range(0),
+            takes_turns=scheduler.perturbs,
+            trial_timeout=space.limits.trial_timeout,
+            report_timeout=space.limits.report_timeout,
+            heartbeat_timeout=space.limits.heartbeat_timeout,
+            retry_on=space.limits.retry_on,
+            keep_latest=max(1, space.checkpoints.per_trial - 1),
+            store=store_of(self.folder),
+            secrets=self._secrets,
+            secret_names=self._secret_names,
+            stream=self._stream_settings(),
         )
 
     def _stream_settings(self) -> StreamSettings | None:
@@ -303,7 +315,7 @@ class SweepSession:
         )
         return StreamSettings(float(self.cluster.stream_cpus), trials)
 
-    def _start_data_actor(self, here: Any) -> Any:
+    def _start_data_actor(self, here: NodeAffinitySchedulingStrategy) -> Any:
         from sweeps.data import data_actor
 
         # The scikit-learn modules of the chains that are known before the first trial are imported
@@ -344,13 +356,10 @@ class SweepSession:
         if self.cluster.ours:
             self.pool.warm.remote(shapes)
 
-    def load_data(self, fingerprint: str | None) -> DatasetInfo:
+    def load_data(self) -> DatasetInfo:
         """Load the data, and tell the pool which column is the label.
 
         Return information about the data.
-
-        Args:
-            fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
 
         Raises:
             InputError: The data cannot be read or has changed, or it does not fit the objectives.
@@ -359,35 +368,32 @@ class SweepSession:
         from sweeps.data import data_actor
 
         if self.space.data.given:
-            self.dataset = data_actor.load(self._data_actor, self.space, fingerprint)
+            self.dataset = data_actor.load(self._data_actor, self.space, self.fingerprint)
         else:
-            self.dataset = self._without_data(fingerprint)
+            self.dataset = self._without_data()
         if problems := check_metrics(self.space, self.dataset.task, self.dataset.notes):
             raise locate_problems(self.space, problems)
         self.configure_pool()
         return self.dataset
 
-    def _without_data(self, fingerprint: str | None) -> DatasetInfo:
+    def _without_data(self) -> DatasetInfo:
         """Return the dataset information of a space without a `data` section.
 
         The loop of such a space reads its own data. In place of the data, the loop's code is
         fingerprinted. If the code has changed since the sweep started, the information contains a
         note. The change is no error, because the new code may read the same data.
-
-        Args:
-            fingerprint: Fingerprint of the code when the sweep started; None if the sweep is new.
         """
         import ray
 
-        from sweeps.bundle.requirements import fingerprint as code_fingerprint
+        from sweeps.bundle.requirements import fingerprint
 
-        trainer, loop = self.space.trainer, self.space.trainer.loop
+        trainer, loop, before = self.space.trainer, self.space.trainer.loop, self.fingerprint
         names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
-        scripts = command_files(self.space, self._roots)
-        now = code_fingerprint([references.parse(name)[0] for name in names], self._roots, scripts)
+        scripts = command_files(self.space, self.roots)
+        now = fingerprint([references.parse(name)[0] for name in names], self.roots, scripts)
         notes: tuple[str, ...] = ()
-        if fingerprint is not None and now != fingerprint:
-            change = f"its fingerprint was {fingerprint[:12]} and is now {now[:12]}"
+        if before is not None and now != before:
+            change = f"its fingerprint was {before[:12]} and is now {now[:12]}"
             notes = (
                 f"the code of `{loop}` has changed since the sweep began ({change}); trials "
                 "before and after the change "
@@ -414,7 +420,7 @@ class SweepSession:
         )
         self.pool.configure.remote(self._data_actor, labels, reload)
 
-    def prefit(self, shapes: Sequence[Shape]) -> Any:
+    def prefit(self, shapes: Sequence[Shape]) -> ObjectRef[None]:
         """Fit those preprocessing chains that are known before the first trial is sampled.
 
         Args:
@@ -480,44 +486,15 @@ class SweepSession:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
-def job_of(space: Space, scheduler: Scheduler, roots: tuple[str, ...]) -> Job:
-    """Return the settings that all trials of a sweep share.
+def sources_of(space: Space) -> list[str]:
+    """Return the sources of all data of a space."""
+    splits = (space.data.valid, space.data.test)
+    paths = [str(split.path) for split in splits if split is not None and split.path]
+    return [space.data.train, *paths, *(variant.train for variant in space.variants)]
 
-    Args:
-        space: The search space of the sweep.
-        scheduler: The scheduler of the space.
-        roots: Folders from which the user's modules are imported.
-    """
-    from sweeps.execution.messages import Job
-    from sweeps.study.objectives import Objectives
 
-    objectives = Objectives.from_space(space)
-    rungs = rung_set(scheduler)
-    at_every_report = isinstance(rungs, range) and rungs.step == 1
-    return Job(
-        sweep=space.name,
-        loop=space.trainer.loop,
-        backend=space.trainer.backend,
-        reuse=space.trainer.reuse,
-        options=space.trainer.options,
-        references=space.trainer.references,
-        folds=space.data.folds,
-        environment=space.trainer.environment,
-        goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
-        roots=roots,
-        metric=objectives.metric,
-        goal="minimize" if objectives.minimize else "maximize",
-        asked=objectives.reported_metrics,
-        constraints=objectives.order.constraints,
-        max_t=scheduler.max_t,
-        sweep_max_t=None if space.data.folds or space.scheduler.counts_rows else scheduler.max_t,
-        rungs=rungs,
-        required_steps=range(0) if at_every_report else rungs,
-        milestones=rungs if scheduler.needs_checkpoint else range(0),
-        takes_turns=scheduler.perturbs,
-        trial_timeout=space.limits.trial_timeout,
-        report_timeout=space.limits.report_timeout,
-        heartbeat_timeout=space.limits.heartbeat_timeout,
-        retry_on=space.limits.retry_on,
-        keep_latest=max(1, space.checkpoints.per_trial - 1),
-    )
+def refuse_missing_secrets(space: Space) -> None:
+    """Raise InputError if environment variables in `secrets` of the space file are not set."""
+    if names := ", ".join(space.missing_secrets):
+        text = f"needs these environment variables, which are not set: {names}"
+        raise InputError(str(space.path), text)

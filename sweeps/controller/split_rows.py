@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.controller.rerun import scratch_folder
-from sweeps.controller.session import prepare_ray, reserve
+from sweeps.controller.rerun import reopened
+from sweeps.controller.session import refuse_missing_secrets, sources_of
 from sweeps.core.errors import InputError
-from sweeps.core.origin import read_origin
+from sweeps.core.machine_share import EVERYTHING
 from sweeps.data.preflight import locate_problems
 from sweeps.space import Space
 
@@ -44,34 +44,19 @@ def read_splits(
     from sweeps.data.data_actor import check_unchanged, load_arguments
     from sweeps.data.variants import DataVariants
 
-    if names := ", ".join(space.missing_secrets):
-        raise InputError(
-            str(space.path), f"needs these environment variables, which are not set: {names}"
-        )
+    refuse_missing_secrets(space)
     spec, seed, variants, tuned, _ = load_arguments(space, None)
-    without_ray = _reads_without_ray(space)
+    # The data sets of scikit-learn need no Ray.
+    without_ray = all(source.startswith("sklearn:") for source in sources_of(space))
     try:
         with contextlib.nullcontext() if without_ray else _ray(folder, space, roots):
             found = DataVariants(spec, variants or (spec,), seed, tuned)
             if not without_ray:
                 found.copy_rows()
+            check_unchanged(found.fingerprint, fingerprint)
     except InputError as e:
         raise locate_problems(space, e.problems) from None
-    check_unchanged(found.fingerprint, fingerprint)
     return found
-
-
-def _reads_without_ray(space: Space) -> bool:
-    """Return whether all sources are data sets of scikit-learn, which need no Ray."""
-    paths = [
-        split.path
-        for split in (space.data.valid, space.data.test)
-        if split is not None and split.path
-    ]
-    return all(
-        str(source).startswith("sklearn:")
-        for source in (space.data.train, *paths, *(v.train for v in space.variants))
-    )
 
 
 @contextlib.contextmanager
@@ -79,12 +64,8 @@ def _ray(folder: Path, space: Space, roots: tuple[Path, ...]) -> Iterator[None]:
     """Run Ray within the `with` block, or connect to the cluster with which the sweep started."""
     from sweeps.execution.cluster import ray_connection
 
-    origin = read_origin(folder)
-    address = origin.get("address")
-    prepare_ray(address)
     with (
-        reserve("sweeps export --ensemble", folder, address, None, None, origin) as share,
-        scratch_folder(folder) as scratch,
+        reopened(folder, "sweeps export --ensemble", EVERYTHING) as (scratch, address, share),
         ray_connection(space, scratch, roots, address, share),
     ):
         yield

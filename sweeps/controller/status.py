@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sweeps.controller.eta import TimeLeft
-from sweeps.core import clock
 from sweeps.core.durations import format_clock
 from sweeps.core.resources import Shape, number_text
-from sweeps.core.trial import without_repetition
-
-if TYPE_CHECKING:
-    from sweeps.core.trial import Trial
-    from sweeps.space import Space
+from sweeps.core.trial import Trial, without_repetition
 
 STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"
 # The word for each state of trials.
@@ -158,28 +153,6 @@ class SweepStatus:
         numbers["WAITING"] = waiting
         rare = ("WAITING", "PAUSED")
         return {state: n for state, n in numbers.items() if n or state not in rare}
-
-
-def starting_status(space: Space, name: str, began: float, stage: str, total: int) -> SweepStatus:
-    """Return the status of a sweep that has not started its first trial.
-
-    Args:
-        space: The search space.
-        name: Name of the sweep's folder.
-        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
-            between runs.
-        stage: Current phase of the sweep, such as "reading the data".
-        total: Expected number of trials in the whole sweep.
-    """
-    objective = space.objective
-    return SweepStatus(
-        total=total,
-        seconds=clock.monotonic() - began,
-        name=name,
-        metric=objective.metric,
-        goal=objective.goal,
-        stage=stage,
-    )
 
 
 def status_line(s: SweepStatus) -> str:

@@ -102,10 +102,21 @@ def read_driver(store: Store) -> Driver | None:
     file = store.file(DRIVER)
     if file is None or file.size > MAX_BYTES:
         return None
-    with tempfile.TemporaryDirectory(prefix="sweeps-driver-") as scratch:
-        try:
-            store.get(DRIVER, Path(scratch, DRIVER))
-            driver = _RULES.validate_json(Path(scratch, DRIVER).read_bytes(), strict=True)
-        except (FileNotFoundError, IsADirectoryError, ValidationError):
-            return None
+    try:
+        driver = _RULES.validate_json(read_stored(store, DRIVER), strict=True)
+    except (FileNotFoundError, IsADirectoryError, ValidationError):
+        return None
     return replace(driver, seen=file.time)
+
+
+def read_stored(store: Store, name: str) -> bytes:
+    """Return the content of a file in a store.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        StoreError: The storage does not answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="sweeps-read-") as scratch:
+        file = Path(scratch, name)
+        store.get(name, file)
+        return file.read_bytes()

@@ -14,16 +14,15 @@ import contextlib
 import json
 import logging
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from sweeps.controller.store_driver import DEAD_AFTER, Driver, read_driver
-from sweeps.core.atomic_files import write_bytes, write_text
+from sweeps.controller.ports import PoolHandle
+from sweeps.controller.store_driver import DEAD_AFTER, Driver, read_driver, read_stored
+from sweeps.core.atomic_files import write_bytes
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
 from sweeps.core.sweep_folder import (
@@ -133,19 +132,20 @@ class StoreMirror:
     """
 
     def __init__(self, folder: Path, store: str):
-        self.folder, self.address = folder, store
+        self.folder = folder
+        self.address = store
         self.problem: str | None = None
         self.taken_over = False
-        self.pool: Any = None
+        self.pool: PoolHandle | None = None
         self._copied: Files = {}
         self._journal_size = -1
         self._is_driver = False  # whether this process has written `driver.json`
-        self._lock, self._driver_lock = threading.RLock(), threading.Lock()
-        self._stopping, self._ended = threading.Event(), threading.Event()
-        self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
-        self._renewals = threading.Thread(
-            target=self._renew_driver, name="sweeps-store-driver", daemon=True
-        )
+        self._lock = threading.RLock()
+        self._driver_lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._copies = threading.Thread(target=self._run, daemon=True)
+        self._renewals = threading.Thread(target=self._renew_driver, daemon=True)
         self._failing = False
 
     def start(self) -> None:
@@ -245,7 +245,7 @@ class StoreMirror:
             for name in gone:
                 store.delete(name)
                 del self._copied[name]
-            if unneeded:
+            if unneeded and self.pool is not None:
                 self.pool.delete_unneeded.remote(unneeded)
 
     def _refuse_other_driver(self, store: Store) -> None:
@@ -285,11 +285,15 @@ class StoreMirror:
 
     def _save_journal(self, store: Store, lines: bytes) -> None:
         if len(lines) > max(self._journal_size, 0):
-            copy = self.folder / ".store-journal.part"
-            write_bytes(copy, lines)
-            store.put(copy, JOURNAL)
-            copy.unlink()
+            self._put(store, JOURNAL, lines)
             self._journal_size = len(lines)
+
+    def _put(self, store: Store, name: str, content: bytes) -> None:
+        """Write a file of the store that is not a copy of a file in the sweep's folder."""
+        file = self.folder / f".store-{name}.part"
+        write_bytes(file, content)
+        store.put(file, name)
+        file.unlink()
 
     def _save_driver(self, store: Store, ended: bool = False) -> None:
         """Write `driver.json`.
@@ -299,10 +303,7 @@ class StoreMirror:
         """
         with self._driver_lock:
             self._refuse_other_driver(store)
-            file = self.folder / ".store-driver.part"
-            write_text(file, json.dumps(asdict(Driver.here(ended))))
-            store.put(file, DRIVER)
-            file.unlink()
+            self._put(store, DRIVER, json.dumps(asdict(Driver.here(ended))).encode())
             self._is_driver = True
 
 
@@ -358,11 +359,9 @@ def is_behind(store: Store, folder: Path) -> bool:
 
     Return True if the store has no study.
     """
-    with tempfile.TemporaryDirectory(prefix="sweeps-study-") as scratch:
-        try:
-            store.get(JOURNAL, Path(scratch, JOURNAL))
-        except FileNotFoundError:
-            return True
-        stored = Path(scratch, JOURNAL).read_bytes()
+    try:
+        stored = read_stored(store, JOURNAL)
+    except FileNotFoundError:
+        return True
     local = SweepFolder(folder).journal
     return local.is_file() and local.read_bytes().startswith(stored)

@@ -13,7 +13,13 @@ from pathlib import Path
 
 from sweeps.controller import sweep_lookup
 from sweeps.controller.store_driver import read_driver
-from sweeps.controller.store_mirror import in_order, is_behind, is_copied, refuse_running
+from sweeps.controller.store_mirror import (
+    find_files,
+    in_order,
+    is_behind,
+    is_copied,
+    refuse_running,
+)
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, StoreError
 from sweeps.core.folder_lock import FolderLock, is_driven
@@ -37,15 +43,15 @@ SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)
 EXPORT_MANIFEST = re.compile(rf"exports/[^/]+/{MANIFEST}")
 
 
-def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
+def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] = DEFAULT_ROOT) -> Path:
     """Return the local folder of a sweep.
 
     If the sweep has an address, its files are copied from its store first.
 
     Args:
         sweep: The sweep's folder, or the address of a sweep in a store.
-        root: Local root folder of all sweeps; by default `sweeps-runs`. A sweep of a store gets a
-            folder in this root.
+        root: Root folder or address of all sweeps. A sweep of a store gets a folder in this root;
+            in `sweeps-runs` if the root is an address.
 
     Raises:
         InputError: The address has no sweep, or the local folder of this name belongs to another
@@ -56,7 +62,7 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
     if not is_address(sweep):
         return Path(sweep).resolve()
     store = _open(str(sweep))
-    folder = local_folder(store.address, root or DEFAULT_ROOT)
+    folder = local_folder(store.address, root)
     if is_sweep(folder):
         if is_driven(folder):
             return folder
@@ -70,7 +76,6 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
         # A driver on this machine may have been killed before it had copied the end of its study.
         if not (SweepFolder(folder).journal.is_file() and is_behind(store, folder)):
             _download(store, names, Path(scratch))
-            _check_origin(Path(scratch), store.address)
             _replace(folder, Path(scratch), names)
     return folder
 
@@ -101,7 +106,7 @@ def fetched(sweep: str, root: str | Path) -> Path:
 
     See `fetch`.
     """
-    return fetch(find(sweep, root), None if is_address(root) else root)
+    return fetch(find(sweep, root), root)
 
 
 @contextlib.contextmanager
@@ -119,8 +124,8 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
         yield found, False
         return
     store = _open(found)
-    local = Path(DEFAULT_ROOT if is_address(root) else root).resolve() / found.rpartition("/")[2]
-    if recorded_store(local) == found and is_driven(local):
+    local = local_folder(found, root)
+    if is_driven(local):
         yield local, False
         return
     names = _names(store)
@@ -130,12 +135,8 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
     ):
         folder = Path(scratch, local.name)
         folder.mkdir()
-        _download(
-            store,
-            [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)],
-            folder,
-        )
-        _check_origin(folder, store.address)
+        shown = [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)]
+        _download(store, shown, folder)
         driver = read_driver(store)
         if driver is not None and driver.silence(time.time()) is not None:
             stack.enter_context(FolderLock(folder))  # so that the sweep is shown as running
@@ -165,29 +166,13 @@ def find(sweep: str, root: str | Path) -> Path | str:
             if name.count("/") == 1 and name.endswith(f"/{ORIGIN}")
         }
     )
-    return f"{address}/{_choose(names, sweep, address)}"
-
-
-def _choose(names: list[str], sweep: str, address: str) -> str:
-    """Return the name that the user meant.
-
-    It is the newest for `latest`, or for a name without date and time.
-    """
     stamp = re.compile(STAMP)
-    matching = [n for n in names if n.startswith(sweep)] if sweep != "latest" else names
-    same = [n for n in matching if n == sweep or stamp.fullmatch(n.removeprefix(sweep))] or (
-        matching if sweep == "latest" else []
+    name = sweep_lookup.choose_name(
+        sweep, names, lambda name: (stamp.search(name) or [""])[0], root=address, given=sweep
     )
-    if same:
-        return max(same, key=lambda name: (stamp.search(name) or [""])[0])
-    if len(matching) == 1:
-        return matching[0]
-    text = (
-        f"several sweeps in {address} match: {', '.join(matching[:5])}; give more of the name"
-        if matching
-        else f"no sweep in {address} matches"
-    )
-    raise InputError(sweep, text)
+    if name is None:
+        raise InputError(sweep, f"no sweep in {address} matches")
+    return f"{address}/{name}"
 
 
 def new_store(address: str, folder: Path) -> str:
@@ -235,13 +220,9 @@ def save_exports(folder: Path, exports: Iterable[Path]) -> None:
     store = open_store(address)
     for export in exports:
         if export.is_relative_to(folder):
-            paths = (
-                [export]
-                if export.is_file()
-                else [path for path in export.rglob("*") if path.is_file()]
-            )
-            names = [path.relative_to(folder).as_posix() for path in paths]
-            for name in in_order(names):
+            paths = [export, *export.rglob("*")]
+            files = [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
+            for name in in_order(files):
                 store.put(folder / name, name)
 
 
@@ -263,28 +244,23 @@ def _names(store: Store) -> list[str]:
             store.address,
             f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
         )
-    if wrong := next(
-        (name for name in names if ".." in name.split("/") or "" in name.split("/")), None
-    ):
-        raise InputError(
-            f"{store.address}/{wrong}",
-            "has a name that leads out of the sweep's folder; delete this object",
-        )
+    for name in names:
+        if {"..", ""} & set(name.split("/")):
+            text = "has a name that leads out of the sweep's folder; delete this object"
+            raise InputError(f"{store.address}/{name}", text)
     return names
 
 
-def _download(store: Store, names: Iterable[str], target: Path) -> None:
+def _download(store: Store, names: Iterable[str], folder: Path) -> None:
+    """Copy files of a sweep to a folder, and check that they are those of this sweep."""
     for name in names:
-        store.get(name, target / name)
-
-
-def _check_origin(folder: Path, address: str) -> None:
+        store.get(name, folder / name)
     refuse_other_format(folder)
-    if (recorded := recorded_store(folder)) != address:
+    if (recorded := recorded_store(folder)) != store.address:
         text = (
             f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
         )
-        raise InputError(address, text)
+        raise InputError(store.address, text)
 
 
 def _replace(folder: Path, new: Path, names: list[str]) -> None:
@@ -292,19 +268,8 @@ def _replace(folder: Path, new: Path, names: list[str]) -> None:
 
     Files that are never copied to a store, such as logs, stay.
     """
-    if not folder.exists():
-        new_folder = new.with_name(f"{new.name}-new")
-        new.rename(new_folder)
-        new_folder.rename(folder)
-        new.mkdir()  # which the caller deletes
-        return
-    for path in sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and is_copied(path.relative_to(folder).as_posix())
-    ):
-        if path.relative_to(folder).as_posix() not in names:
-            path.unlink()
+    for name in find_files(folder).keys() - set(names):
+        (folder / name).unlink()
     for name in in_order(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.move(new / name, folder / name)

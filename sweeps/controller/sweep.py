@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pydantic import JsonValue
 
-from sweeps.controller import stored_sweeps, sweep_lookup
+from sweeps.controller import stored_sweeps, sweep_lookup, sweep_plots
 from sweeps.controller.control import TIMEOUT, SweepControl
-from sweeps.controller.sweep_summary import trial_state
+from sweeps.controller.sweep_summary import summarize
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.html_tables import facts
-from sweeps.core.stores import is_address
 from sweeps.space.saved_space import bundle_of, recorded_space
 from sweeps.study import record
 
@@ -53,8 +53,8 @@ class Best:
     number: int
     id: str
     value: float | None
-    params: dict[str, Any]
-    dimensions: dict[str, Any]
+    params: dict[str, JsonValue]
+    dimensions: dict[str, JsonValue]
 
     def _repr_html_(self) -> str:
         """Return the trial as a table for a notebook."""
@@ -82,8 +82,6 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         """Return the sweep as tables for a notebook: its state, and its trials."""
-        from sweeps.controller.sweep_summary import summarize
-
         summary = summarize(self.folder)
         counts = ", ".join(f"{number} {word}" for word, number in summary.trials.items() if number)
         pairs: list[tuple[str, object]] = [
@@ -124,9 +122,9 @@ class Sweep:
         study = record.read(self.folder)
         trials = study.trials if study is not None else ()
         metrics = [o.metric for o in study.objectives.objectives] if study is not None else []
-        columns: dict[str, Any] = {
+        columns: dict[str, pd.Series] = {
             "number": pd.Series([t.number for t in trials], dtype="int64"),
-            "state": pd.Series([trial_state(t, running) for t in trials], dtype="str"),
+            "state": pd.Series([t.result.state_name(running) for t in trials], dtype="str"),
         }
         for i, name in enumerate(
             [f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]
@@ -287,7 +285,7 @@ class Sweep:
             A figure of the package Plotly. `show()` shows it, and `write_html(file)` and
             `write_image(file)` write it to a file.
         """
-        return self._plot("history")
+        return sweep_plots.plot(self.folder, "history")
 
     def plot_curves(self, *trials: int | str) -> plotly.graph_objects.Figure:
         """Plot the values that trials reported for the leading metric, by step.
@@ -300,13 +298,15 @@ class Sweep:
             InputError: There is no such trial.
         """
         study = record.read(self.folder) if trials else None
-        return self._plot(
-            "curves", chosen=[sweep_lookup.trial_of(study, str(trial)).id for trial in trials]
+        return sweep_plots.plot(
+            self.folder,
+            "curves",
+            chosen=[sweep_lookup.trial_of(study, str(trial)).id for trial in trials],
         )
 
     def plot_importance(self) -> plotly.graph_objects.Figure:
         """Plot the importance of each dimension for the first objective; see `importance`."""
-        return self._plot("importance")
+        return sweep_plots.plot(self.folder, "importance")
 
     def plot_parallel_coordinates(self) -> plotly.graph_objects.Figure:
         """Plot parallel coordinates: one line for each trial.
@@ -315,7 +315,7 @@ class Sweep:
         dimensions, the 10 most important ones are shown. Dimensions like `loguniform` have
         logarithmic axes. A trial in which a dimension was not active is at `not set`.
         """
-        return self._plot("parallel")
+        return sweep_plots.plot(self.folder, "parallel")
 
     def plot_slice(self, dimension: str | None = None) -> plotly.graph_objects.Figure:
         """Plot the objective by the value of one dimension.
@@ -327,11 +327,11 @@ class Sweep:
         Raises:
             InputError: The space has no such dimension.
         """
-        return self._plot("slice", name=dimension)
+        return sweep_plots.plot(self.folder, "slice", name=dimension)
 
     def plot_timeline(self) -> plotly.graph_objects.Figure:
         """Plot when each trial ran, one bar for each trial."""
-        return self._plot("timeline")
+        return sweep_plots.plot(self.folder, "timeline")
 
     def plot_pareto(self) -> plotly.graph_objects.Figure:
         """Plot the values of two or three objectives, with the Pareto front.
@@ -339,12 +339,7 @@ class Sweep:
         Raises:
             InputError: The sweep does not have two or three objectives.
         """
-        return self._plot("pareto")
-
-    def _plot(self, key: str, **options: Any) -> plotly.graph_objects.Figure:
-        from sweeps.controller import sweep_plots
-
-        return sweep_plots.plot(self.folder, key, **options)
+        return sweep_plots.plot(self.folder, "pareto")
 
     def compare(self, *others: Sweep | str | os.PathLike[str]) -> Comparison:
         """Compare this sweep to others: results, regret, spaces, importances, best configurations.
@@ -357,14 +352,10 @@ class Sweep:
             The comparison. `frames()` returns its parts as DataFrames, and a notebook shows it as
             tables.
         """
-        from sweeps.controller.sweep_comparison import compared
-        from sweeps.sweep_report.comparison import compare
+        from sweeps.controller.sweep_comparison import compare_sweeps
 
-        opened = [
-            other if isinstance(other, Sweep) else open(other, dir=self.folder.parent)
-            for other in others
-        ]
-        return compare([compared(sweep.folder) for sweep in (self, *opened)])
+        chosen = [other.folder if isinstance(other, Sweep) else other for other in (self, *others)]
+        return compare_sweeps([str(sweep) for sweep in chosen], self.folder.parent)
 
     def export(self, trial: int | str | None = None, **how: Any) -> list[Written]:
         """Write the bundle of a trial, or of several trials. The sweep must not be running.
@@ -388,11 +379,7 @@ class Sweep:
         """
         from sweeps.controller.exports import export
 
-        chosen = (
-            sweep_lookup.trial_of(record.read(self.folder), str(trial)).id
-            if trial is not None
-            else None
-        )
+        chosen = None if trial in (None, "best") else str(trial)
         return export(self.folder, trial=chosen, **how)
 
     @cached_property
@@ -421,11 +408,10 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
     Raises:
         InputError: No sweep matches, or several sweeps match.
     """
-    found = stored_sweeps.find(str(sweep), str(dir or DEFAULT_ROOT))
-    return Sweep(stored_sweeps.fetch(found, None if is_address(dir) else dir))
+    return Sweep(stored_sweeps.fetched(str(sweep), str(dir or DEFAULT_ROOT)))
 
 
-def _column(values: list[Any]) -> pd.Series:
+def _column(values: list[JsonValue]) -> pd.Series:
     """Return a dimension's values as a column of type boolean, Int64, float64, str or object.
 
     None becomes a missing value.

@@ -37,10 +37,9 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
         raise InputError(
             "sweeps compare", f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them"
         )
-    if twice := next(
-        (sweep for sweep, place in zip(sweeps, found, strict=True) if found.count(place) > 1), None
-    ):
-        raise InputError(twice, "is given twice; give different sweeps")
+    for sweep, place in zip(sweeps, found, strict=True):
+        if found.count(place) > 1:
+            raise InputError(sweep, "is given twice; give different sweeps")
     with contextlib.ExitStack() as stack:
         folders = [stack.enter_context(opened(str(place), root))[0] for place in found]
         return compare([compared(folder) for folder in folders])
@@ -51,14 +50,18 @@ def compared(folder: Path) -> ComparedSweep:
 
     A file that cannot be read becomes a problem in the comparison.
     """
-    summary, problems = summarize(folder), list[str]()
-    problems += [str(problem) for problem in summary.problems]
+    summary = summarize(folder)
+    problems = [str(problem) for problem in summary.problems]
     study: Record | None = None
     try:
         study = record.read(folder)
     except InputError as e:
         problems += [str(problem) for problem in e.problems if str(problem) not in problems]
-    space = space_or_none(folder, problems)
+    space: Space | None = None
+    try:
+        space = recorded_space(folder)
+    except InputError as e:
+        problems.append(f"the space file cannot be read: {e.problems[0]}")
     return ComparedSweep(
         name=folder.name,
         place=recorded_store(folder) or str(folder),
@@ -79,18 +82,6 @@ def sweep_importance(study: Record | None, space: Space) -> Importance:
     if study is not None and len(study.objectives.objectives) > 1 and found.shares:
         return replace(found, basis=f"{found.basis}, for {study.metric}")
     return found
-
-
-def space_or_none(folder: Path, problems: list[str]) -> Space | None:
-    """Return the saved space of a sweep; None if it cannot be read.
-
-    The reason is then added to `problems`.
-    """
-    try:
-        return recorded_space(folder)
-    except InputError as e:
-        problems.append(f"the space file cannot be read: {e.problems[0]}")
-        return None
 
 
 def _test_score(summary: SweepSummary, study: Record | None) -> float | None:

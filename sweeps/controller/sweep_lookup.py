@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, Problem, unknown_trial
 from sweeps.core.origin import refuse_other_format, valid_origin_keys
@@ -14,10 +13,8 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.core.sweep_folder import ORIGIN, STAMP, is_sweep
 from sweeps.core.trial import complete_trial_id
 from sweeps.space import saved_space
-
-if TYPE_CHECKING:
-    from sweeps.study.record import Record
-    from sweeps.study.states import TrialState
+from sweeps.study.record import Record
+from sweeps.study.states import TrialState
 
 
 def find(sweep: str | Path, root: Path) -> Path:
@@ -34,19 +31,16 @@ def find(sweep: str | Path, root: Path) -> Path:
         InputError: No sweep matches, several sweeps match, or the folder has another format than
             this version reads.
     """
-    folder = _find(sweep, root)
-    refuse_other_format(folder)
-    return folder
-
-
-def _find(sweep: str | Path, root: Path) -> Path:
     path, name = Path(sweep), str(sweep).rstrip("/")
     _refuse_long_path(name)
     if is_sweep(path):
-        return path.resolve()
-    if len(path.parts) > 1 and not path.is_dir() and path.parent.is_dir():
-        return _find_name(path.name, path.parent, str(sweep))
-    return _find_name(name, root, str(sweep))
+        folder = path.resolve()
+    elif len(path.parts) > 1 and not path.is_dir() and path.parent.is_dir():
+        folder = _find_name(path.name, path.parent, str(sweep))
+    else:
+        folder = _find_name(name, root, str(sweep))
+    refuse_other_format(folder)
+    return folder
 
 
 def _find_name(name: str, root: Path, given: str) -> Path:
@@ -54,27 +48,55 @@ def _find_name(name: str, root: Path, given: str) -> Path:
 
     `given` is the user's text for messages.
     """
+
+    def began(name: str) -> float:
+        return valid_origin_keys(root / name).get("began") or 0
+
     names = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
-    if name == "latest" and names:
-        return _newest(root / n for n in names)
-    stamped = re.compile(re.escape(name) + STAMP)
-    if same_name := [n for n in names if n == name] or [n for n in names if stamped.fullmatch(n)]:
-        return _newest(root / n for n in same_name)
-    matching = [n for n in names if n.startswith(name)]
-    if len(matching) == 1:
-        return (root / matching[0]).resolve()
-    if Path(given).is_dir() and not matching:
+    found = choose_name(name, names, began, root=root, given=given)
+    if found is not None:
+        return (root / found).resolve()
+    if Path(given).is_dir():
         raise InputError(given, "is not a sweep's folder, because it has no origin.json")
-    if matching:
-        raise InputError(
-            given,
-            f"the names of several sweeps in {root} start with this text: "
-            f"{', '.join(matching[:5])}; give more of the name",
-        )
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
     raise InputError(
         given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"
     )
+
+
+def choose_name(
+    name: str,
+    names: Sequence[str],
+    began: Callable[[str], float | str],
+    *,
+    root: str | Path,
+    given: str,
+) -> str | None:
+    """Return the name of the sweep that the user means; None if no name matches.
+
+    Args:
+        name: The name, the name without date and time, its beginning, or `latest`.
+        names: The names of all sweeps in the root.
+        began: Function that orders names by the start of the sweep.
+        root: The root, for messages.
+        given: The user's text, for messages.
+
+    Raises:
+        InputError: Several names match.
+    """
+    stamped = re.compile(re.escape(name) + STAMP)
+    same = [n for n in names if n == name or name == "latest"] or [
+        n for n in names if stamped.fullmatch(n)
+    ]
+    if same:
+        return max(same, key=began)
+    matching = [n for n in names if n.startswith(name)]
+    if len(matching) > 1:
+        raise InputError(
+            given,
+            f"several sweeps in {root} match: {', '.join(matching[:5])}; give more of the name",
+        )
+    return matching[0] if matching else None
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:
@@ -135,8 +157,3 @@ def _refuse_long_path(name: str) -> None:
             f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and "
             "each name in it at most 255",
         )
-
-
-def _newest(folders: Iterable[Path]) -> Path:
-    """Return the folder of the sweep that started last."""
-    return max(folders, key=lambda folder: valid_origin_keys(folder).get("began") or 0).resolve()

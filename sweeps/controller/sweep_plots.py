@@ -6,7 +6,7 @@ The figure is an object of the package Plotly.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from sweeps.space import Space
 
 
-def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
+def plot(
+    folder: Path, key: str, name: str | None = None, **options: list[str]
+) -> plotly.graph_objects.Figure:
     """Return a figure of a sweep.
 
     If there is nothing to draw, the figure is empty, and its caption gives the reason.
@@ -27,8 +29,9 @@ def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
     Args:
         folder: The sweep's folder.
         key: A key of `sweep_report.plots.FIGURES`.
-        options: Options of the figure. The option `name` is the name of a dimension, such as
-            `params.eta`, or its short name, such as `eta`.
+        name: Name of a dimension, such as `params.eta`, or its short name, such as `eta`. None if
+            the figure shows no single dimension, or chooses it.
+        options: Further options of the figure.
 
     Raises:
         InputError: The space has no such dimension, or its number of objectives does not fit the
@@ -45,15 +48,17 @@ def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
             "`plot_history()` shows the first objective"
         )
         raise InputError("plot_pareto", text)
-    if name := options.get("name"):
-        options["name"] = name = dimension_of(space, name)
+    if name:
+        name = dimension_of(space, name)
     data = read_plot_data(folder)
+    note = ""
     if data is None or not data.ranked:
-        return Figure(key, key.capitalize(), note=plots.NO_VALUES).to_plotly()
-    if name and name not in [d.name for d in data.sampled]:
+        note = plots.NO_VALUES
+    elif name and name not in [d.name for d in data.sampled]:
         note = f"There is nothing to draw, because no trial with a value has the dimension {name}."
+    if data is None or note:
         return Figure(key, key.capitalize(), note=note).to_plotly()
-    return plots.figure(data, key, **options).to_plotly()
+    return plots.figure(data, key, **options, **({"name": name} if name else {})).to_plotly()
 
 
 def dimension_of(space: Space, name: str) -> str:

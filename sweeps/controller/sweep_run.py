@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import importlib
@@ -13,9 +12,9 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import CommandQueue
@@ -23,7 +22,7 @@ from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.deadline import EXIT, Deadline, row_growth, speedup
 from sweeps.controller.notebook_view import StatusCallback, live_view
 from sweeps.controller.session import SweepSession
-from sweeps.controller.status import SweepStatus, starting_status
+from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import StoreMirror, mirrored
 from sweeps.core import clock, crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
@@ -39,17 +38,16 @@ from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
-from sweeps.core.trial import State, format_trial_id
+from sweeps.core.trial import format_trial_id
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
 from sweeps.search.configurations import most_trials
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import Scheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.space.trainer_definition import definition_of
-from sweeps.study import budgets, repeats
+from sweeps.study import budgets
 from sweeps.study import storage as storages
 from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import MlflowTracker, TrackerHub
@@ -71,9 +69,7 @@ class SweepRun:
 
     Attributes:
         space: The search space.
-        root: Root folder of all sweeps.
         folder: The sweep's folder.
-        first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
         tracking_uri: MLflow tracking URI; None selects a SQLite file in the root.
         on_progress: Function to call with a `SweepStatus` a few times a second. None shows a live
@@ -88,9 +84,7 @@ class SweepRun:
     """
 
     space: Space
-    root: Path
     folder: Path
-    first_began: float
     address: str | None = None
     tracking_uri: str | None = None
     on_progress: StatusCallback | None = None
@@ -114,11 +108,6 @@ class SweepRun:
         )
         # When the sweep would have started if it had run without breaks, by the monotonic clock.
         self._began = clock.monotonic()
-
-    @functools.cached_property
-    def _scheduler(self) -> Scheduler:
-        """The scheduler of the space."""
-        return scheduler_of(self.space.scheduler)
 
     @functools.cached_property
     def _max_trials(self) -> int:
@@ -148,8 +137,8 @@ class SweepRun:
                 str(self.folder)
             )
             search = self._search_loop = self._open_search()
-        earlier = read_result(self.folder)
-        if earlier is not None:
+        if (saved := read_result(self.folder)) is not None:
+            earlier = SweepResult.from_json(relocate(saved, self.folder))
             limit = self._spent_limit(search, earlier)
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)
@@ -181,7 +170,7 @@ class SweepRun:
                 refuse_unsigned(files, pickles, self.trust)
 
     def _earlier_result(
-        self, search: SearchLoop, earlier: dict[str, Any], limit: str | None
+        self, search: SearchLoop, result: SweepResult, limit: str | None
     ) -> SweepResult:
         """Return the saved result with a note that no trials are left.
 
@@ -189,16 +178,14 @@ class SweepRun:
 
         Args:
             search: The sweep's search, opened again.
-            earlier: Content of `result.json`.
+            result: The saved result.
             limit: The limit that forbids further trials, such as `limits.timeout`. None if there is
                 no such limit.
         """
-        reason: str | None = earlier.get("reason")
-        if (
-            limit and (reason or "").partition(":")[0] != limit.partition(":")[0]
-        ):  # This limit did not end the sweep.
-            reason = limit
-        result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
+        reason = result.reason
+        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:
+            reason = limit  # The earlier reason is another one.
+        store = search.store
         if result.mlflow.get("ended"):  # MLflow missed events
             best = store.trial(int(result.best["trial"])) if result.best else None
             with (
@@ -207,29 +194,25 @@ class SweepRun:
             ):
                 result = mlflow_summary.send_again(
                     self._mlflow_tracker(),
-                    self.folder,
                     self.space,
                     store.data or "",
-                    result,
-                    best,
+                    result=result,
+                    best=best,
                 )
         return result.with_note(conclusion.nothing_left_note(reason))
 
-    def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
+    def _spent_limit(self, search: SearchLoop, earlier: SweepResult) -> str | None:
         """Return the limit that would end the resumed search before its first trial.
 
         An example is `limits.timeout`. Return None if there is no such limit.
 
         Args:
             search: The sweep's search, opened again.
-            earlier: Content of `result.json`.
+            earlier: The saved result.
         """
-        limits, budget = self.space.limits, search.budget
-        if (
-            search.interrupted
-            or not search.to_run
-            or not (earlier.get("best") or earlier.get("front"))
-        ):
+        limits = self.space.limits
+        budget = search.budget
+        if search.interrupted or not search.to_run or not (earlier.best or earlier.front):
             return None
         budget.forgive_failures(limits)
         if limits.timeout is not None and search.store.spent > limits.timeout:
@@ -255,16 +238,13 @@ class SweepRun:
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 with mirrored(self.folder) as self._mirror:
-                    result = self._run(
-                        TrackerHub(
-                            self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None
-                        )
-                    )
+                    mlflow = self._mlflow_tracker() if self.space.has_mlflow else None
+                    result = self._run(TrackerHub(self.trackers, mlflow))
                 problem = self._mirror.problem if self._mirror is not None else None
                 return result.with_note(problem) if problem else result
             except StoreError as e:
                 raise SweepsError(f"{e}; {hint}") from e
-            except (SweepsError, KeyboardInterrupt):
+            except SweepsError:
                 raise
             except Exception as e:
                 if (outage := storages.outage(e)) is not None:
@@ -277,7 +257,8 @@ class SweepRun:
         import ray
 
         concluded: Conclusion | None = None
-        report, timeout = "", CLOSE_WITHIN
+        report = ""
+        timeout = CLOSE_WITHIN
         self._commands.discard_stale()
         try:
             stage = "connecting to Ray" if self.address or ray.is_initialized() else "starting Ray"
@@ -298,14 +279,14 @@ class SweepRun:
         finally:
             try:
                 check_disk_space(self.folder)
-            except (
-                OSError
-            ):  # The disk may be full, and MLflow's artifacts are on the same disk by default.
+            except OSError:  # By default, MLflow's artifacts are on the same disk.
                 timeout = CLOSE_SOON
-            ended = clock.time() if concluded is None else concluded.ended
-            result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
-            trackers.publish(SweepEnded(ended, result, best, report))
-            timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
+            end = SweepEnded(clock.time(), None)
+            if concluded is not None:
+                end = SweepEnded(concluded.ended, concluded.result, concluded.best, report)
+            trackers.publish(end)
+            if self._interrupt.asked:
+                timeout = min(timeout, STOP_WITHIN)
             until = math.inf
             if self.ends is not None:  # A resume sends what MLflow misses.
                 until = max(self.ends - EXIT, clock.monotonic() + CLOSE_SOON)
@@ -340,26 +321,17 @@ class SweepRun:
         threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()
 
     def _session(self) -> SweepSession:
-        failures, job = (
-            self.space.limits.max_failures,
-            {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None},
-        )
         return SweepSession(
             self.space,
             self.folder,
             roots_of(self.space),
             self.address,
-            job=job,
-            max_failures=failures,
+            job={"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None},
+            max_failures=self.space.limits.max_failures,
             share=self.share,
-            fingerprint=self._fingerprint,
-            scheduler=self._scheduler,
+            # None if the sweep is new.
+            fingerprint=self._search_loop.store.data if self._search_loop is not None else None,
         )
-
-    @property
-    def _fingerprint(self) -> str | None:
-        """Fingerprint of the data when the sweep started; None if the sweep is new."""
-        return self._search_loop.store.data if self._search_loop is not None else None
 
     def _search(self, session: SweepSession, trackers: TrackerHub, start: float) -> Conclusion:
         """Search the space and export the best trial.
@@ -414,30 +386,26 @@ class SweepRun:
 
         `concurrency` is the largest number of trials that Ray Tune starts in parallel.
         """
+        from sweeps.execution import tune_adapter
+
         self._publish_end_stage = controller.publish_stage
         controller.commands.queue = self._commands  # It knows the commands to earlier processes.
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study
         failed = True
         try:
-            self._run_in_tune(controller, concurrency)
+            controller.finish_leftover_trials()
+            search = controller.search
+            if controller.reason is None and search.to_run:
+                samples = -1 if search.scheduler.pauses else search.to_run
+                tune_adapter.run(controller, controller.pool, self.folder, concurrency, samples)
+                controller.publish_stage(None)
             failed = False
         finally:
             controller.close(failed)
             if self._mirror is not None:
                 self._mirror.detach()
         self._raise_refusal(controller)
-
-    def _run_in_tune(self, controller: SweepController, concurrency: int) -> None:
-        from sweeps.execution import tune_adapter
-
-        controller.finish_leftover_trials()
-        search = controller.search
-        if controller.reason is not None or not search.to_run:
-            return
-        samples = -1 if search.scheduler.pauses else search.to_run
-        tune_adapter.run(controller, controller.pool, self.folder, concurrency, samples)
-        controller.publish_stage(None)
 
     def _raise_refusal(self, controller: SweepController) -> None:
         """Raise the error that ended the search, if any: a wrong space file, or changed data."""
@@ -485,7 +453,7 @@ class SweepRun:
         was_enabled = gc.isenabled()
         gc.disable()
         try:
-            return SearchLoop.open(self.folder, self.space, self._scheduler)
+            return SearchLoop.open(self.folder, self.space, scheduler_of(self.space.scheduler))
         finally:
             if was_enabled:
                 gc.enable()
@@ -495,12 +463,16 @@ class SweepRun:
         resumed = self._search_loop is not None
         if self.space.data.given:
             self._publish_stage("reading the data")
-        info = session.load_data(self._fingerprint)
+        info = session.load_data()
         if not resumed and info.summary is not None:
-            self._tell_about_data(info.summary)
+            from sweeps.data.summary_text import data_messages
+
+            messages = data_messages(info.summary, self.space)
+            log.info("%s", "\n".join(messages))
+            self._publish_stage("reading the data", messages)
         search = self._search_loop = self._search_loop or self._open_search()
         search.store.record_data(info.fingerprint)
-        now, git = clock.time(), provenance.git(self.space.data.base)
+        now = clock.time()
         files = provenance.record(
             self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now
         )
@@ -508,22 +480,11 @@ class SweepRun:
             save_limits(self.folder, self.space)
             SweepFolder(self.folder).result.unlink(missing_ok=True)
         trackers.publish(
-            mlflow_summary.sweep_started(
-                self.folder, self.space, info.fingerprint, git, now, resumed
-            )
+            mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, now, resumed)
         )
         for name, text in files.items():
             trackers.publish(ArtifactSaved(now, name, text))
         return search
-
-    def _tell_about_data(self, summary: dict[str, Any]) -> None:
-        """Publish and log a line about the data, and the warnings about it."""
-        from sweeps.data.summary_text import data_messages
-
-        messages = data_messages(summary, self.space)
-        for message in messages:
-            log.info("%s", message)
-        self._publish_stage("reading the data", messages)
 
     def _publish_stage(self, stage: str, messages: tuple[str, ...] = ()) -> None:
         """Publish a status with the current phase of the sweep, and messages.
@@ -531,15 +492,20 @@ class SweepRun:
         Call this method only before the first trial starts.
         """
         search = self._search_loop
-        ended: Sequence[State] = ()
-        if search is not None:
-            total, ended = search.queue.known_total, search.budget.ended
-        else:
-            stops = bool(self._scheduler.rungs())
-            total = repeats.known_total(self._max_trials, 0, 0, self.space.repeats, stops)
-        status = starting_status(self.space, self.folder.name, self._began, stage, total)
-        states = Counter(state.value for state in ended)
-        self._publish_status(dataclasses.replace(status, states=states, messages=messages))
+        ended = [] if search is None else search.budget.ended
+        objective = self.space.objective
+        self._publish_status(
+            SweepStatus(
+                states=Counter(state.value for state in ended),
+                total=self._max_trials if search is None else search.queue.known_total,
+                seconds=clock.monotonic() - self._began,
+                name=self.folder.name,
+                metric=objective.metric,
+                goal=objective.goal,
+                stage=stage,
+                messages=messages,
+            )
+        )
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown, or "" if the report could not be written."""
@@ -559,9 +525,7 @@ class SweepRun:
 
         The notes name the trackers that missed events.
         """
-        result = concluded.result
-        for note in notes:
-            result = result.with_note(note)
+        result = replace(concluded.result, notes=(*concluded.result.notes, *notes))
         if trackers.mlflow is not None:
             return mlflow_summary.add_mlflow(
                 trackers.mlflow, trackers.mlflow_complete, result, concluded.ended
@@ -580,10 +544,10 @@ class SweepRun:
 
         destination = tracking.Destination(
             self._absolute_tracking_uri,
-            self.root,
+            self.folder.parent,
             self.space.name,
             self.folder.name,
-            self.first_began,
+            valid_origin_keys(self.folder).get("began") or clock.time(),
         )
         return tracking.TrackerProcess(destination, self.folder / "sweep.log")
 
@@ -596,13 +560,11 @@ class SweepRun:
         """
         from sweeps.tracking import default_uri
 
-        uri = self.tracking_uri or default_uri(self.root)
+        uri = self.tracking_uri or default_uri(self.folder.parent)
         scheme, separator, file = uri.partition(":///")
-        return (
-            f"{scheme}:///{Path(file).absolute()}"
-            if separator and scheme.startswith("sqlite")
-            else uri
-        )
+        if separator and scheme.startswith("sqlite"):
+            return f"{scheme}:///{Path(file).absolute()}"
+        return uri
 
 
 def _import_all(*names: str) -> None:

@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
 from sweeps.controller.conclusion import count_trials
-from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, InputError, Problem, UnreadableFile
+from sweeps.core.folder_lock import is_driven
 from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.origin import origin_problem, other_format, valid_origin_keys
-from sweeps.core.result import outcome_of, read_result, relocate, result_file_error, to_json_value
+from sweeps.core.result import (
+    outcome_of,
+    read_result,
+    refuse_invalid_result,
+    relocate,
+    to_json_value,
+)
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder, is_sweep
-
-if TYPE_CHECKING:
-    from sweeps.study.record import Record, RecordReader
-    from sweeps.study.states import TrialState
+from sweeps.study.record import Record, RecordReader
+from sweeps.study.states import TrialState
 
 # State of a sweep whose folder has another format than this version reads.
 UNREADABLE = "unreadable"
@@ -66,12 +70,12 @@ class SweepSummary:
     name: str
     folder: Path
     state: str
-    trials: dict[str, int]
-    total: int | None
-    best: tuple[str, float] | None
-    metric: str | None
-    began: float
-    result: dict[str, Any] | None
+    trials: dict[str, int] = field(default_factory=dict)
+    total: int | None = None
+    best: tuple[str, float] | None = None
+    metric: str | None = None
+    began: float = 0.0
+    result: dict[str, Any] | None = None
     algorithm: str | None = None
     stages: dict[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
@@ -89,10 +93,10 @@ class SweepSummary:
 
         This is `WAITING`, for example, if the trial waits for workers (see `stages`).
         """
-        state = trial_state(trial, self.is_running)
-        return (
-            _first_word(self.stages.get(trial.id, state)).upper() if state == "RUNNING" else state
-        )
+        state = trial.result.state_name(self.is_running)
+        if state != "RUNNING":
+            return state
+        return _first_word(self.stages.get(trial.id, state)).upper()
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `ls --json` prints."""
@@ -120,16 +124,6 @@ class SweepSummary:
         return shown
 
 
-def trial_state(trial: TrialState, is_driven: bool) -> str:
-    """Return the state of a trial: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
-
-    Args:
-        trial: The trial.
-        is_driven: True if a process is running the sweep.
-    """
-    return trial.result.state_name(is_driven)
-
-
 def list_sweeps(root: Path) -> list[SweepSummary]:
     """Return a summary of every sweep in a root folder; the newest comes first.
 
@@ -149,14 +143,14 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         folder: The sweep's folder.
         reader: Reads the study. Give a reader that is used again, so that only what is new is read.
     """
-    from sweeps.core.folder_lock import is_driven
-
-    stored = read_json_object(SweepFolder(folder).origin)
+    paths = SweepFolder(folder)
+    stored = read_json_object(paths.origin)
+    changed = paths.origin.stat().st_mtime
     if stored is not None and (problem := other_format(folder, stored)) is not None:
-        return _unreadable(folder, problem)
+        return SweepSummary(folder.name, folder, UNREADABLE, began=changed, problems=(problem,))
     origin = valid_origin_keys(folder)
     result = read_result(folder)
-    problems = [*_damaged_files(folder)]
+    problems = _damaged_files(folder, stored)
     running = is_driven(folder)
     ended = result is not None and not running
     study = None
@@ -165,8 +159,10 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         problems += damage
     if result is not None:
         result = relocate(result, folder)
-    trials, total = (result or {}).get("trials"), origin.get("max_trials")
-    best, stages = None, dict[str, str]()
+    trials = (result or {}).get("trials")
+    total = origin.get("max_trials")
+    stages: dict[str, str] = {}
+    best = None
     winner = result["best"] if result is not None and ended else None
     if winner and winner["value"] is not None:
         best = winner["trial"], winner["value"]
@@ -174,7 +170,8 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         total = study.total(total) if total is not None else None
         if not ended:
             stages = _stages(folder, study) if running else {}
-            trials, best = _count_trials(study, running, stages), best_of(study)
+            trials = _count_trials(study, running, stages)
+            best = best_of(study)
     return SweepSummary(
         name=folder.name,
         folder=folder,
@@ -183,7 +180,7 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         total=total,
         best=best,
         metric=origin.get("metric"),
-        began=origin.get("began") or SweepFolder(folder).origin.stat().st_mtime,
+        began=origin.get("began") or changed,
         result=result,
         algorithm=origin.get("algorithm"),
         stages=stages,
@@ -193,23 +190,7 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     )
 
 
-def _unreadable(folder: Path, problem: Problem) -> SweepSummary:
-    """Return the summary of a sweep whose folder this version cannot read."""
-    return SweepSummary(
-        name=folder.name,
-        folder=folder,
-        state=UNREADABLE,
-        trials={},
-        total=None,
-        best=None,
-        metric=None,
-        began=SweepFolder(folder).origin.stat().st_mtime,
-        result=None,
-        problems=(problem,),
-    )
-
-
-def _state(running: bool, study: Record | None, result: dict[str, Any] | None) -> str:
+def _state(running: bool, study: Record | None, result: Mapping[str, JsonValue] | None) -> str:
     """Return the value of `SweepSummary.state`."""
     if running:
         return "paused" if study is not None and study.paused else "running"
@@ -223,10 +204,8 @@ def _read_study(
 
     The study is None if it does not exist yet, is damaged, or its database cannot be reached.
     """
-    from sweeps.study import record
-
     try:
-        return (reader or record.RecordReader(folder)).read(), ()
+        return (reader or RecordReader(folder)).read(), ()
     except (DamagedStudy, UnreadableFile) as e:
         return None, tuple(e.problems)
     except InputError:  # The database cannot be reached. `ls` must still list the other sweeps.
@@ -269,14 +248,12 @@ def _first_word(stage: str) -> str:
     return stage.split()[0].rstrip(":")
 
 
-def _damaged_files(folder: Path) -> Iterator[Problem]:
-    """Yield a problem for `origin.json` and for `result.json`, if the file is damaged."""
-    paths = SweepFolder(folder)
-    if problem := origin_problem(folder, read_json_object(paths.origin)):
-        yield problem
-    if error := result_file_error(paths.result):
-        yield Problem(
-            str(paths.result),
-            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be "
-            "resumed",
-        )
+def _damaged_files(folder: Path, origin: dict[str, JsonValue] | None) -> list[Problem]:
+    """Return a problem for `origin.json` and for `result.json`, if the file is damaged."""
+    problem = origin_problem(folder, origin)
+    problems = [] if problem is None else [problem]
+    try:
+        refuse_invalid_result(folder)
+    except InputError as e:
+        problems += e.problems
+    return problems

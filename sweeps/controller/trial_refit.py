@@ -9,46 +9,30 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sweeps.bundle.export import Refitted
-from sweeps.controller.rerun import scratch_folder, train_once
-from sweeps.controller.session import SweepSession, prepare_ray, reserve
-from sweeps.core.checkpoint_files import local_checkpoint, root_in
+from sweeps.bundle.export import Refitted, SweepModels
+from sweeps.controller.rerun import reopened, scratch_folder, train_once
+from sweeps.controller.session import SweepSession
+from sweeps.core.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.errors import BundleError, InputError, SweepFailed
-from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.origin import read_origin
+from sweeps.core.machine_share import Share
 from sweeps.core.stores import store_of
 from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State, Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.refit_rows import RefitRows
 from sweeps.search.plugins import scheduler_of
-from sweeps.space import Space
-
-if TYPE_CHECKING:
-    from sweeps.search.schedulers.base import Scheduler
-    from sweeps.study.states import TrialState
-    from sweeps.study.study_store import StudyStore
+from sweeps.study.states import TrialState
+from sweeps.study.study_store import StudyStore
 
 
 @contextlib.contextmanager
-def refitted(
-    folder: Path,
-    space: Space,
-    study_store: StudyStore,
-    number: int,
-    roots: tuple[Path, ...],
-    wanted: Share = EVERYTHING,
-) -> Iterator[Refitted]:
+def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitted]:
     """Train a trial of a sweep that has ended again; see `trained_again`.
 
     Args:
-        folder: The sweep's folder.
-        space: The search space of the sweep.
-        study_store: The sweep's study.
+        models: The models of the sweep.
         number: Number of the trial.
-        roots: Folders from which the user's modules are imported.
-        wanted: The CPUs and GPUs that the training may use. The default is those of the sweep.
+        wanted: The CPUs and GPUs that the training may use. None means those of the sweep.
 
     Yields:
         The new model. Its files exist until the `with` block ends.
@@ -58,29 +42,21 @@ def refitted(
             `trained_again`.
         SweepFailed, BundleError: See `trained_again`.
     """
-    scheduler = scheduler_of(space.scheduler)
-    checked_steps(study_store, number, scheduler)
-    origin = read_origin(folder)
-    address = origin.get("address")
-    prepare_ray(address)
-    fingerprint: str | None = study_store.study.user_attrs.get("data")
+    store = models.study_store
+    steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
     with (
-        reserve(
-            "sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin
-        ) as share,
-        scratch_folder(folder) as scratch,
+        reopened(models.folder, "sweeps export --refit", wanted) as (scratch, address, share),
         SweepSession(
-            dataclasses.replace(space, shapes=(study_store.trial(number).shape,)),
+            dataclasses.replace(models.space, shapes=(store.trial(number).shape,)),
             scratch,
-            roots,
+            models.roots,
             address,
             share=share,
-            fingerprint=fingerprint,
-            scheduler=scheduler,
+            fingerprint=store.data,
         ) as session,
     ):
-        session.load_data(fingerprint)
-        with trained_again(session, study_store, number) as model:
+        session.load_data()
+        with trained_again(session, store, number) as model:
             yield model
 
 
@@ -111,16 +87,22 @@ def trained_again(
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The data has changed. See also `checked_steps`.
+        InputError: The data has changed. See also `steps_to_train`.
         SweepFailed: The loop failed, or `why_stop` returned a text.
         BundleError: The loop saved no checkpoint with the model of the last step.
     """
-    folder, space, trial = study_store.folder, study_store.space, study_store.trial(number)
-    steps = checked_steps(study_store, number, session.scheduler)
+    folder = study_store.folder
+    space = study_store.space
+    trial = study_store.trial(number)
+    steps = steps_to_train(study_store, number)
     rows = PreparedStore(folder).load_info(trial.data).rows
     model: Refitted | None = None
     with contextlib.ExitStack() as files:
-        for splits in _splits_to_train(space):
+        training = [space.refit_splits]
+        if space.data.folds and "test" in space.refit_splits:
+            # The search has no model to score on test, so one is trained without test first.
+            training.insert(0, space.refit_splits[:2])
+        for splits in training:
             scratch = files.enter_context(scratch_folder(folder))
             place = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
             model = Refitted(
@@ -134,46 +116,6 @@ def trained_again(
             )
         assert model is not None
         yield model
-
-
-def _splits_to_train(space: Space) -> list[tuple[str, ...]]:
-    """Return the splits of each model to train; the last model is the result.
-
-    If test is one of the splits, another model is scored on test. After a cross-validation, this
-    model is trained first, on the other splits, because the search has no model.
-    """
-    splits = space.refit_splits
-    if space.data.folds and "test" in splits:
-        return [splits[:2], splits]
-    return [splits]
-
-
-def checked_steps(study_store: StudyStore, number: int, scheduler: Scheduler) -> int:
-    """Return the number of steps for which a trial is trained again.
-
-    Args:
-        study_store: The sweep's study.
-        number: Number of the trial.
-        scheduler: The scheduler of the sweep.
-
-    Raises:
-        InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
-            as `pbt` does.
-    """
-    if scheduler.perturbs:
-        text = (
-            f"does not work with the scheduler {study_store.space.scheduler.name}, whose trials "
-            "copy checkpoints of other trials and change their own parameters"
-        )
-        raise InputError("--refit", text)
-    steps = steps_to_train(study_store.folder, study_store.space, study_store, number)
-    if steps is None:
-        trial = study_store.trial(number).id
-        raise InputError(
-            "--refit",
-            f"trial {trial} reported no value, so the number of steps to train is unknown",
-        )
-    return steps
 
 
 def _train(
@@ -191,6 +133,7 @@ def _train(
     import ray
 
     # No time limits: the sweep's time limits were chosen for fewer rows.
+    folder = Path(rows.folder)
     settings = {
         "threads": session.final_threads(trial.shape),
         "rungs": frozenset(),
@@ -201,18 +144,16 @@ def _train(
         "keep_last": True,
         "folds": 0,
         "tracking": None,
-        "store": store_of(Path(rows.folder)),
+        "store": store_of(folder),
     }
-    trial_folder = Path(rows.folder) / "trial"
     try:
         ray.get(session.pool.prepare_refit.remote(settings, rows))
-        state, end = train_once(session, trial, trial_folder, why_stop=why_stop)
+        state, end = train_once(session, trial, folder, why_stop=why_stop)
     except ray.exceptions.RayError as e:
         raise SweepFailed(f"trial {trial.id} could not be trained again: {e}") from e
     if end.state is not State.COMPLETE:
         raise SweepFailed(f"trial {trial.id} failed when it was trained again:\n{end.error}")
-    name = last_checkpoint(state, steps).name
-    return f"{root_in(store_of(Path(rows.folder)), trial_folder)}/{name}"
+    return checkpoint_place(folder, trial.id, last_checkpoint(state, steps).name)
 
 
 def steps_of(result: Result) -> int | None:
@@ -223,23 +164,40 @@ def steps_of(result: Result) -> int | None:
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
-def steps_to_train(folder: Path, space: Space, study_store: StudyStore, number: int) -> int | None:
-    """Return the number of the loop's steps in a refit; None if the trial reported no value.
+def steps_to_train(study_store: StudyStore, number: int) -> int:
+    """Return the number of the loop's steps in a refit.
 
     If the trial ran its loop several times, this is the loop's best step in the last run, or the
     mean of these steps over the folds.
 
     Args:
-        folder: The sweep's folder.
-        space: The search space of the sweep.
         study_store: The sweep's study.
         number: Number of the trial.
+
+    Raises:
+        InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
+            as `pbt` does.
     """
-    if not space.data.folds and not space.scheduler.counts_rows:
-        return steps_of(study_store.results()[number])
-    reports = study_store.states[number].own_reports
-    metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
-    return max(1, round(reports[-1].metrics[metric])) if reports else None
+    space = study_store.space
+    if scheduler_of(space.scheduler).perturbs:
+        text = (
+            f"does not work with the scheduler {space.scheduler.name}, whose trials "
+            "copy checkpoints of other trials and change their own parameters"
+        )
+        raise InputError("--refit", text)
+    if space.data.folds or space.scheduler.counts_rows:
+        reports = study_store.states[number].own_reports
+        metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
+        steps = max(1, round(reports[-1].metrics[metric])) if reports else None
+    else:
+        steps = steps_of(study_store.results()[number])
+    if steps is None:
+        trial = study_store.trial(number).id
+        raise InputError(
+            "--refit",
+            f"trial {trial} reported no value, so the number of steps to train is unknown",
+        )
+    return steps
 
 
 def last_checkpoint(state: TrialState, steps: int) -> Checkpoint:

@@ -32,11 +32,12 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sweeps.controller.commands import Answer, Command, CommandError, parse
-from sweeps.controller.control import DriverEnded, FolderChannel, wait_for_answer
+from sweeps.controller.control import DriverEnded, ask
 from sweeps.controller.log_reader import read_logs
 from sweeps.controller.sweep_lookup import trial_of
 from sweeps.controller.sweep_summary import SweepSummary
 from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.folder_lock import is_driven
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.dashboard import content
 from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
@@ -204,12 +205,12 @@ class Dashboard:
         except CommandError as e:
             raise HTTPException(422, str(e)) from None
         try:
-            answer = _ask(FolderChannel(folder), command)
+            answer = _ask(folder, command)
         except DriverEnded:
             raise HTTPException(
                 409, f"no process runs the sweep; `sweeps resume {sweep}` continues it"
             ) from None
-        except (SweepsError, CommandError) as e:
+        except SweepsError as e:
             raise HTTPException(409, str(e)) from None
         if answer is not None and answer.problems:
             raise HTTPException(422 if answer.invalid else 409, "; ".join(answer.problems))
@@ -270,7 +271,7 @@ def read_log(folder: Path, trial: str) -> tuple[str, str]:
     return "\n".join(CONTROL.sub("", line) for line in lines), note
 
 
-def _ask(channel: FolderChannel, command: Command) -> Answer | None:
+def _ask(folder: Path, command: Command) -> Answer | None:
     """Send a command, and return the answer.
 
     Return None if there is no answer within `ANSWER_SECONDS`.
@@ -278,10 +279,10 @@ def _ask(channel: FolderChannel, command: Command) -> Answer | None:
     Raises:
         DriverEnded: No process runs the sweep.
     """
-    if not channel.is_driven():
+    if not is_driven(folder):
         raise DriverEnded
     try:
-        return wait_for_answer(channel, channel.send(command), ANSWER_SECONDS)
+        return ask(folder, command, ANSWER_SECONDS)
     except TimeoutError:
         return None
 

@@ -74,17 +74,12 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     again = tmp_path / "0001"
     shutil.copytree(path, again)
     training = load_bundle(again).manifest.training
-    step, value = training.get("best_step"), training.get("value")
-    assert exports.holds_model(again, False, step, value) and not exports.holds_model(
-        again, True, step, value
-    )
-    assert not exports.holds_model(again, False, step, -1.0) and not exports.holds_model(
-        again, False, 7, value
-    ), "it went on since"
+    facts = {name: training.get(name) for name in ("best_step", "value")}
+    assert exports.holds(again, facts)
+    assert not exports.holds(again, facts | {"value": -1.0}), "it went on since"
+    assert not exports.holds(again, facts | {"best_step": 7})
     (again / "MLmodel").write_text("changed")
-    assert not exports.holds_model(again, False, step, value) and not exports.holds_model(
-        tmp_path / "none", False, step, value
-    )
+    assert not exports.holds(again, facts) and not exports.holds(tmp_path / "none", facts)
 
 
 def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(

@@ -117,9 +117,9 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
     ],
 )
 def test_what_a_resume_goes_on_with(said, changed, goes_on):
-    assert conclusion.has_work_left(said, 2, changed) == goes_on and not conclusion.has_work_left(
-        said, 0, changed
-    )
+    earlier = result(**said)
+    assert conclusion.has_work_left(earlier, 2, changed) == goes_on
+    assert not conclusion.has_work_left(earlier, 0, changed)
 
 
 def test_notes_name_what_is_unusual_in_a_report():

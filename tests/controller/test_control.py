@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweeps
+from sweeps.controller import control
 from sweeps.controller.commands import Answer, Command, CommandQueue, Enqueue, Pause, Resume, Stop
-from sweeps.controller.control import DriverEnded, FolderChannel, SweepControl, wait_for_answer
+from sweeps.controller.control import DriverEnded, SweepControl
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import COMMANDS
@@ -29,25 +30,32 @@ from tests.waiting import wait_until
 NAME = "made-20260102-120000"
 
 
-class Channel:
-    """A channel to a process that answers, and ends, at given times.
+class Process:
+    """A process that answers, and ends, at given times.
 
     The times are in the seconds of a clock that only `sleep` moves.
     """
 
-    interval = 1.0
-
     def __init__(self, answers: float | None, ends: float | None):
         self.answers, self.ends, self.now = answers, ends, 0.0
 
-    def is_driven(self) -> bool:
+    def is_driven(self, folder: Path) -> bool:
         return self.ends is None or self.now < self.ends
 
-    def answer(self, name: str) -> Answer | None:
+    def read_answer(self, file: Path) -> Answer | None:
         return Answer("done") if self.answers is not None and self.now >= self.answers else None
+
+    def monotonic(self) -> float:
+        return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+    def wait(self, timeout: float) -> Answer:
+        with mock.patch.multiple(
+            control, is_driven=self.is_driven, commands=self, time=self, INTERVAL=1.0
+        ):
+            return control.wait_for_answer(Path(), Path(), timeout)
 
 
 TIMES = st.none() | st.integers(0, 20)
@@ -57,20 +65,18 @@ TIMES = st.none() | st.integers(0, 20)
 def test_the_sender_waits_for_the_answer_the_end_of_the_process_or_the_timeout(
     answers, ends, timeout
 ):
-    channel: Any = Channel(answers, ends)
+    process = Process(answers, ends)
     if answers is not None and (ends is None or answers <= ends) and answers <= timeout:
-        assert wait_for_answer(
-            channel, "name", timeout, lambda: channel.now, channel.sleep
-        ) == Answer("done")
-        assert channel.now == answers
+        assert process.wait(timeout) == Answer("done")
+        assert process.now == answers
     elif ends is not None and ends <= timeout:
         with pytest.raises(DriverEnded):
-            wait_for_answer(channel, "name", timeout, lambda: channel.now, channel.sleep)
-        assert channel.now == ends
+            process.wait(timeout)
+        assert process.now == ends
     else:
         with pytest.raises(TimeoutError):
-            wait_for_answer(channel, "name", timeout, lambda: channel.now, channel.sleep)
-        assert channel.now == timeout
+            process.wait(timeout)
+        assert process.now == timeout
 
 
 @pytest.fixture
@@ -277,15 +283,16 @@ def test_resume_continues_a_paused_sweep_whose_process_lives(folder, make_space)
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_a_folder_channel_says_why_a_command_cannot_be_written(folder, tmp_path, kind):
-    FolderLock(folder).release()
+def test_the_sender_says_why_a_command_cannot_be_written(folder, tmp_path, kind):
+    lock = FolderLock(folder)
     if kind == "file":
         (folder / COMMANDS).write_text("")
     else:
         (folder / COMMANDS).symlink_to(tmp_path)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match="the command cannot be written"):
-        FolderChannel(folder).send(Pause())
+        SweepControl.of(folder).pause()
+    lock.release()
     assert sorted(tmp_path.iterdir()) == before
 
 

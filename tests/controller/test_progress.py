@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.controller.controller import SweepController
-from sweeps.controller.status import ResourceUse, shape_text, short_configuration, starting_status
+from sweeps.controller.status import ResourceUse, shape_text, short_configuration
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, State, Trial
 from sweeps.execution.messages import Stage, Usage
@@ -67,13 +67,6 @@ def test_before_the_first_trial(controller):
         0,
     )
     assert s.left is not None and s.left.at_most and 3490 < s.left.seconds <= 3500
-    early = starting_status(controller.space, "own-1", controller.began, "reading the data", 8)
-    assert (early.name, early.metric, early.total, early.stage) == (
-        "own-1",
-        "loss",
-        8,
-        "reading the data",
-    ) and early.seconds >= 100
 
 
 @pytest.mark.parametrize("days", [1, -1])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.rerun import Comparison, first_difference, rerun
+from sweeps.controller.rerun import Comparison, rerun
 from sweeps.core.errors import InputError
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
@@ -24,12 +24,13 @@ CURVE = reported(0.5, math.nan, 0.25)
 
 
 def test_curves_are_compared_to_the_bit():
-    assert first_difference(CURVE, CURVE) is None
-    assert first_difference(CURVE, reported(0.5, math.nan, math.nextafter(0.25, 1))) == (3, "auc")
-    assert first_difference(CURVE, CURVE[:2]) == (3, "loss") and first_difference((), CURVE) == (
-        1,
-        "loss",
-    )
+    def difference(before, now):
+        return Comparison("0003", before, now).difference
+
+    assert difference(CURVE, CURVE) is None
+    assert difference(CURVE, reported(0.5, math.nan, math.nextafter(0.25, 1))) == (3, "auc")
+    assert difference(CURVE, CURVE[:2]) == (3, "loss")
+    assert difference((), CURVE) == (1, "loss")
 
 
 def test_what_is_said_of_it():

@@ -5,6 +5,7 @@ the data actor.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,7 +131,7 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     for name in SCRATCH:
         (tmp_path / name).mkdir()
     with SweepSession(space, tmp_path, (), None) as opened:
-        assert opened.load_data(None) is INFO and opened.count_fits() == 0
+        assert opened.load_data() is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
     assert events == [
         *START,
@@ -293,14 +294,21 @@ def machine(tmp_path, monkeypatch) -> None:
 
 
 def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_what_is_left(
-    machine, tmp_path, caplog
+    machine, tmp_path, caplog, monkeypatch
 ):
     with session.reserve("one", tmp_path, None, None, None) as everything:
         assert everything == Share(4, 2, None) and not caplog.messages, "Ray finds the GPUs"
-    with session.reserve("one", tmp_path, None, None, None, {"cpus": 16, "gpus": 1}) as saved:
+    sweep = tmp_path / "sweep"
+    sweep.mkdir()
+
+    def started_with(**options: int) -> Path:
+        (sweep / "origin.json").write_text(json.dumps(options))
+        return sweep
+
+    with session.reserve("one", started_with(cpus=16, gpus=1), None, None, None) as saved:
         assert saved == Share(4, 1, ("0",)), "this machine has fewer CPUs"
     with (
-        session.reserve("one", tmp_path, None, 3, 1, {"cpus": 2, "gpus": 0}) as given,
+        session.reserve("one", started_with(cpus=2, gpus=0), None, 3, 1) as given,
         session.reserve("two", tmp_path, None, None, None) as left,
     ):
         assert (given, left) == (Share(3, 1, ("0",)), Share(1, 1, ("1",)))
@@ -309,7 +317,9 @@ def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_
         caplog.messages[1]
         == "note: this sweep uses 1 CPU and 1 GPU; the options --cpus and --gpus change this"
     )
-    with session.reserve("one", tmp_path, "auto", 64, None, {"gpus": 3}) as of_cluster:
+    monkeypatch.setattr(session.cluster, "check_reachable", lambda address: None)
+    monkeypatch.setattr(session.ray_authentication, "prepare_authentication", lambda address: None)
+    with session.reserve("one", started_with(gpus=3), "auto", 64, None) as of_cluster:
         assert of_cluster.limit == {"CPU": 64, "GPU": 3}
 
 

@@ -23,7 +23,7 @@ def test_the_export_is_prepared_once_when_the_first_trial_runs(tmp_path, monkeyp
     prepared: list[int] = []
     shown: list[SweepStatus] = []
     monkeypatch.setattr(SweepRun, "_prepare_export", lambda self: prepared.append(len(shown)))
-    run = SweepRun(load(file), tmp_path, tmp_path / "sweep", 0.0)
+    run = SweepRun(load(file), tmp_path / "sweep")
     run._publish_status = shown.append
     row = TrialRow("0001", "training", 0, 5, None, None, Shape(1, (("CPU", 1.0),)), 0.0, 1, ())
     for rows in ((), (), (row,), (row,), ()):

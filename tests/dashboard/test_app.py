@@ -179,7 +179,7 @@ def test_commands_reach_a_running_sweep(root, monkeypatch):
     ],
 )
 def test_the_answer_of_the_sweep_is_shown(root, monkeypatch, answer, status, text):
-    monkeypatch.setattr(pages, "wait_for_answer", lambda *given: answer)
+    monkeypatch.setattr(pages, "ask", lambda *given: answer)
     lock = FolderLock(root / NAME)
     try:
         got = client(root).post(f"{AT}/commands", json={"command": "pause"}, headers=SENT)
