@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA_FOLDER, Manifest
-from sweeps.bundle.model import label_output
+from sweeps.bundle.predictions import label_output
 from sweeps.core.errors import BundleError, SweepsError
 
 # The batch with which the speed of a bundle is measured grows until it has this many rows, or takes
@@ -133,31 +133,20 @@ def import_pyfunc() -> ModuleType:
     return mlflow.pyfunc
 
 
-def main(folder: str) -> int:
-    """Run the check from the command line.
+def main(folder: str) -> None:
+    """Run the check from the command line. Exit with the code 1 if the bundle is not good.
 
     Args:
-        folder: the bundle's folder.
-
-    Returns:
-        The exit code: 0 if the bundle is good, otherwise 1.
+        folder: The bundle's folder.
     """
     warnings.simplefilter("ignore")
     try:
         speed = check(Path(folder))
     except SweepsError as e:
-        print(e, file=sys.stderr)
-        return 1
-    except Exception as e:  # a user's code or a damaged file may raise anything
-        import traceback
-
-        traceback.print_exc()
-        print(f"{type(e).__name__}: {e}", file=sys.stderr)
-        return 1
+        sys.exit(str(e))
     if speed is not None:
         print(f"\n{SPEED}{speed}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -6,6 +6,7 @@ It also lists the SHA-256 of all other files of the bundle.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +16,12 @@ from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.file_format import FORMAT, format_problem
 from sweeps.core.json_files import read_json_object
+from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
 
 FILE = integrity.MANIFEST
 DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder
 MODEL_FOLDER = "model"
 MEMBERS_FOLDER = "members"  # an ensemble has one folder in it for each member, named by the trial
-CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
 # torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after
@@ -73,6 +74,11 @@ class Member(BaseModel):
     weight: int = Field(ge=1)
     columns: list[str] | None = None
     training: dict[str, Any]
+
+
+def members_text(members: Sequence[Member]) -> str:
+    """Return members in one line, such as `0007 (weight 2), 0003 (weight 1)`."""
+    return ", ".join(f"{member.trial} (weight {member.weight})" for member in members)
 
 
 class Manifest(BaseModel):
@@ -132,12 +138,16 @@ class Manifest(BaseModel):
     rows_per_second: float | None = None
 
     @property
-    def members_text(self) -> str:
-        """The members of an ensemble in one line, such as `0007 (weight 2), 0003 (weight 1)`.
+    def prediction_names(self) -> list[str]:
+        """Names of the columns with predictions: `prediction`, or one for each label column."""
+        several = label_columns(self.label) if self.task in SEVERAL else ()
+        return [f"prediction_{name}" for name in several] or ["prediction"]
 
-        Empty for a single model.
-        """
-        return ", ".join(f"{member.trial} (weight {member.weight})" for member in self.members)
+    @property
+    def probability_names(self) -> list[str]:
+        """Names of the columns with probabilities, which a model may return."""
+        names = label_columns(self.label) if self.task == MULTILABEL else self.classes or ()
+        return [f"probability_{name}" for name in names]
 
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash.

@@ -6,6 +6,7 @@ Both files may be larger than memory.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
@@ -127,7 +128,7 @@ def _is_uri(path: str | Path) -> bool:
     return isinstance(path, str) and "://" in path
 
 
-def _filesystem(path: str | Path) -> tuple[Any, str]:
+def _filesystem(path: str | Path) -> tuple[fs.FileSystem, str]:
     """Return Arrow's file system for a path or URI, and the path within it."""
     if not _is_uri(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
@@ -152,55 +153,46 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
     yielded even if the file has no rows.
     """
     system, path = _filesystem(source)
-    if file_format(path) == ".parquet":
-        yield from _read_parquet(system, path, manifest)
-        return
     read = ReadKeys(**manifest.training.get("read", {}))
     files = SourceFiles(str(source), "", system, (path,), None, read=read)
     wanted = {c.name for c in manifest.columns}
     names = [n for n in probe_schema(files, path).names if n in wanted or not wanted]
+    empty = True
+    is_parquet = files.format == ".parquet"
+    for chunk in _read_parquet(files, names) if is_parquet else _read_text(files, names, manifest):
+        empty = False
+        yield chunk
+    if empty:
+        yield pd.DataFrame(columns=names, dtype=object)
+
+
+def _read_text(files: SourceFiles, names: list[str], manifest: Manifest) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a CSV, TSV or JSON lines file."""
     # In these columns `00123` is text, not a number
     text = {
         c.name
         for c in manifest.columns
         if c.type == "string" or (c.categories and isinstance(c.categories[0], str))
     }
-    empty = True
-    for table in read_blocks(files, path, names):
-        empty = False
+    for table in read_blocks(files, files.paths[0], names):
         for start in range(0, len(table), CHUNK_ROWS):
             piece = table.slice(start, CHUNK_ROWS)
             typed = infer_types(piece) if files.is_text else piece
             yield pa.table({n: (piece if n in text else typed)[n] for n in names}).to_pandas()
-    if empty:
-        yield pd.DataFrame(columns=names, dtype=object)
 
 
-def _read_parquet(system: Any, path: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
+def _read_parquet(files: SourceFiles, names: list[str]) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
-    wanted = {c.name for c in manifest.columns}
     # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group
     # may be larger than memory
     with (
-        system.open_input_file(path) as opened,
+        files.system.open_input_file(files.paths[0]) as opened,
         pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
     ):
-        names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
-        empty = True
         for batch in file.iter_batches(CHUNK_ROWS, columns=names):
-            empty = False
-            yield _to_pandas(batch)
-        if empty:
-            yield _to_pandas(file.schema_arrow.empty_table().select(names))
-
-
-def _to_pandas(rows: Any) -> pd.DataFrame:
-    """Convert Arrow rows to pandas.
-
-    A named index that pandas stored in the file becomes a column, as in training.
-    """
-    return rows.to_pandas(ignore_metadata=True)
+            # A named index that pandas stored in the file becomes a column, as in training.
+            yield batch.to_pandas(ignore_metadata=True)
 
 
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
@@ -234,11 +226,9 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     """Return a problem in a chunk with a row number that counts from the beginning of the file."""
     if isinstance(problem, InvalidValue):
         return problem.shifted(before)
-    return (
-        Problem(f"rows {before + 1} to {before + rows}", problem.text)
-        if problem.place == "rows"
-        else problem
-    )
+    if problem.place != "rows":
+        return problem
+    return Problem(f"rows {before + 1} to {before + rows}", problem.text)
 
 
 def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
@@ -255,17 +245,12 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
-    while (
-        part.empty and (more := next(parts, None)) is not None
-    ):  # an empty part does not show the type of the classes
-        part = more
-    first = pa.Table.from_pandas(part, preserve_index=False)
-    with pq.ParquetWriter(stream, first.schema) as writer:
-        writer.write_table(first)
-        for part in parts:
-            writer.write_table(
-                pa.Table.from_pandas(part, schema=first.schema, preserve_index=False)
-            )
+    while part.empty and (more := next(parts, None)) is not None:
+        part = more  # an empty part does not show the type of the classes
+    schema = pa.Table.from_pandas(part, preserve_index=False).schema
+    with pq.ParquetWriter(stream, schema) as writer:
+        for each in itertools.chain([part], parts):
+            writer.write_table(pa.Table.from_pandas(each, schema=schema, preserve_index=False))
 
 
 @contextlib.contextmanager
@@ -276,9 +261,8 @@ def _atomic_output(target: str | Path) -> Iterator[Any]:
     """
     system, path = _filesystem(target)
     place = PurePosixPath(path)
-    part = str(
-        place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}")
-    )  # same suffix, because Arrow compresses `.gz`
+    # The name has the same suffix, because Arrow compresses `.gz`
+    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))
     try:
         with system.open_output_stream(part) as stream:
             yield stream

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ from sweeps.data.column_values import (
     to_text,
 )
 from sweeps.data.missing import is_missing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Types of columns by the kind of their dtype.
 _TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "double", "M": "datetime"}
@@ -175,17 +178,8 @@ def tensor_rule(column: ColumnSchema) -> str:
     )
 
 
-def tensors_to_arrow(values: pd.Series) -> Any:
+def tensors_to_arrow(values: pd.Series) -> pa.Array:
     """Convert a column of NumPy arrays to nested Arrow lists, which all Parquet readers support."""
     import pyarrow as pa
 
-    cells = [value for value in values if isinstance(value, np.ndarray)]
-    shapes = {(cell.shape, cell.dtype) for cell in cells}
-    if len(cells) < len(values) or len(shapes) != 1 or not cells[0].size:
-        return pa.array(
-            [value.tolist() if isinstance(value, np.ndarray) else None for value in values]
-        )
-    nested = pa.array(np.concatenate([cell.ravel() for cell in cells]))
-    for size in reversed(cells[0].shape):
-        nested = pa.FixedSizeListArray.from_arrays(nested, size)
-    return nested
+    return pa.array([cell.tolist() if isinstance(cell, np.ndarray) else None for cell in values])

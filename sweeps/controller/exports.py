@@ -204,14 +204,14 @@ class _Export:
         self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
     ) -> list[Written]:
         """Export the trials that the arguments of `export` select."""
-        from sweeps.bundle import export as trial_export
+        from sweeps.bundle import trial_choice
 
         if pareto:
-            numbers = trial_export.front_numbers(self.store, self.latest)
+            numbers = trial_choice.front_numbers(self.store, self.latest)
         elif top is not None:
-            numbers = trial_export.best_numbers(self.store, top, self.latest)
+            numbers = trial_choice.best_numbers(self.store, top, self.latest)
         else:
-            numbers = [trial_export.number_of(self.store, trial)]
+            numbers = [trial_choice.number_of(self.store, trial)]
         targets = {
             number: self._target(number, output, several=pareto or top is not None)
             for number in numbers
@@ -244,7 +244,7 @@ class _Export:
 
     def _step_and_value(self, number: int) -> tuple[int | None, float | None]:
         """Return the step and the value of the model that `export` would write for a trial."""
-        from sweeps.bundle import export as trial_export
+        from sweeps.bundle.trial_facts import describe_recorded
         from sweeps.controller import trial_refit
 
         result = self.store.results()[number]
@@ -254,34 +254,36 @@ class _Export:
         else:
             checkpoint = self.store.states[number].checkpoint if self.latest else result.checkpoint
             at = step = result.best_step if checkpoint is None else checkpoint.best_step
-        return step, None if at is None else trial_export.objective_value(self.store, number, at)
+        return step, None if at is None else describe_recorded(self.store, number, at)["value"]
 
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
         """Export an ensemble; see `export`."""
-        from sweeps.bundle import ensemble
-        from sweeps.bundle.export import SweepModels
+        from sweeps.bundle import ensemble, trial_choice
+        from sweeps.bundle.sweep_models import SweepModels
         from sweeps.controller.split_rows import read_splits
         from sweeps.data import ingest
 
         space = ingest.resolved(self.space, self.store.data)
         ensemble.require_supported(space)
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
-        models = SweepModels(self.folder, space, self.store, self.roots, self.trust)
-        candidates = ensemble.candidates_of(models)
+        models = SweepModels(self.store, space, self.roots, self.trust)
+        candidates = trial_choice.ensemble_candidates(self.store)
         if os.path.lexists(target):
             if (
                 reuse
                 and output is None
-                and holds_ensemble(target, rounds, ensemble.steps_of(candidates))
+                and holds_ensemble(
+                    target, rounds, {model.trial: model.step for model in candidates}
+                )
             ):
                 return Written(target)
             raise _exists(target)
 
         def write(work: Path) -> Written:
             variants = read_splits(self.folder, space, self.roots, self.store.data)
-            done = ensemble.export_ensemble(models, candidates, variants, rounds, work)
-            done.bundle.rename(target)
-            return Written(target, done.notes)
+            notes = ensemble.export_ensemble(models, candidates, variants, rounds, work)
+            (work / "bundle").rename(target)
+            return Written(target, notes)
 
         return self._write_one(target, write)
 
@@ -317,10 +319,11 @@ class _Export:
 
     def _write_bundle(self, number: int, target: Path, place: str, work: Path) -> Written:
         from sweeps.bundle import export as trial_export
+        from sweeps.bundle.sweep_models import SweepModels
         from sweeps.controller import trial_refit
 
         folder, space, store, roots = self.folder, self.space, self.store, self.roots
-        models = trial_export.SweepModels(folder, space, store, roots, self.trust)
+        models = SweepModels(store, space, roots, self.trust)
         training = (
             trial_refit.refitted(folder, space, store, number, roots, self.wanted)
             if self.refit
@@ -440,11 +443,13 @@ def register(
         SweepsError: MLflow does not answer.
     """
     from sweeps.bundle import integrity
-    from sweeps.bundle.manifest import Manifest
+    from sweeps.bundle.manifest import Manifest, members_text
     from sweeps.tracking.mlflow import registry, uris
 
     manifest = Manifest.read(bundle)
-    training = manifest.training | ({"members": manifest.members_text} if manifest.members else {})
+    training = dict(manifest.training)
+    if manifest.members:
+        training["members"] = members_text(manifest.members)
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(

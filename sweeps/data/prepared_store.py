@@ -231,8 +231,6 @@ class PreparedStore:
         Raises:
             UnreadableFile: see `load_info`.
         """
-        import numpy as np
-
         facts = self.load_info(data)
         if "test" not in facts.rows or facts.label is None:
             return None
@@ -240,10 +238,8 @@ class PreparedStore:
             table = self._load_table(facts.test)
             if table is None:
                 raise ValueError("the file does not exist")
-            labels = [table.column(name).to_numpy() for name in label_columns(facts.label)]
-            return table.select(list(facts.features)).to_pandas(), labels[0] if len(
-                labels
-            ) == 1 else np.column_stack(labels)
+            features = table.select(list(facts.features)).to_pandas()
+            return features, encoded_labels(table, facts.label)
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
 
@@ -273,6 +269,14 @@ class PreparedStore:
             elif kind:
                 raise ValueError(f"column `{field.name}` is of type {kind}")
         return pq.read_table(file)
+
+
+def encoded_labels(rows: pa.Table, label: Label) -> np.ndarray:
+    """Return the encoded labels of some rows, shape (n,), or (n, k) for k label columns."""
+    import numpy as np
+
+    labels = [rows.column(name).to_numpy() for name in label_columns(label)]
+    return labels[0] if len(labels) == 1 else np.column_stack(labels)
 
 
 def load_summary(folder: Path) -> DataSummary | None:

@@ -14,19 +14,22 @@ import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pydantic_core
+from pydantic import JsonValue
 
 from sweeps.bundle.manifest import ColumnSchema, Manifest
 from sweeps.bundle.schema import tensor_rule
-from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
+from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.column_values import to_tensor
 from sweeps.data.missing import is_missing
 from sweeps.serving.limits import MAX_ROWS
 
 # The largest number of problems in one answer.
 MAX_PROBLEMS = 20
+JsonSchema = dict[str, JsonValue]
 SHAPE = 'the body must be {"records": [...]} or a list of records'
 MISSING = "is missing; send null if the value is unknown"
 
@@ -60,7 +63,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """Rules for the values that a request may have in a column of a certain type.
 
     Attributes:
@@ -76,15 +79,11 @@ class _Kind:
 
 
 def _number(value: Any) -> float:
-    kind = type(value)
-    if kind is float or kind is int:
-        number = float(value)
-        if math.isinf(number):
-            raise ValueError
-        return number
     if value is None:
         return math.nan
-    raise ValueError
+    if type(value) not in (float, int) or math.isinf(value):
+        raise ValueError
+    return float(value)
 
 
 def _require_type(kind: type) -> Callable[[Any], Any]:
@@ -105,26 +104,24 @@ def _date(value: Any) -> Any:
     return value
 
 
-_NUMBER = _Kind("number", "must be a number or null", _number)
+_NUMBER = Kind("number", "must be a number or null", _number)
 _KINDS = {
     "integer": _NUMBER,
     "double": _NUMBER,
-    "boolean": _Kind("boolean", "must be true, false or null", _require_type(bool)),
-    "string": _Kind("string", "must be text or null", _require_type(str)),
-    "datetime": _Kind(
+    "boolean": Kind("boolean", "must be true, false or null", _require_type(bool)),
+    "string": Kind("string", "must be text or null", _require_type(str)),
+    "datetime": Kind(
         "string", "must be a date or a time as text, such as 2026-01-31T12:00:00, or null", _date
     ),
-    "any": _Kind("", "can be any value", lambda value: value),
+    "any": Kind("", "can be any value", lambda value: value),
 }
 
 
-def _kind(column: ColumnSchema) -> _Kind:
+def kind_of(column: ColumnSchema) -> Kind:
+    """Return the rules for the values of a column."""
     if column.type == "category":
-        return _KINDS[
-            "string"
-            if not column.categories or any(isinstance(c, str) for c in column.categories)
-            else "double"
-        ]
+        categories = column.categories or [""]
+        return _KINDS["string" if any(isinstance(c, str) for c in categories) else "double"]
     if column.type != "tensor":
         return _KINDS[column.type]
 
@@ -135,12 +132,7 @@ def _kind(column: ColumnSchema) -> _Kind:
             raise ValueError
         return to_tensor(value, column.dtype, column.shape)
 
-    return _Kind("array", f"must be {tensor_rule(column)}, in nested lists", convert)
-
-
-def rule_of(column: ColumnSchema) -> str:
-    """Return the rule for the values of a column, in words, such as "must be a number or null"."""
-    return _kind(column).rule
+    return Kind("array", f"must be {tensor_rule(column)}, in nested lists", convert)
 
 
 def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS) -> Rows:
@@ -194,7 +186,7 @@ def _read_column(
         row = next(i for i, record in enumerate(records) if name not in record)
         problems.append({"field": name, "row": row, "rule": MISSING})
         return []
-    kind = _kind(column)
+    kind = kind_of(column)
     convert = kind.convert
     converted = []
     missing = is_missing(column.missing)
@@ -215,59 +207,50 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[dict[str, Any], dict[str, Any]]:
+def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[JsonSchema, JsonSchema]:
     """Return the JSON Schemas of a request to `/predict` and of its answer."""
-    fields = {c.name: _field(c) for c in manifest.columns}
-    record = {"type": "object", "properties": fields, "required": list(fields)}
-    records = {"type": "array", "items": record, "maxItems": max_rows}
-    body = {"type": "object", "properties": {"records": records}, "required": ["records"]}
-    request = {"anyOf": [{**body, "title": "records"}, {**records, "title": "a list of records"}]}
-    properties = _prediction_fields(manifest)
-    prediction = {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name.startswith("prediction")],
+    record = _object({c.name: _field(c) for c in manifest.columns})
+    records: JsonSchema = {"type": "array", "items": record, "maxItems": max_rows}
+    body = _object({"records": records})
+    request: JsonSchema = {
+        "anyOf": [{**body, "title": "records"}, {**records, "title": "a list of records"}]
     }
-    predictions = {"type": "array", "items": prediction}
-    return request, {
+    number: JsonSchema = {"type": "number"}
+    prediction = number
+    if manifest.task == MULTILABEL:
+        prediction = {"type": "integer", "enum": [0, 1]}
+    elif manifest.classes:
+        prediction = {"enum": list(manifest.classes)}
+    probabilities = dict.fromkeys(manifest.probability_names, number)
+    row = _object(dict.fromkeys(manifest.prediction_names, prediction), probabilities)
+    return request, _object({"predictions": {"type": "array", "items": row}})
+
+
+def _object(
+    required: Mapping[str, JsonSchema], optional: Mapping[str, JsonSchema] = MappingProxyType({})
+) -> JsonSchema:
+    """Return the JSON Schema of an object with these fields."""
+    return {
         "type": "object",
-        "properties": {"predictions": predictions},
-        "required": ["predictions"],
+        "properties": {**required, **optional},
+        "required": list(required),
     }
 
 
-def _prediction_fields(manifest: Manifest) -> dict[str, Any]:
-    """Return the JSON Schema of each field of a prediction, by name."""
-    number = {"type": "number"}
-    if manifest.task in SEVERAL:
-        labels = label_columns(manifest.label)
-        kind = {"type": "integer", "enum": [0, 1]} if manifest.task == MULTILABEL else number
-        fields = {f"prediction_{name}": kind for name in labels}
-        if manifest.task == MULTILABEL:
-            fields |= {f"probability_{name}": number for name in labels}
-        return fields
-    classes = manifest.classes or ()
-    prediction = {"enum": list(classes)} if classes else number
-    return {"prediction": prediction} | {f"probability_{name}": number for name in classes}
-
-
-def _field(column: ColumnSchema) -> dict[str, Any]:
+def _field(column: ColumnSchema) -> JsonSchema:
     """Return the JSON Schema for a value of a column."""
     if column.type == "tensor" and column.shape is not None:
-        field: dict[str, Any] = {"type": "boolean" if column.dtype == "bool" else "number"}
+        field: JsonSchema = {"type": "boolean" if column.dtype == "bool" else "number"}
         for size in reversed(column.shape):
             field = {"type": "array", "items": field, "minItems": size, "maxItems": size}
         return field
-    name = _kind(column).json_type
+    name = kind_of(column).json_type
     field = {"type": [name, "null"]} if name else {}
     if column.type == "category":
-        field["examples"] = list(column.categories or ())[:20]
+        field["examples"] = [*(column.categories or ())][:20]
     elif column.type == "datetime":
         # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a
         # value with a time zone is refused.
-        field |= (
-            {"format": "date-time"}
-            if "," in column.dtype
-            else {"examples": ["2026-01-31T12:00:00"]}
-        )
+        has_zone = "," in column.dtype
+        field |= {"format": "date-time"} if has_zone else {"examples": ["2026-01-31T12:00:00"]}
     return field

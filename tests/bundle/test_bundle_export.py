@@ -117,7 +117,7 @@ def test_the_manifest(bundle):
     ]
     files = {p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()}
     assert set(facts.files) == files - {"manifest.json", "manifest.sha256"}
-    assert facts.pickled == {"data/sweep/preprocessor.pkl": "prep_shared.Fitted"}
+    assert facts.pickled == {"data/sweep/preprocessor-1.pkl": "prep_shared.Fitted"}
 
 
 def test_ships_the_users_modules_and_those_they_import(bundle):
@@ -228,7 +228,8 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, 
             r"returned a int, which has no method predict\(DataFrame\)",
         )
     else:
-        kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
+        kept["fitted"].fitted_steps[0].estimator.cities = lambda city: 0
+        message = "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
         made.write_parts(target, **kept)
     assert os.listdir(target.parent) == []
