@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeps.core import registry
-from sweeps.space.nodes import Mark, Node
-from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.nodes import Node
+from sweeps.space.problems import Problems, report_domains
 
 KIND = "tracker"
 _FORM = (
@@ -25,7 +24,7 @@ class TrackerSpec:
 
     Attributes:
         name: Name of a built-in tracker such as `jsonl`, or the `module:attr` of a user's class.
-        options: Fields of a built-in tracker's `Options`, or keyword arguments of a user's class.
+        options: Keyword arguments of a user's class.
     """
 
     name: str
@@ -80,8 +79,9 @@ def _read_tracker(
         problems.add(mark, path, fault)
         return None
     where = f"{path}.{name}"
-    if registry.is_built_in(KIND, name):
-        return _with_options(name, options, where, mark, problems)
+    if registry.is_built_in(KIND, name) and options.value not in (None, {}):
+        problems.add(mark, where, f"{name} has no options; write `{name}` alone")
+        return None
     if options.value is not None and not (
         options.is_map and all(isinstance(key, str) for key in options.value)
     ):
@@ -92,18 +92,3 @@ def _read_tracker(
         )
         return None
     return TrackerSpec(name, options.plain() or {})
-
-
-def _with_options(
-    name: str, options: Node, where: str, mark: Mark, problems: Problems
-) -> TrackerSpec | None:
-    """Return a built-in tracker, after checking its options. Return None after a problem."""
-    model = registry.built_in(KIND, name).Options
-    if not dataclasses.fields(model) and options.value not in (None, {}):
-        problems.add(mark, where, f"{name} has no options; write `{name}` alone")
-        return None
-    if check(model, options, where, mark, problems) is None:
-        return None
-    return TrackerSpec(
-        name, {key: value for key, value in (options.plain() or {}).items() if value is not None}
-    )
