@@ -10,14 +10,14 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from sweeps.bundle import selection, write
 from sweeps.bundle.averaging import average, has_only_classes, to_numbers
-from sweeps.bundle.manifest import Member, members_text
+from sweeps.bundle.manifest import Facts, Member, members_text
 from sweeps.bundle.sweep_models import SweepModels, recorded_predictions, score_test
 from sweeps.bundle.trial_choice import SavedModel
 from sweeps.bundle.trial_facts import describe_recorded
@@ -43,7 +43,7 @@ def require_supported(space: Space) -> None:
     """Check that a sweep's models can be averaged, and scored on the rows of valid.
 
     Raises:
-        InputError: they cannot. The message gives the reason and the next step.
+        InputError: They cannot. The message gives the reason and the next step.
     """
     metric, goals = space.objective.metric, [o.metric for o in space.objectives]
     if space.trainer.load is None:
@@ -169,7 +169,7 @@ class _Exporter:
                 "test": tests.get(single),
             },
         }
-        facts: dict[str, Any] = {
+        facts: Facts = {
             **self.models.facts(self.variants.fingerprint),
             "trial": None,
             "value": chosen.value,
@@ -309,7 +309,7 @@ class _Exporter:
         weights: Mapping[SavedModel, int],
         members: Sequence[Member],
         *,
-        facts: dict[str, Any],
+        facts: Facts,
     ) -> None:
         """Write the bundle.
 
@@ -365,7 +365,7 @@ class _Exporter:
         return lines[:SHOWN_REASONS] + [f"note: {more} more trials are no candidates"] * (more > 0)
 
 
-def _score_lines(facts: Mapping[str, Any]) -> list[str]:
+def _score_lines(facts: Facts) -> list[str]:
     """Return one line for each split with scores: the ensemble's and the best single model's.
 
     `facts` are the facts about the ensemble in its manifest.

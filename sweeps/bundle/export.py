@@ -12,10 +12,9 @@ import logging
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sweeps.bundle import write
-from sweeps.bundle.manifest import Manifest
+from sweeps.bundle.manifest import Facts, Manifest
 from sweeps.bundle.sweep_models import SweepModels, recorded_predictions, score_test
 from sweeps.bundle.trial_choice import SavedModel, saved_model, why_not_saved
 from sweeps.bundle.trial_facts import describe_recorded
@@ -48,7 +47,7 @@ class Exported:
         error: The error that prevented a bundle, or None.
     """
 
-    best: dict[str, Any]
+    best: Facts
     bundle: Path | None = None
     checkpoint: Path | None = None
     notes: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ class Refitted:
     scored: Refitted | None = None
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The splits, the number of rows and the number of steps.
 
         The bundle's manifest and the sweep's result contain these facts.

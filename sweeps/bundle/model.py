@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from sweeps.bundle import integrity, schema
 from sweeps.bundle.averaging import average, to_numbers
@@ -21,6 +22,7 @@ from sweeps.bundle.manifest import (
     require_bundle,
 )
 from sweeps.bundle.predictions import label_output, unlabeled_output
+from sweeps.bundle.schema import Cell
 from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError, SweepsError
 from sweeps.core.sweep_folder import is_sweep
@@ -46,13 +48,13 @@ class Bundle:
     Each model of an ensemble has its own fitted preprocessor.
 
     Attributes:
-        path: the bundle's folder.
-        manifest: how the bundle was made.
-        known_values: the values of each raw column of categories in training.
-        unseen: number of values that the model treats as missing, by column, as `count_unseen` has
+        path: The bundle's folder.
+        manifest: How the bundle was made.
+        known_values: The values of each raw column of categories in training.
+        unseen: Number of values that the model treats as missing, by column, as `count_unseen` has
             counted them.
-        cells: number of all values that `count_unseen` has counted, by column.
-        members: the models of an ensemble, each with the methods of a bundle, in the order of
+        cells: Number of all values that `count_unseen` has counted, by column.
+        members: The models of an ensemble, each with the methods of a bundle, in the order of
             `manifest.members`. Empty for a single model.
     """
 
@@ -89,7 +91,7 @@ class Bundle:
         `data.parse` that allows other texts.
 
         Args:
-            values: values of each raw column, such as a frame.
+            values: Values of each raw column, such as a frame.
         """
         markers = {column.name: column.missing for column in self.manifest.columns}
         for name in {**self.known_values, **self._lenient}:
@@ -129,7 +131,7 @@ class Bundle:
         column of a 2-D array.
 
         Args:
-            rows: n raw rows. The columns are matched by name, so their order does not matter.
+            rows: N raw rows. The columns are matched by name, so their order does not matter.
                 Columns that are not features are ignored.
 
         Returns:
@@ -140,7 +142,7 @@ class Bundle:
             `probability_<label>` for each.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor or
+            InputError: Columns are missing, a value does not fit its column, or the preprocessor or
                 the model raised an error.
         """
         if not self.manifest.columns:
@@ -151,7 +153,7 @@ class Bundle:
         """Apply the fitted preprocessor to raw rows. The result is what the model gets.
 
         Args:
-            rows: n raw rows, in the format that `predict` takes.
+            rows: N raw rows, in the format that `predict` takes.
 
         Returns:
             n rows with the index of `rows`. The columns are the preprocessed features, in the order
@@ -159,7 +161,7 @@ class Bundle:
             and with the dtypes of training.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor
+            InputError: Columns are missing, a value does not fit its column, or the preprocessor
                 raised an error. Also raised for an ensemble, whose members have different
                 preprocessors.
         """
@@ -178,7 +180,7 @@ class Bundle:
         The output is not translated to the original classes.
 
         Args:
-            rows: n raw rows, in the format that `predict` takes.
+            rows: N raw rows, in the format that `predict` takes.
 
         Returns:
             An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an
@@ -186,7 +188,7 @@ class Bundle:
         members' outputs; see `sweeps.bundle.averaging`.
 
         Raises:
-            InputError: see `predict`.
+            InputError: See `predict`.
         """
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
@@ -226,21 +228,21 @@ class Bundle:
         numbers = [to_numbers(np.asarray(output), manifest.task, classes) for output in outputs]
         return average(numbers, [member.weight for member in manifest.members])
 
-    def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
+    def predict_values(self, values: Mapping[str, list[Cell]], count: int) -> pd.DataFrame:
         """Predict rows whose values were already checked against their columns.
 
         This function is faster than `predict`. The results are bit-identical.
 
         Args:
-            values: values of each column, for all columns. Missing numbers are NaN; other missing
+            values: Values of each column, for all columns. Missing numbers are NaN; other missing
                 values are None.
-            count: number of rows.
+            count: Number of rows.
 
         Returns:
             The predictions in the format of `predict`, with a range index.
 
         Raises:
-            InputError: the preprocessor or the model refused the values.
+            InputError: The preprocessor or the model refused the values.
         """
         if (output := self._output_of_values(values, count)) is not None:
             return label_output(self.manifest, output, pd.RangeIndex(count))
@@ -250,7 +252,7 @@ class Bundle:
         }
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
-    def _output_of_values(self, values: Mapping[str, list[Any]], count: int) -> np.ndarray | None:
+    def _output_of_values(self, values: Mapping[str, list[Cell]], count: int) -> np.ndarray | None:
         """Return the model's output for checked values.
 
         Return None if the values must be converted first; see `predict_values`.
@@ -290,15 +292,15 @@ def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
     """Return whether `_typed_array` is enough to convert the checked values of a column.
 
     Args:
-        column: the column in the preprocessor's input.
-        kind: type of the column in the manifest, such as "integer"; see `ColumnSchema.type`.
+        column: The column in the preprocessor's input.
+        kind: Type of the column in the manifest, such as "integer"; see `ColumnSchema.type`.
     """
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (
         column.kind == "text" and kind == "string"
     )
 
 
-def _typed_array(values: list[Any], column: InputColumn) -> Any:
+def _typed_array(values: list[Cell], column: InputColumn) -> np.ndarray | ExtensionArray:
     return (
         pd.array(values, dtype="str")
         if column.kind == "text"
@@ -310,16 +312,16 @@ def load_bundle(path: str | Path) -> Bundle:
     """Verify all files of a bundle, and load the bundle with the code that it contains.
 
     Args:
-        path: the bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial
+        path: The bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial
             is loaded.
 
     Returns:
         The loaded bundle.
 
     Raises:
-        InputError: there is no bundle at `path`. If `path` is a sweep's folder, the message gives
+        InputError: There is no bundle at `path`. If `path` is a sweep's folder, the message gives
             the reason.
-        BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
+        BundleError: A file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
     if not (path / integrity.MANIFEST).is_file() and is_sweep(path):
@@ -342,13 +344,13 @@ def load_verified(path: Path) -> Bundle:
     name.
 
     Args:
-        path: the bundle's folder.
+        path: The bundle's folder.
 
     Returns:
         The loaded bundle.
 
     Raises:
-        BundleError: the bundle cannot be loaded.
+        BundleError: The bundle cannot be loaded.
     """
     manifest = Manifest.read(path)
     data = path / DATA_FOLDER
@@ -365,12 +367,12 @@ def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
     """Load a single model and its preprocessor.
 
     Args:
-        path: the bundle's folder.
-        manifest: the manifest of the bundle, or of a member of the ensemble.
-        data: folder with the model and the preprocessor.
+        path: The bundle's folder.
+        manifest: The manifest of the bundle, or of a member of the ensemble.
+        data: Folder with the model and the preprocessor.
 
     Raises:
-        BundleError: see `load_verified`.
+        BundleError: See `load_verified`.
     """
     try:
         has_chain = (data / step_files.FILE).is_file()

@@ -10,7 +10,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -38,23 +38,23 @@ def predict_file(
     """Predict every row of a CSV, TSV, JSON lines or Parquet file.
 
     Args:
-        bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
+        bundle: The bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
             afterwards has a text for each column with values that training never saw.
-        source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
+        source: Raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
             `hdfs`, `abfs`). Columns that the model does not use, such as the label, are ignored.
-        target: path, URI or stream for the predictions. The suffix of a path decides the format. A
+        target: Path, URI or stream for the predictions. The suffix of a path decides the format. A
             stream gets CSV. A file is written completely or not at all. If `target` is None,
             nothing is written, and the function returns a frame.
-        on_progress: function that is called after each chunk, with the number of rows predicted so
+        on_progress: Function that is called after each chunk, with the number of rows predicted so
             far.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
 
     Raises:
-        InputError: a file is missing, damaged or in an unknown format; a column is missing or has
+        InputError: A file is missing, damaged or in an unknown format; a column is missing or has
             invalid values; or the disk is full.
-        BundleError: the bundle is damaged.
+        BundleError: The bundle is damaged.
     """
     if isinstance(target, str | Path):
         target = check_files(source, target)
@@ -83,7 +83,7 @@ def check_files(source: str | Path, target: str | Path | None = None) -> str | P
         `target`, as a `Path` unless it is a URI.
 
     Raises:
-        InputError: the input is missing, the path of the output cannot be written, or a name has an
+        InputError: The input is missing, the path of the output cannot be written, or a name has an
             unknown suffix.
     """
     _format(source)
@@ -114,7 +114,7 @@ def _format(path: str | Path) -> str:
     """Return the format of a file; see `file_format`.
 
     Raises:
-        InputError: the suffix of the file's name is unknown.
+        InputError: The suffix of the file's name is unknown.
     """
     if kind := file_format(str(path)):
         return kind
@@ -231,7 +231,7 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     return Problem(f"rows {before + 1} to {before + rows}", problem.text)
 
 
-def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
+def _write_text(parts: Iterator[pd.DataFrame], stream: BinaryIO, kind: str) -> None:
     """Write predictions as CSV, TSV or JSON lines."""
     for i, part in enumerate(parts):
         if kind == ".jsonl":
@@ -241,7 +241,7 @@ def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
         stream.write(text.encode())
 
 
-def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
+def _write_parquet(parts: Iterator[pd.DataFrame], stream: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
@@ -254,7 +254,7 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
 
 
 @contextlib.contextmanager
-def _atomic_output(target: str | Path) -> Iterator[Any]:
+def _atomic_output(target: str | Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside `target`.
 
     When the block ends without an error, this file replaces `target`.

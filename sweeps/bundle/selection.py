@@ -25,13 +25,13 @@ class Selection:
     """The models of an ensemble.
 
     Attributes:
-        weights: weight of each chosen model, by the model's index. The models are in the order in
-            which the ensemble adds them up: the largest weight first; among equal weights, the
+        weights: Weight of each chosen model, by the model's index. The models are in the order in
+            which the ensemble adds them up: The largest weight first; among equal weights, the
             better model first. The weights have no common divisor.
-        value: score of the ensemble.
-        single: index of the best single model.
-        singles: score of each model alone.
-        rounds: score of the ensemble after each round. A later round may be worse than an earlier
+        value: Score of the ensemble.
+        single: Index of the best single model.
+        singles: Score of each model alone.
+        rounds: Score of the ensemble after each round. A later round may be worse than an earlier
             one.
     """
 
@@ -54,12 +54,12 @@ def select(
     lower index. Among equally good rounds, the first one is the result.
 
     Args:
-        predictions: predictions of each model for the same rows, as `averaging.to_numbers` returns
+        predictions: Predictions of each model for the same rows, as `averaging.to_numbers` returns
             them.
-        score: function that scores predictions. A model whose own score is NaN or infinite is never
+        score: Function that scores predictions. A model whose own score is NaN or infinite is never
             chosen.
         minimize: True if smaller scores are better.
-        rounds: number of rounds, at least 1.
+        rounds: Number of rounds, at least 1.
 
     Returns:
         The chosen models, or None if no model has a finite score.

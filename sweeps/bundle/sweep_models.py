@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sweeps.bundle.manifest import Facts
 from sweeps.bundle.model_code import ModelCode
 from sweeps.core import metrics, provenance, references
 from sweeps.core.checkpoint_files import local_checkpoint
@@ -80,7 +81,7 @@ class SweepModels:
             imports=[*(references.parse(name)[0] for name in named), *trainer.packages],
         )
 
-    def facts(self, fingerprint: str) -> dict[str, Any]:
+    def facts(self, fingerprint: str) -> Facts:
         """Return the facts about the sweep that every bundle's manifest records.
 
         Args:

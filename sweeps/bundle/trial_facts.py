@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from sweeps.bundle.manifest import Facts
 from sweeps.core.trial import Result, format_trial_id
 from sweeps.study.study_store import StudyStore
 
 
-def describe_recorded(
-    study_store: StudyStore, number: int, step: int | None = None
-) -> dict[str, Any]:
+def describe_recorded(study_store: StudyStore, number: int, step: int | None = None) -> Facts:
     """Return the facts of a recorded trial, as `sweeps run --json` shows the best trial.
 
     If the sweep has several objectives, the result also has `values`. If the sweep has constraints,
@@ -33,7 +31,7 @@ def describe_recorded(
     aggregate = configurations.results()[trial.first_trial]
     if step is not None and step != result.best_step and repeats.count == 1:
         result = aggregate = _result_at(study_store, result, number, step)
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "trial": trial.id,
         "value": aggregate.value,
         "test": None,

@@ -19,14 +19,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from sweeps.bundle import check_process, integrity, manifest, schema
 from sweeps.bundle.check import import_pyfunc
-from sweeps.bundle.manifest import Manifest, Member
+from sweeps.bundle.manifest import Facts, Manifest, Member
 from sweeps.bundle.model_card import model_card
 from sweeps.bundle.model_code import ModelCode, copy_code
 from sweeps.core.atomic_files import staged
@@ -71,7 +71,7 @@ def write_bundle(
     code: ModelCode,
     info: DatasetInfo,
     expected: np.ndarray | None,
-    training: dict[str, Any],
+    training: Facts,
     members: Sequence[Member] = (),
 ) -> Path:
     """Write the bundle of a trained model, or of an ensemble.
@@ -145,7 +145,7 @@ def write_bundle(
 
 
 def _draft_manifest(
-    load: str, info: DatasetInfo, training: dict[str, Any], *, members: Sequence[Member]
+    load: str, info: DatasetInfo, training: Facts, *, members: Sequence[Member]
 ) -> Manifest:
     """Return the manifest without the fields that are known only after files are written."""
     classes = None if info.classes is None else [json_scalar(c) for c in info.classes]
@@ -170,7 +170,7 @@ def _draft_manifest(
     )
 
 
-def _had_gpus(training: dict[str, Any]) -> bool:
+def _had_gpus(training: Facts) -> bool:
     """Return whether the workers of the trial had GPUs, or fractions of a GPU."""
     return bool(((training.get("scaling") or {}).get("resources_per_worker") or {}).get("GPU"))
 
@@ -220,14 +220,14 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     """Copy a checkpoint of a trainer that has no `load`. Such a trainer cannot have a bundle.
 
     Args:
-        source: folder of the checkpoint.
-        target: folder of the copy. An older copy is replaced.
+        source: Folder of the checkpoint.
+        target: Folder of the copy. An older copy is replaced.
 
     Returns:
         `target`.
 
     Raises:
-        BundleError: the checkpoint does not exist.
+        BundleError: The checkpoint does not exist.
     """
     if not source.is_dir():
         raise BundleError(f"{source}: the checkpoint does not exist")
@@ -305,13 +305,12 @@ def _signature(facts: Manifest) -> ModelSignature:
     # MLflow's typed columns refuse int64 for a double, missing values for a long, text for a
     # datetime, digits for a string, and 0 or 1 for a boolean. `AnyType` accepts all of these, and
     # `enforce_schema` checks the values.
-    any_type: Any = AnyType()  # type: ignore[no-untyped-call]
-    # `Any`, because MLflow's list type is invariant
-    inputs: list[Any] = [ColSpec(any_type, column.name) for column in facts.columns]
+    any_type = AnyType()  # type: ignore[no-untyped-call]
     kind = _prediction_type(facts)
-    outputs: list[Any] = [ColSpec(kind, name) for name in facts.prediction_names]
-    outputs += [ColSpec("double", name, required=False) for name in facts.probability_names]
-    return ModelSignature(Schema(inputs), Schema(outputs))
+    inputs = Schema([ColSpec(any_type, column.name) for column in facts.columns])
+    predictions = [ColSpec(kind, name) for name in facts.prediction_names]
+    probabilities = [ColSpec("double", name, required=False) for name in facts.probability_names]
+    return ModelSignature(inputs, Schema([*predictions, *probabilities]))
 
 
 def _prediction_type(facts: Manifest) -> str:

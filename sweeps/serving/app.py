@@ -18,6 +18,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from pydantic import JsonValue
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -100,7 +101,7 @@ class Counted:
             self.metrics.requests.labels(path, status).inc()
 
 
-def _problem_body(problem: Problem) -> dict[str, Any]:
+def _problem_body(problem: Problem) -> dict[str, JsonValue]:
     """Return a problem as an entry of the answer's `detail`; see `Refused.problems`."""
     if isinstance(problem, InvalidValue):
         return {
@@ -112,7 +113,7 @@ def _problem_body(problem: Problem) -> dict[str, Any]:
     return {"rule": f"{problem.place}: {problem.text}"}
 
 
-def _refusal(status: int, problems: Sequence[Mapping[str, Any]]) -> Response:
+def _refusal(status: int, problems: Sequence[Mapping[str, JsonValue]]) -> Response:
     return Response(pydantic_core.to_json({"detail": problems}), status, media_type=JSON)
 
 

@@ -15,13 +15,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import pydantic_core
 from pydantic import JsonValue
 
 from sweeps.bundle.manifest import ColumnSchema, Manifest
-from sweeps.bundle.schema import tensor_rule
+from sweeps.bundle.schema import Cell, tensor_rule
 from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.column_values import to_tensor
 from sweeps.data.missing import is_missing
@@ -43,7 +42,7 @@ class Refused(Exception):
             (counted from 0) and `value` (shortened).
     """
 
-    def __init__(self, status: int, problems: Sequence[Mapping[str, Any]]):
+    def __init__(self, status: int, problems: Sequence[Mapping[str, JsonValue]]):
         super().__init__(problems[0]["rule"])
         self.status, self.problems = status, list(problems)
 
@@ -59,7 +58,7 @@ class Rows:
     """
 
     count: int
-    values: dict[str, list[Any]]
+    values: dict[str, list[Cell]]
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,19 @@ class Kind:
 
     json_type: str
     rule: str
-    convert: Callable[[Any], Any]
+    convert: Callable[[JsonValue], Cell]
 
 
-def _number(value: Any) -> float:
+def _number(value: JsonValue) -> float:
     if value is None:
         return math.nan
-    if type(value) not in (float, int) or math.isinf(value):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or math.isinf(value):
         raise ValueError
     return float(value)
 
 
-def _require_type(kind: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+def _require_type(kind: type) -> Callable[[JsonValue], JsonValue]:
+    def convert(value: JsonValue) -> JsonValue:
         if value is None or type(value) is kind:
             return value
         raise ValueError
@@ -95,7 +94,7 @@ def _require_type(kind: type) -> Callable[[Any], Any]:
     return convert
 
 
-def _date(value: Any) -> Any:
+def _date(value: JsonValue) -> JsonValue:
     if value is None:
         return None
     if type(value) is not str or not value.strip():
@@ -125,7 +124,7 @@ def kind_of(column: ColumnSchema) -> Kind:
     if column.type != "tensor":
         return _KINDS[column.type]
 
-    def convert(value: Any) -> Any:
+    def convert(value: JsonValue) -> Cell:
         if value is None and column.shape is None:
             return None
         if type(value) is not list:
@@ -157,12 +156,12 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
     if len(records) > max_rows:
         rule = f"a request must have at most {max_rows} rows, not {len(records)}"
         raise Refused(413, [{"rule": rule}])
-    problems: list[dict[str, Any]] = [
+    problems: list[dict[str, JsonValue]] = [
         {"row": row, "rule": "a record must be an object", "value": short(record)}
         for row, record in enumerate(records)
         if not isinstance(record, dict)
     ]
-    values: dict[str, list[Any]] = {}
+    values: dict[str, list[Cell]] = {}
     if not problems:
         for column in columns:
             values[column.name] = _read_column(column, records, problems)
@@ -173,8 +172,8 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
 
 
 def _read_column(
-    column: ColumnSchema, records: list[dict[str, Any]], problems: list[dict[str, Any]]
-) -> list[Any]:
+    column: ColumnSchema, records: list[dict[str, JsonValue]], problems: list[dict[str, JsonValue]]
+) -> list[Cell]:
     """Return the values of a column for the model.
 
     Leave out missing and invalid values, and add them to `problems`.
@@ -201,7 +200,7 @@ def _read_column(
     return converted
 
 
-def short(value: Any) -> str:
+def short(value: Cell) -> str:
     """Return a value as JSON text, shortened to 60 characters for a message."""
     text = pydantic_core.to_json(value, fallback=str).decode()
     return text if len(text) <= 60 else text[:59] + "…"

@@ -172,12 +172,12 @@ def test_mlflows_view(bundle):
     ("printed", "speed"),
     [("", None), ("hello\nrows a second: 12.5\nbye\n", 12.5), ("bye\n", None)],
 )
-def test_the_check_finds_the_speed_among_other_lines(printed, speed):
-    process = object.__new__(check_process.CheckProcess)
-    process._process = SimpleNamespace(
+def test_the_check_finds_the_speed_among_other_lines(printed, speed, monkeypatch):
+    process = SimpleNamespace(
         communicate=lambda *_, **__: (printed, ""), returncode=0, kill=lambda: None
     )
-    assert process.check(Path("bundle"), 1.0) == speed
+    monkeypatch.setattr(check_process, "_early", process)
+    assert check_process.check(Path("bundle"), 1.0) == speed
 
 
 def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
@@ -370,11 +370,11 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
 def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, tmp_path):
     path, _ = bundle
     with check_process.started_early(["no_such_package"]):
-        process = check_process._early._process
+        process = check_process._early
         speed = check_process.check(path, 60.0)
         assert speed is not None and speed > 100 and process.returncode == 0
         assert Manifest.read(path).rows_per_second is not None
         assert check_process._early is None, "the next check starts a process of its own"
     with check_process.started_early():
-        unused = check_process._early._process
+        unused = check_process._early
     assert unused.returncode is not None
