@@ -51,7 +51,9 @@ def make_bundle(folder: Path) -> Path:
     """Make a bundle with an XGBoost model of 100 trees, imputer, scaler and one-hot encoder."""
     import xgboost as xgb
 
-    from sweeps.bundle.write import SINGLE, ModelCode, ModelData, TrainedModel, write_bundle
+    from sweeps.bundle.model_code import ModelCode
+    from sweeps.bundle.write import SINGLE, TrainedModel, write_bundle
+    from sweeps.data.prepared_store import DatasetInfo
     from sweeps.data.preprocessing.fit import fit_chain
     from sweeps.space import Step
 
@@ -78,13 +80,16 @@ def make_bundle(folder: Path) -> Path:
         folder / "bundle",
         models={SINGLE: TrainedModel(checkpoint, fitted)},
         code=ModelCode("sweeps.trainers.xgboost:load", roots=()),
-        data=ModelData(
+        info=DatasetInfo(
             label="churned",
             task="binary",
             classes=("no", "yes"),
-            raw=raw.head(32),
-            expected=load(str(checkpoint)).predict(features.head(32)),
+            features=tuple(raw.columns),
+            fingerprint="",
+            rows={},
+            check=raw.head(32),
         ),
+        expected=load(str(checkpoint)).predict(features.head(32)),
         training={"sweep": "bench"},
     )
 

@@ -1,4 +1,4 @@
-"""Average the outputs of several models. Pure functions, no I/O."""
+"""Convert the outputs of models to numbers, and average them. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -7,20 +7,63 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweeps.core.errors import BundleError
-from sweeps.core.label_columns import SEVERAL
+from sweeps.core.label_columns import MULTILABEL, SEVERAL
+
+
+def without_extra_axis(output: np.ndarray, task: str | None) -> np.ndarray:
+    """Return the output of a model with shape (n,) instead of (n, 1) for a single label column."""
+    if output.ndim == 2 and output.shape[1] == 1 and task not in SEVERAL:
+        return output[:, 0]
+    return output
+
+
+def has_only_classes(output: np.ndarray, task: str | None, classes: int) -> bool:
+    """Return whether a model predicts only classes, and no probabilities.
+
+    Args:
+        output: The model's output.
+        task: See `Manifest.task`.
+        classes: See `to_numbers`.
+    """
+    is_codes = task == MULTILABEL or (classes > 0 and output.ndim == 1)
+    return is_codes and output.dtype.kind in "iub"
+
+
+def class_probabilities(output: np.ndarray, task: str | None, classes: int) -> np.ndarray:
+    """Return the probabilities of all k classes, shape (n, k).
+
+    If the model predicts only class codes, the probability of the predicted class is 1.
+
+    Args:
+        output: The model's output for a binary or multiclass label, in one of the forms that
+            `label_output` of `sweeps.bundle.predictions` allows.
+        task: See `Manifest.task`.
+        classes: Number of classes.
+
+    Raises:
+        BundleError: See `to_numbers`.
+    """
+    if has_only_classes(output, task, classes):
+        codes = output.astype(np.int64)
+        if ((codes < 0) | (codes >= classes)).any():
+            raise invalid_output(output, task, f"class codes from 0 to {classes - 1}")
+        return np.eye(classes)[codes]
+    if task == "binary" and output.ndim == 1:
+        second = output.astype(np.float64)
+        return np.stack([1.0 - second, second], axis=1)
+    if output.ndim != 2 or output.shape[1] != classes:
+        raise invalid_output(output, task, f"shape (n, {classes})")
+    return output.astype(np.float64)
 
 
 def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray:
     """Convert the output of a model to numbers that can be averaged with those of other models.
 
-    A model of a classification that predicts only class codes votes: the probability of its class
-    is 1.
-
     Args:
-        output: the model's output for n rows, in one of the forms that `label_output` of
-            `sweeps.bundle.model` allows.
-        task: see `Manifest.task`.
-        classes: number of classes; 0 if the label has numbers, or if there are several label
+        output: The model's output for n rows, in one of the forms that `label_output` of
+            `sweeps.bundle.predictions` allows.
+        task: See `Manifest.task`.
+        classes: Number of classes; 0 if the label has numbers, or if there are several label
             columns.
 
     Returns:
@@ -30,34 +73,25 @@ def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray
             shape (n, columns).
 
     Raises:
-        BundleError: the output has none of the allowed shapes, or a class code is out of range.
+        BundleError: The output has none of the allowed shapes, or a class code is out of range.
     """
-    output = np.asarray(output)
-    if output.ndim == 2 and output.shape[1] == 1 and task not in SEVERAL:
-        output = output[:, 0]
-    if not classes:
-        _require(output.ndim == (2 if task in SEVERAL else 1), output)
-        return output.astype(np.float64)
-    if output.ndim == 1 and output.dtype.kind in "iub":
-        codes = output.astype(np.int64)
-        _require(bool(((codes >= 0) & (codes < classes)).all()), output)
-        output = np.eye(classes)[codes]
-    if task == "binary" and output.ndim == 2:
-        _require(output.shape[1] == 2, output)
-        return output[:, 1].astype(np.float64)
-    _require(
-        output.ndim == 1 if task == "binary" else output.ndim == 2 and output.shape[1] == classes,
-        output,
-    )
+    output = without_extra_axis(np.asarray(output), task)
+    if classes:
+        probabilities = class_probabilities(output, task, classes)
+        return probabilities[:, 1] if task == "binary" else probabilities
+    if output.ndim != (2 if task in SEVERAL else 1):
+        raise invalid_output(
+            output, task, "shape (n, columns)" if task in SEVERAL else "shape (n,)"
+        )
     return output.astype(np.float64)
 
 
-def _require(holds: bool, output: np.ndarray) -> None:
-    if not holds:
-        raise BundleError(
-            f"`predict` returned an array of {output.dtype} with shape {output.shape}, which "
-            "cannot be averaged"
-        )
+def invalid_output(output: np.ndarray, task: str | None, wanted: str) -> BundleError:
+    """Return the error to raise if the output of a model has none of the allowed forms."""
+    return BundleError(
+        f"`predict` of the model returned an array of {output.dtype} with shape {output.shape}, "
+        f"but for a {task} label the array must have {wanted}"
+    )
 
 
 def average(outputs: Sequence[np.ndarray], weights: Sequence[int]) -> np.ndarray:
@@ -66,8 +100,8 @@ def average(outputs: Sequence[np.ndarray], weights: Sequence[int]) -> np.ndarray
     The same outputs and weights in the same order give bit-identical results.
 
     Args:
-        outputs: results of `to_numbers`, at least one, all of the same shape.
-        weights: weight of each output, at least 1.
+        outputs: Results of `to_numbers`, at least one, all of the same shape.
+        weights: Weight of each output, at least 1.
     """
     total = np.zeros_like(outputs[0], dtype=np.float64)
     for output, weight in zip(outputs, weights, strict=True):

@@ -17,14 +17,17 @@ import time
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA_FOLDER, Manifest
-from sweeps.bundle.model import label_output
+from sweeps.bundle.predictions import label_output
 from sweeps.core.errors import BundleError, SweepsError
+
+if TYPE_CHECKING:
+    from mlflow.pyfunc import PyFuncModel
 
 # The batch with which the speed of a bundle is measured grows until it has this many rows, or takes
 # this many seconds.
@@ -40,13 +43,13 @@ def check(folder: Path) -> float | None:
     no predictions of training, the function predicts the rows and compares nothing.
 
     Args:
-        folder: the bundle's folder.
+        folder: The bundle's folder.
 
     Returns:
         How many rows the bundle predicts in a second, in one batch; None without stored rows.
 
     Raises:
-        SweepsError: the bundle cannot be loaded, cannot predict, or predicts other values. If
+        SweepsError: The bundle cannot be loaded, cannot predict, or predicts other values. If
             values differ, the message names the largest difference and the first row that differs.
     """
     manifest = Manifest.read(folder)
@@ -74,13 +77,13 @@ def check(folder: Path) -> float | None:
     return _measure_speed(model, rows, seconds) if len(rows) else None
 
 
-def _measure_speed(model: Any, rows: pd.DataFrame, seconds: float) -> float:
+def _measure_speed(model: PyFuncModel, rows: pd.DataFrame, seconds: float) -> float:
     """Return how many rows a model predicts in a second, in one batch that repeats some rows.
 
     Args:
-        model: the loaded bundle.
-        rows: at least one row.
-        seconds: how long the first prediction of `rows` took. It is often slower than the next.
+        model: The loaded bundle.
+        rows: At least one row.
+        seconds: How long the first prediction of `rows` took. It is often slower than the next.
     """
     copies = 1
     while seconds < TIMED_SECONDS and len(rows) < TIMED_ROWS:
@@ -97,9 +100,9 @@ def describe_difference(
     """Describe how two frames of predictions differ.
 
     Args:
-        expected: the predictions made in training.
-        got: the predictions of the bundle, with the same number of rows.
-        tolerance: see `Manifest.tolerance`. If it is not 0 and there are probabilities or numbers,
+        expected: The predictions made in training.
+        got: The predictions of the bundle, with the same number of rows.
+        tolerance: See `Manifest.tolerance`. If it is not 0 and there are probabilities or numbers,
             only these are compared, because a class may change with the last digits.
 
     Returns:
@@ -133,31 +136,20 @@ def import_pyfunc() -> ModuleType:
     return mlflow.pyfunc
 
 
-def main(folder: str) -> int:
-    """Run the check from the command line.
+def main(folder: str) -> None:
+    """Run the check from the command line. Exit with the code 1 if the bundle is not good.
 
     Args:
-        folder: the bundle's folder.
-
-    Returns:
-        The exit code: 0 if the bundle is good, otherwise 1.
+        folder: The bundle's folder.
     """
     warnings.simplefilter("ignore")
     try:
         speed = check(Path(folder))
     except SweepsError as e:
-        print(e, file=sys.stderr)
-        return 1
-    except Exception as e:  # a user's code or a damaged file may raise anything
-        import traceback
-
-        traceback.print_exc()
-        print(f"{type(e).__name__}: {e}", file=sys.stderr)
-        return 1
+        sys.exit(str(e))
     if speed is not None:
         print(f"\n{SPEED}{speed}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -37,77 +37,44 @@ if line := sys.stdin.readline():
 """
 # Niceness of the process. While a sweep starts, other processes have more urgent work.
 _NICENESS = 5
-_early: CheckProcess | None = (
-    None  # The process that `started_early` has started, until a check uses the process.
-)
+# The process that `started_early` has started, until a check uses the process.
+_early: subprocess.Popen[str] | None = None
 
 
-class CheckProcess:
-    """A process that checks one bundle.
+def _start(packages: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start a process that checks one bundle.
 
     Args:
         packages: Names of packages that the process imports before it gets a bundle to check. A
             package that cannot be imported is skipped.
     """
+    env = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    env.pop("PYTHONPATH", None)
+    imported = ["mlflow.pyfunc", "pandas", "pyarrow.parquet", *packages]
+    # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A
+    # sweep that was stopped with Ctrl-C still finishes its export.
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM, *imported],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
 
-    def __init__(self, packages: Sequence[str] = ()):
-        env = {
-            **os.environ,
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "CUDA_VISIBLE_DEVICES": "",
-        }
-        env.pop("PYTHONPATH", None)
-        # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A
-        # sweep that was stopped with Ctrl-C still finishes its export.
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                _PROGRAM,
-                "mlflow.pyfunc",
-                "pandas",
-                "pyarrow.parquet",
-                *packages,
-            ],
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
 
-    def check(self, bundle: Path, timeout: float) -> float | None:
-        """Check a bundle. Call this method only once.
-
-        Returns:
-            The rows that the bundle predicts in a second; see `sweeps.bundle.check.check`.
-
-        Raises:
-            BundleError: The bundle is not good. The text is the output of the check.
-            subprocess.TimeoutExpired: The check took longer than `timeout` seconds.
-        """
-        paths = [bundle, bundle / integrity.SWEEPS_COPY, bundle / integrity.CODE_FOLDER]
-        try:
-            output, errors = self._process.communicate(
-                json.dumps([str(path) for path in paths]) + "\n", timeout=timeout
-            )
-        finally:
-            self.close()
-        if self._process.returncode != 0:
-            raise BundleError(errors.strip() or f"exit code {self._process.returncode}")
-        # The user's code may have printed other lines.
-        speeds = [line for line in output.splitlines() if line.startswith(SPEED)]
-        return float(speeds[-1].removeprefix(SPEED)) if speeds else None
-
-    def close(self) -> None:
-        """Kill the process if it has not ended."""
-        self._process.kill()
-        with contextlib.suppress(OSError):
-            self._process.communicate()
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill a process if it has not ended."""
+    process.kill()
+    with contextlib.suppress(OSError):
+        process.communicate()
 
 
 @contextlib.contextmanager
@@ -115,26 +82,41 @@ def started_early(packages: Sequence[str] = ()) -> Iterator[None]:
     """Start a process now. The first call of `check` in the `with` block uses this process.
 
     Args:
-        packages: See `CheckProcess`.
+        packages: See `_start`.
     """
     global _early
-    process = _early = CheckProcess(packages)
-    with contextlib.suppress(
-        OSError
-    ):  # The system may not know niceness, or the process may have ended.
-        os.setpriority(os.PRIO_PROCESS, process._process.pid, _NICENESS)
+    process = _early = _start(packages)
+    # The system may not know niceness, or the process may have ended.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
     try:
         yield
     finally:
         _early = None
-        process.close()
+        _end(process)
 
 
 def check(bundle: Path, timeout: float) -> float | None:
     """Check a bundle in the process that was started early, or in a new one.
 
-    See `CheckProcess.check`.
+    Returns:
+        The rows that the bundle predicts in a second; see `sweeps.bundle.check.check`.
+
+    Raises:
+        BundleError: The bundle is not good. The text is the output of the check.
+        subprocess.TimeoutExpired: The check took longer than `timeout` seconds.
     """
     global _early
-    process, _early = _early or CheckProcess(), None
-    return process.check(bundle, timeout)
+    process = _early or _start()
+    _early = None
+    paths = [bundle, bundle / integrity.SWEEPS_COPY, bundle / integrity.CODE_FOLDER]
+    line = json.dumps([str(path) for path in paths]) + "\n"
+    try:
+        output, errors = process.communicate(line, timeout=timeout)
+    finally:
+        _end(process)
+    if process.returncode != 0:
+        raise BundleError(errors.strip() or f"exit code {process.returncode}")
+    # The user's code may have printed other lines.
+    speeds = [line for line in output.splitlines() if line.startswith(SPEED)]
+    return float(speeds[-1].removeprefix(SPEED)) if speeds else None

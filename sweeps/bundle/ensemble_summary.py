@@ -5,109 +5,80 @@ The folder may come from a stranger, so no code in it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+)
 
-from sweeps.core.json_files import Number, Text, is_text, read_json_object
+from sweeps.core.json_files import Number, Text, read_json_object
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 
 Id = Annotated[str, Field(pattern=r"^[0-9]{4,9}$")]
+Weight = Annotated[int, Field(ge=1, le=10**6)]
 
 
-class _Single(BaseModel):
-    trial: Id
-    value: Number
-    test: Number | None
-
-
-class _About(BaseModel):
-    single: _Single
-
-
-class _Training(BaseModel):
-    metric: Text
-    value: Number
-    test: Number | None
-    ensemble: _About
-
-
-class _Member(BaseModel):
-    trial: Id
-    weight: Annotated[int, Field(ge=1, le=10**6)]
-
-
-class _Manifest(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    training: _Training
-    members: Annotated[list[_Member], Field(min_length=1)]
+def _weights(members: list[dict[str, JsonValue]]) -> dict[JsonValue, JsonValue]:
+    """Return the weight of each member, by the id of its trial."""
+    try:
+        return {member["trial"]: member["weight"] for member in members}
+    except (TypeError, KeyError):
+        raise ValueError("must be a list of members") from None
 
 
 class EnsembleSummary(BaseModel):
-    """An ensemble that a sweep has exported.
+    """An ensemble that a sweep has exported, as its manifest describes it.
 
     Attributes:
-        path: path of the bundle's folder. If the sweep is in a store and was copied from there, the
+        path: Path of the bundle's folder. If the sweep is in a store and was copied from there, the
             folder's address in the store.
-        metric: metric of the objective.
-        value: score of the ensemble on valid.
-        test: score of the ensemble on test; None if it is not known.
-        single: id of the best single model's trial.
-        single_value: score of the best single model on valid.
-        single_test: score of the best single model on test; None if it is not known.
-        members: weight of each member, by the id of its trial.
+        metric: Metric of the objective.
+        value: Score of the ensemble on valid.
+        test: Score of the ensemble on test; None if it is not known.
+        single: Id of the best single model's trial.
+        single_value: Score of the best single model on valid.
+        single_test: Score of the best single model on test; None if it is not known.
+        members: Weight of each member, by the id of its trial.
     """
 
     model_config = ConfigDict(frozen=True)
-    path: str
-    metric: str
-    value: float
-    test: float | None
-    single: str
-    single_value: float
-    single_test: float | None
-    members: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that `show --json` prints."""
-        return self.model_dump(mode="json")
+    path: Text
+    metric: Text = Field(validation_alias=AliasPath("training", "metric"))
+    value: Number = Field(validation_alias=AliasPath("training", "value"))
+    test: Number | None = Field(validation_alias=AliasPath("training", "test"))
+    single: Id = Field(validation_alias=AliasPath("training", "ensemble", "single", "trial"))
+    single_value: Number = Field(
+        validation_alias=AliasPath("training", "ensemble", "single", "value")
+    )
+    single_test: Number | None = Field(
+        validation_alias=AliasPath("training", "ensemble", "single", "test")
+    )
+    members: Annotated[dict[Id, Weight], Field(min_length=1), BeforeValidator(_weights)]
 
 
 def ensembles_of(folder: Path, store: str | None = None) -> list[EnsembleSummary]:
     """Return the ensembles in the folder `exports` of a sweep, sorted by name.
 
-    Folders without a valid manifest are left out.
+    Folders without a valid manifest of an ensemble are left out.
 
     Args:
-        folder: the sweep's folder.
-        store: address of the sweep in a store, if the folder is a copy of it.
+        folder: The sweep's folder.
+        store: Address of the sweep in a store, if the folder is a copy of it.
     """
     exports = SweepFolder(folder).exports
-    return sorted(
-        _read(exports, f"{store}/{exports.name}" if store else None),
-        key=lambda ensemble: ensemble.path,
-    )
-
-
-def _read(exports: Path, address: str | None) -> Iterator[EnsembleSummary]:
-    for file in exports.glob(f"*/{MANIFEST}"):
-        content = read_json_object(file)
-        if content is None or not content.get("members") or not is_text(str(file.parent)):
-            continue
-        try:
-            found = _Manifest.model_validate(content)
-        except ValidationError:
-            continue
-        training, single = found.training, found.training.ensemble.single
-        yield EnsembleSummary(
-            path=f"{address or exports}/{file.parent.name}",
-            metric=training.metric,
-            value=training.value,
-            test=training.test,
-            single=single.trial,
-            single_value=single.value,
-            single_test=single.test,
-            members={member.trial: member.weight for member in found.members},
-        )
+    place = f"{store}/{exports.name}" if store else exports
+    found = []
+    for file in sorted(exports.glob(f"*/{MANIFEST}")):
+        path = f"{place}/{file.parent.name}"
+        with contextlib.suppress(ValidationError):
+            content = {**(read_json_object(file) or {}), "path": path}
+            found.append(EnsembleSummary.model_validate(content))
+    return found

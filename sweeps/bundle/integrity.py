@@ -19,7 +19,10 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from sweeps.bundle.model import Bundle
 
 MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
@@ -47,7 +50,7 @@ def sha256(file: Path) -> str:
     """Return the SHA-256 of a file in hex.
 
     Raises:
-        IntegrityError: the file cannot be read.
+        IntegrityError: The file cannot be read.
     """
     try:
         with open(file, "rb") as f:
@@ -60,23 +63,20 @@ def files_of(bundle: Path) -> list[str]:
     """List the files of a bundle, except `manifest.json` and `manifest.sha256`.
 
     Args:
-        bundle: the bundle's folder.
+        bundle: The bundle's folder.
 
     Returns:
         Sorted POSIX paths relative to the bundle. Symbolic links are listed, too.
     """
-    paths: list[str] = []
-    for folder, folders, names in os.walk(bundle):
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        paths += [Path(folder, name).relative_to(bundle).as_posix() for name in (*names, *links)]
-    return sorted(set(paths) - {MANIFEST, DIGEST})
+    files = [path for path in bundle.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return sorted({path.relative_to(bundle).as_posix() for path in files} - {MANIFEST, DIGEST})
 
 
 def write_hashes(bundle: Path) -> str:
     """Write `manifest.sha256`, in the format that `sha256sum -c manifest.sha256` reads.
 
     Args:
-        bundle: the bundle's folder, with its complete `manifest.json`.
+        bundle: The bundle's folder, with its complete `manifest.json`.
 
     Returns:
         The SHA-256 of the manifest in hex.
@@ -90,13 +90,13 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
     """Compare every file with the SHA-256 that the export recorded.
 
     Args:
-        bundle: the bundle's folder.
+        bundle: The bundle's folder.
 
     Returns:
         The recorded SHA-256 of each file, by its path in the bundle.
 
     Raises:
-        IntegrityError: a file differs from the manifest, is missing, or is not listed. The message
+        IntegrityError: A file differs from the manifest, is missing, or is not listed. The message
             names the first such file.
     """
     manifest, digest = bundle / MANIFEST, bundle / DIGEST
@@ -151,7 +151,7 @@ class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     bytecode either, because a new file that the manifest does not list makes the bundle invalid.
     """
 
-    def path_stats(self, path: Any) -> Any:
+    def path_stats(self, path: str) -> NoReturn:
         raise OSError("bytecode is not used")
 
 
@@ -167,11 +167,11 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
     copy of sweeps in the bundle loads it. The installation and the copy are never used together.
 
     Args:
-        bundle: the bundle's folder.
-        listed: the SHA-256 of each file, as `verify_hashes` returns them.
+        bundle: The bundle's folder.
+        listed: The SHA-256 of each file, as `verify_hashes` returns them.
 
     Raises:
-        IntegrityError: this process has already imported a module that has the name of a module in
+        IntegrityError: This process has already imported a module that has the name of a module in
             the bundle, but other contents.
     """
     code = str(bundle / CODE_FOLDER)
@@ -187,7 +187,7 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
                 "load the bundle in a new process"
             )
 
-    def finder(path: str) -> Any:
+    def finder(path: str) -> importlib.machinery.FileFinder:
         if path != code and not path.startswith(code + os.sep):
             raise ImportError
         compiled = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
@@ -211,7 +211,7 @@ def _imported_from(name: str) -> Path | None:
     """Return the source file of the imported module that has the name of a module in the bundle.
 
     Args:
-        name: path of a file in the bundle, such as `code/my_module.py`.
+        name: Path of a file in the bundle, such as `code/my_module.py`.
 
     Returns:
         The source file. None if no such module is imported, or if the file `name` is not a copy of
@@ -230,7 +230,7 @@ def _imported_from(name: str) -> Path | None:
     return Path(file).resolve() if file and file.endswith(".py") and os.path.isfile(file) else None
 
 
-def _load_pyfunc(data_path: str) -> Any:
+def _load_pyfunc(data_path: str) -> Bundle:
     """Verify and load the bundle. MLflow calls this function with the path of the data folder."""
     bundle = Path(data_path).resolve().parents[1]
     try:
@@ -241,4 +241,5 @@ def _load_pyfunc(data_path: str) -> Any:
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise
-    return importlib.import_module("sweeps.bundle.model").load_verified(bundle)
+    loaded: Bundle = importlib.import_module("sweeps.bundle.model").load_verified(bundle)
+    return loaded

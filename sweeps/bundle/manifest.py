@@ -6,6 +6,7 @@ It also lists the SHA-256 of all other files of the bundle.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,18 +16,20 @@ from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.file_format import FORMAT, format_problem
 from sweeps.core.json_files import read_json_object
+from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
 
 FILE = integrity.MANIFEST
 DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder
 MODEL_FOLDER = "model"
 MEMBERS_FOLDER = "members"  # an ensemble has one folder in it for each member, named by the trial
-CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
 # torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after
 # the point
 GPU_TOLERANCE = 1e-3
 
+# JSON object: how a model was trained
+Facts = dict[str, Any]
 Scalar = bool | int | float | str | None
 
 
@@ -34,14 +37,14 @@ class ColumnSchema(BaseModel):
     """Name and type that a raw feature column had in training.
 
     Attributes:
-        name: name of the column.
-        type: kind of values. Values of type "any" are not converted. Each value of a "tensor"
+        name: Name of the column.
+        type: Kind of values. Values of type "any" are not converted. Each value of a "tensor"
             column is a NumPy array.
-        dtype: pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
-        categories: categories of a categorical column; None for other columns.
-        shape: shape of each value of a tensor column. None for other columns, and if the values may
+        dtype: Pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
+        categories: Categories of a categorical column; None for other columns.
+        shape: Shape of each value of a tensor column. None for other columns, and if the values may
             have different shapes.
-        missing: texts and numbers that mean a missing value; see `sweeps.data.missing`. None for
+        missing: Texts and numbers that mean a missing value; see `sweeps.data.missing`. None for
             the usual words.
     """
 
@@ -58,13 +61,13 @@ class Member(BaseModel):
     """One model of an ensemble.
 
     Attributes:
-        trial: id of the trial. The folder `data/sweep/members/TRIAL` has the model and its fitted
+        trial: Id of the trial. The folder `data/sweep/members/TRIAL` has the model and its fitted
             preprocessor.
-        weight: weight of the model in the average. The weights of all members are whole numbers
+        weight: Weight of the model in the average. The weights of all members are whole numbers
             without a common divisor.
-        columns: raw features that the member takes, in the order of training. None if it takes all
+        columns: Raw features that the member takes, in the order of training. None if it takes all
             columns of the bundle.
-        training: how the model was trained: params, preprocessor, scaling, step, seed, and the
+        training: How the model was trained: params, preprocessor, scaling, step, seed, and the
             scores on valid and test.
     """
 
@@ -72,43 +75,48 @@ class Member(BaseModel):
     trial: str = Field(pattern=r"^[0-9]+$")
     weight: int = Field(ge=1)
     columns: list[str] | None = None
-    training: dict[str, Any]
+    training: Facts
+
+
+def members_text(members: Sequence[Member]) -> str:
+    """Return members in one line, such as `0007 (weight 2), 0003 (weight 1)`."""
+    return ", ".join(f"{member.trial} (weight {member.weight})" for member in members)
 
 
 class Manifest(BaseModel):
     """Contents of `manifest.json`. The field names are the keys in the file.
 
     Attributes:
-        format: number of the file format; see `sweeps.core.file_format`.
-        created: time of the export, ISO 8601 in UTC.
-        load: the trainer's function that loads a model from a checkpoint, in the form
+        format: Number of the file format; see `sweeps.core.file_format`.
+        created: Time of the export, ISO 8601 in UTC.
+        load: The trainer's function that loads a model from a checkpoint, in the form
             `module:attr`.
-        label: name of the label column, or a list of the names of several columns; None if there is
+        label: Name of the label column, or a list of the names of several columns; None if there is
             none.
         task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
             "multioutput". None if the sweep has no label.
-        classes: original values of the label, in the order of the model's probabilities. None
+        classes: Original values of the label, in the order of the model's probabilities. None
             without a label, for regression, and for several columns.
-        positive: the positive class of a binary label, which is the last of `classes`. None for
+        positive: The positive class of a binary label, which is the last of `classes`. None for
             other labels.
-        columns: raw features in the order of training. Empty if the training loop read its own
+        columns: Raw features in the order of training. Empty if the training loop read its own
             data; the model then gets the rows unchanged.
-        checked: whether the export compared the bundle with predictions that were made in training.
-        tolerance: largest allowed difference between a prediction of the bundle and of training,
+        checked: Whether the export compared the bundle with predictions that were made in training.
+        tolerance: Largest allowed difference between a prediction of the bundle and of training,
             for a number x times max(1, |x|). It is 0 for a model that was trained on CPUs. GPUs add
             numbers in another order than CPUs, so it is `GPU_TOLERANCE` if the trial had GPUs.
-        training: how the model was trained. Facts of the sweep and the trial: space file, trial,
+        training: How the model was trained. Facts of the sweep and the trial: space file, trial,
             params, preprocessor, scaling, metric, value, data fingerprint, versions and commit.
-        python: version of Python that wrote the bundle, such as "3.12.1".
-        requirements: pinned requirements of the packages that the bundle needs, such as
+        python: Version of Python that wrote the bundle, such as "3.12.1".
+        requirements: Pinned requirements of the packages that the bundle needs, such as
             `numpy==2.1.0`.
-        pickled: description of each pickle of a preprocessor, by the file's path in the bundle.
+        pickled: Description of each pickle of a preprocessor, by the file's path in the bundle.
             Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's
             path in the bundle.
-        members: the models of an ensemble, in the order in which the average adds them up. Empty
+        members: The models of an ensemble, in the order in which the average adds them up. Empty
             for a single model.
-        rows_per_second: speed of the prediction in one batch on the machine of the export. None if
+        rows_per_second: Speed of the prediction in one batch on the machine of the export. None if
             the bundle has no rows to measure it on.
     """
 
@@ -123,7 +131,7 @@ class Manifest(BaseModel):
     columns: list[ColumnSchema]
     checked: bool
     tolerance: float = 0.0
-    training: dict[str, Any]
+    training: Facts
     python: str
     requirements: list[str]
     pickled: dict[str, str]
@@ -132,12 +140,16 @@ class Manifest(BaseModel):
     rows_per_second: float | None = None
 
     @property
-    def members_text(self) -> str:
-        """The members of an ensemble in one line, such as `0007 (weight 2), 0003 (weight 1)`.
+    def prediction_names(self) -> list[str]:
+        """Names of the columns with predictions: `prediction`, or one for each label column."""
+        several = label_columns(self.label) if self.task in SEVERAL else ()
+        return [f"prediction_{name}" for name in several] or ["prediction"]
 
-        Empty for a single model.
-        """
-        return ", ".join(f"{member.trial} (weight {member.weight})" for member in self.members)
+    @property
+    def probability_names(self) -> list[str]:
+        """Names of the columns with probabilities, which a model may return."""
+        names = label_columns(self.label) if self.task == MULTILABEL else self.classes or ()
+        return [f"probability_{name}" for name in names]
 
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash.
@@ -163,15 +175,15 @@ class Manifest(BaseModel):
         """Read the manifest of a bundle.
 
         Args:
-            bundle: the bundle's folder.
+            bundle: The bundle's folder.
 
         Returns:
             The manifest.
 
         Raises:
-            InputError: the folder does not exist, is not a bundle, or has another format than this
+            InputError: The folder does not exist, is not a bundle, or has another format than this
                 version reads.
-            BundleError: the manifest is damaged.
+            BundleError: The manifest is damaged.
         """
         require_bundle(bundle)
         file = bundle / FILE
@@ -192,7 +204,7 @@ def require_bundle(folder: Path) -> None:
     verified or read.
 
     Raises:
-        InputError: the folder does not exist, has no manifest, or has another format.
+        InputError: The folder does not exist, has no manifest, or has another format.
     """
     if not folder.is_dir():
         raise InputError(str(folder), "the folder does not exist")

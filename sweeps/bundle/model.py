@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from sweeps.bundle import integrity, schema
 from sweeps.bundle.averaging import average, to_numbers
 from sweeps.bundle.manifest import (
-    CUSTOM_PREPROCESSOR,
     DATA_FOLDER,
     MEMBERS_FOLDER,
     MODEL_FOLDER,
     Manifest,
     require_bundle,
 )
+from sweeps.bundle.predictions import label_output, unlabeled_output
+from sweeps.bundle.schema import Cell
 from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError, SweepsError
-from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.data.columns import InputColumn
 from sweeps.data.parse import is_lenient, parse_values
@@ -35,19 +35,26 @@ from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 _DTYPES = {"integer": "float64", "double": "float64", "string": "str"}
 
 
+class Predictor(Protocol):
+    """A model, as the trainer's `load` returns it."""
+
+    def predict(self, rows: pd.DataFrame, /) -> object:
+        """Return an array, a frame or a list, with one entry for each prepared row."""
+
+
 class Bundle:
     """A model and its fitted preprocessor, or an ensemble of models.
 
     Each model of an ensemble has its own fitted preprocessor.
 
     Attributes:
-        path: the bundle's folder.
-        manifest: how the bundle was made.
-        known_values: the values of each raw column of categories in training.
-        unseen: number of values that the model treats as missing, by column, as `count_unseen` has
+        path: The bundle's folder.
+        manifest: How the bundle was made.
+        known_values: The values of each raw column of categories in training.
+        unseen: Number of values that the model treats as missing, by column, as `count_unseen` has
             counted them.
-        cells: number of all values that `count_unseen` has counted, by column.
-        members: the models of an ensemble, each with the methods of a bundle, in the order of
+        cells: Number of all values that `count_unseen` has counted, by column.
+        members: The models of an ensemble, each with the methods of a bundle, in the order of
             `manifest.members`. Empty for a single model.
     """
 
@@ -55,8 +62,8 @@ class Bundle:
         self,
         path: Path,
         manifest: Manifest,
-        model: Any,
-        fitted: Any,
+        model: Predictor | None = None,
+        fitted: FittedChain | None = None,
         members: Sequence[Bundle] = (),
     ):
         self.path = path
@@ -66,13 +73,16 @@ class Bundle:
         self._fitted = fitted
         self.unseen = Counter[str]()
         self.cells = Counter[str]()
-        self.known_values = {c.name: c.categories for c in manifest.columns if c.categories}
-        self._lenient = {
-            c.name: c.parse for c in getattr(fitted, "inputs", ()) if is_lenient(c.parse)
+        self.known_values: dict[str, Iterable[object]] = {
+            c.name: c.categories for c in manifest.columns if c.categories
         }
-        for part in (fitted, *members):
-            self.known_values |= getattr(part, "known_values", {})
-            self._lenient |= getattr(part, "_lenient", {})
+        self._lenient: dict[str, str] = {}
+        if fitted is not None:
+            self.known_values |= fitted.known_values
+            self._lenient |= {c.name: c.parse for c in fitted.inputs if is_lenient(c.parse)}
+        for member in members:
+            self.known_values |= member.known_values
+            self._lenient |= member._lenient
 
     def count_unseen(self, values: Mapping[str, Any]) -> None:
         """Count the values that the model treats as missing, in `unseen`.
@@ -81,7 +91,7 @@ class Bundle:
         `data.parse` that allows other texts.
 
         Args:
-            values: values of each raw column, such as a frame.
+            values: Values of each raw column, such as a frame.
         """
         markers = {column.name: column.missing for column in self.manifest.columns}
         for name in {**self.known_values, **self._lenient}:
@@ -121,7 +131,7 @@ class Bundle:
         column of a 2-D array.
 
         Args:
-            rows: n raw rows. The columns are matched by name, so their order does not matter.
+            rows: N raw rows. The columns are matched by name, so their order does not matter.
                 Columns that are not features are ignored.
 
         Returns:
@@ -132,18 +142,18 @@ class Bundle:
             `probability_<label>` for each.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor or
+            InputError: Columns are missing, a value does not fit its column, or the preprocessor or
                 the model raised an error.
         """
         if not self.manifest.columns:
-            return _unlabeled_output(self._model_predict(rows), rows.index)
+            return unlabeled_output(self._model_predict(rows), rows.index)
         return label_output(self.manifest, self.model_output(rows), rows.index)
 
     def transform(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Apply the fitted preprocessor to raw rows. The result is what the model gets.
 
         Args:
-            rows: n raw rows, in the format that `predict` takes.
+            rows: N raw rows, in the format that `predict` takes.
 
         Returns:
             n rows with the index of `rows`. The columns are the preprocessed features, in the order
@@ -151,7 +161,7 @@ class Bundle:
             and with the dtypes of training.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor
+            InputError: Columns are missing, a value does not fit its column, or the preprocessor
                 raised an error. Also raised for an ensemble, whose members have different
                 preprocessors.
         """
@@ -170,7 +180,7 @@ class Bundle:
         The output is not translated to the original classes.
 
         Args:
-            rows: n raw rows, in the format that `predict` takes.
+            rows: N raw rows, in the format that `predict` takes.
 
         Returns:
             An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an
@@ -178,57 +188,61 @@ class Bundle:
         members' outputs; see `sweeps.bundle.averaging`.
 
         Raises:
-            InputError: see `predict`.
+            InputError: See `predict`.
         """
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
         raw = schema.enforce_schema(rows, self.manifest.columns)
         if raw.empty:  # some models raise an error if there are no rows
-            several = label_columns(self.manifest.label) if self.manifest.task in SEVERAL else ()
-            k = len(self.manifest.classes or several)
-            return np.zeros((0, k) if k else 0)
+            return np.zeros((0, len(self.manifest.classes or self.manifest.prediction_names)))
         return np.asarray(self._model_predict(raw))
 
     def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
         with _as_input_errors("the preprocessor cannot prepare"):
             return raw if self._fitted is None else self._fitted.transform(raw)
 
-    def _model_predict(self, raw: pd.DataFrame) -> Any:
+    def _model_predict(self, raw: pd.DataFrame) -> np.ndarray | pd.DataFrame:
         if self.members:
-            return self._average(
-                [
-                    member._model_predict(raw[[c.name for c in member.manifest.columns]])
-                    for member in self.members
-                ]
-            )
-        prepared = self._prepare(raw)
-        with _as_input_errors():
-            return _check_length(self._model.predict(prepared), len(raw))
+            columns = [[c.name for c in member.manifest.columns] for member in self.members]
+            parts = zip(self.members, columns, strict=True)
+            return self._average([member._model_predict(raw[names]) for member, names in parts])
+        return self._checked_output(self._prepare(raw))
 
-    def _average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+    def _checked_output(self, prepared: pd.DataFrame) -> np.ndarray | pd.DataFrame:
+        """Return the model's output for prepared rows. If it is no frame, it becomes an array."""
+        assert self._model is not None, "an ensemble asks its members"
+        with _as_input_errors():
+            output = self._model.predict(prepared)
+            output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
+            if output.ndim and len(output) != len(prepared):
+                raise ValueError(
+                    f"`predict` of the model returned {len(output)} outputs for {len(prepared)} "
+                    "rows, but must return one output for each row"
+                )
+            return output
+
+    def _average(self, outputs: Sequence[np.ndarray | pd.DataFrame]) -> np.ndarray:
         """Return the weighted mean of the members' outputs."""
         manifest = self.manifest
-        numbers = [
-            to_numbers(np.asarray(output), manifest.task, len(manifest.classes or ()))
-            for output in outputs
-        ]
+        classes = len(manifest.classes or ())
+        numbers = [to_numbers(np.asarray(output), manifest.task, classes) for output in outputs]
         return average(numbers, [member.weight for member in manifest.members])
 
-    def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
+    def predict_values(self, values: Mapping[str, list[Cell]], count: int) -> pd.DataFrame:
         """Predict rows whose values were already checked against their columns.
 
         This function is faster than `predict`. The results are bit-identical.
 
         Args:
-            values: values of each column, for all columns. Missing numbers are NaN; other missing
+            values: Values of each column, for all columns. Missing numbers are NaN; other missing
                 values are None.
-            count: number of rows.
+            count: Number of rows.
 
         Returns:
             The predictions in the format of `predict`, with a range index.
 
         Raises:
-            InputError: the preprocessor or the model refused the values.
+            InputError: The preprocessor or the model refused the values.
         """
         if (output := self._output_of_values(values, count)) is not None:
             return label_output(self.manifest, output, pd.RangeIndex(count))
@@ -238,7 +252,7 @@ class Bundle:
         }
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
-    def _output_of_values(self, values: Mapping[str, list[Any]], count: int) -> np.ndarray | None:
+    def _output_of_values(self, values: Mapping[str, list[Cell]], count: int) -> np.ndarray | None:
         """Return the model's output for checked values.
 
         Return None if the values must be converted first; see `predict_values`.
@@ -247,30 +261,16 @@ class Bundle:
             outputs = [member._output_of_values(values, count) for member in self.members]
             found = [output for output in outputs if output is not None]
             return self._average(found) if len(found) == len(outputs) else None
-        kinds, fitted = {c.name: c.type for c in self.manifest.columns}, self._fitted
-        if not count or not isinstance(fitted, FittedChain) or not fitted.fitted_steps:
+        kinds = {c.name: c.type for c in self.manifest.columns}
+        fitted = self._fitted
+        if not count or fitted is None or not fitted.fitted_steps:
             return None
         if not all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs):
             return None
         arrays = {c.name: _typed_array(values[c.name], c) for c in fitted.inputs}
         with _as_input_errors():
-            return np.asarray(
-                _check_length(self._model.predict(fitted.transform_columns(arrays, count)), count)
-            )
-
-
-def _check_length(output: Any, rows: int) -> Any:
-    """Check that a model's output has one entry for each row, and return the output.
-
-    Outputs other than frames become arrays.
-    """
-    output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
-    if output.ndim and len(output) != rows:
-        raise ValueError(
-            f"`predict` of the model returned {len(output)} outputs for {rows} rows, but must "
-            "return one output for each row"
-        )
-    return output
+            prepared = fitted.transform_columns(arrays, count)
+        return np.asarray(self._checked_output(prepared))
 
 
 @contextlib.contextmanager
@@ -288,39 +288,19 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
         raise InputError("rows", f"{what} these rows: {one_line(e)}") from e
 
 
-def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
-    """Convert a model's output to a frame, if the model's training loop read its own data.
-
-    Raises:
-        BundleError: the output is a single value instead of one value for each row.
-    """
-    if not output.ndim:
-        raise BundleError(
-            f"`predict` of the model returned a single value for {len(index)} rows, but must "
-            "return one value for each row"
-        )
-    if isinstance(output, pd.DataFrame):
-        return output.set_axis(index)
-    if output.ndim == 2:
-        return pd.DataFrame(
-            output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])]
-        )
-    return pd.DataFrame({"prediction": list(output) if output.ndim > 2 else output}, index=index)
-
-
 def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
     """Return whether `_typed_array` is enough to convert the checked values of a column.
 
     Args:
-        column: the column in the preprocessor's input.
-        kind: type of the column in the manifest, such as "integer"; see `ColumnSchema.type`.
+        column: The column in the preprocessor's input.
+        kind: Type of the column in the manifest, such as "integer"; see `ColumnSchema.type`.
     """
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (
         column.kind == "text" and kind == "string"
     )
 
 
-def _typed_array(values: list[Any], column: InputColumn) -> Any:
+def _typed_array(values: list[Cell], column: InputColumn) -> np.ndarray | ExtensionArray:
     return (
         pd.array(values, dtype="str")
         if column.kind == "text"
@@ -332,22 +312,21 @@ def load_bundle(path: str | Path) -> Bundle:
     """Verify all files of a bundle, and load the bundle with the code that it contains.
 
     Args:
-        path: the bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial
+        path: The bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial
             is loaded.
 
     Returns:
         The loaded bundle.
 
     Raises:
-        InputError: there is no bundle at `path`. If `path` is a sweep's folder, the message gives
+        InputError: There is no bundle at `path`. If `path` is a sweep's folder, the message gives
             the reason.
-        BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
+        BundleError: A file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
     if not (path / integrity.MANIFEST).is_file() and is_sweep(path):
-        from sweeps.space.saved_space import (
-            bundle_of,
-        )  # imported here, because bundles do not contain this module
+        # Imported here, because bundles do not contain this module
+        from sweeps.space.saved_space import bundle_of
 
         path = bundle_of(path)
     require_bundle(path)
@@ -365,44 +344,39 @@ def load_verified(path: Path) -> Bundle:
     name.
 
     Args:
-        path: the bundle's folder.
+        path: The bundle's folder.
 
     Returns:
         The loaded bundle.
 
     Raises:
-        BundleError: the bundle cannot be loaded.
+        BundleError: The bundle cannot be loaded.
     """
     manifest = Manifest.read(path)
     data = path / DATA_FOLDER
     if not manifest.members:
         return _load_model(path, manifest, data)
-    folders = [
-        (manifest.of_member(member), data / MEMBERS_FOLDER / member.trial)
+    members = [
+        _load_model(path, manifest.of_member(member), data / MEMBERS_FOLDER / member.trial)
         for member in manifest.members
     ]
-    return Bundle(
-        path, manifest, None, None, [_load_model(path, own, folder) for own, folder in folders]
-    )
+    return Bundle(path, manifest, members=members)
 
 
 def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
     """Load a single model and its preprocessor.
 
     Args:
-        path: the bundle's folder.
-        manifest: the manifest of the bundle, or of a member of the ensemble.
-        data: folder with the model and the preprocessor.
+        path: The bundle's folder.
+        manifest: The manifest of the bundle, or of a member of the ensemble.
+        data: Folder with the model and the preprocessor.
 
     Raises:
-        BundleError: see `load_verified`.
+        BundleError: See `load_verified`.
     """
-    fitted: Any = None
     try:
-        if (data / step_files.FILE).is_file():
-            fitted = step_files.load_chain(data)
-        elif (data / CUSTOM_PREPROCESSOR).is_file():
-            fitted = pickle.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
+        has_chain = (data / step_files.FILE).is_file()
+        fitted = step_files.load_chain(data) if has_chain else None
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
         message = str(e) if isinstance(e, references.RefError) else f"{type(e).__name__}: {e}"
@@ -416,95 +390,3 @@ def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
             "predict(DataFrame)"
         )
     return Bundle(path, manifest, model, fitted)
-
-
-def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
-    """Translate a model's output to the original classes.
-
-    Args:
-        manifest: the bundle's manifest.
-        output: the model's output. For a binary label, the probabilities of the second class, shape
-            (n,), or of both classes, shape (n, 2). For a multiclass label, the probabilities of all
-            k classes, shape (n, k). For both tasks, integer class codes of shape (n,) are also
-            allowed. For regression, numbers of shape (n,). For several label columns, numbers, or
-            the probability of 1, shape (n, k).
-        index: the index of the n rows.
-
-    Returns:
-        A frame with the column `prediction`. If the output has probabilities, the frame also has a
-        column `probability_<class>` for each class. For several label columns, see
-        `Bundle.predict`.
-
-    Raises:
-        BundleError: the output has none of the allowed shapes, or a class code is out of range.
-    """
-    output = np.asarray(output)
-    if manifest.task in SEVERAL:
-        return _several_outputs(manifest, output, index)
-    if output.ndim == 2 and output.shape[1] == 1:
-        output = output[:, 0]
-    if manifest.task in (None, "regression") or not manifest.classes:
-        if output.ndim == 2 and manifest.task is None:
-            return _unlabeled_output(output, index)
-        _check_shape(manifest, output.shape == (len(index),), output, f"({len(index)},)")
-        return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
-    return _class_outputs(manifest, output, index)
-
-
-def _class_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
-    """Return the predictions of a binary or multiclass label; see `label_output`."""
-    assert manifest.classes is not None
-    k = len(manifest.classes)
-    names = np.array(manifest.classes, dtype=object)
-    if output.ndim == 1 and output.dtype.kind in "iub":
-        _check_shape(
-            manifest,
-            len(output) == len(index) and bool(((output >= 0) & (output < k)).all()),
-            output,
-            f"class codes from 0 to {k - 1}",
-        )
-        return pd.DataFrame(
-            {"prediction": _decode_classes(names, output.astype(np.int64))}, index=index
-        )
-    if manifest.task == "binary" and output.ndim == 1:
-        second = output.astype(np.float64)
-        output = np.stack([1.0 - second, second], axis=1)
-    _check_shape(manifest, output.shape == (len(index), k), output, f"shape ({len(index)}, {k})")
-    # With two classes at 0.5 each, argmax chooses the first class, as XGBoost's `error` does
-    frame = {"prediction": _decode_classes(names, output.argmax(axis=1))}
-    frame |= {
-        f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)
-    }
-    return pd.DataFrame(frame, index=index)
-
-
-def _several_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
-    """Return the predictions of several label columns; see `label_output`."""
-    names = label_columns(manifest.label)
-    _check_shape(
-        manifest,
-        output.shape == (len(index), len(names)),
-        output,
-        f"shape ({len(index)}, {len(names)})",
-    )
-    numbers = pd.DataFrame(output.astype(np.float64), index=index, columns=names)
-    if manifest.task == MULTIOUTPUT:
-        return numbers.add_prefix("prediction_")
-    frames = [(numbers > 0.5).astype(np.int64).add_prefix("prediction_")]
-    if output.dtype.kind == "f":
-        frames.append(numbers.add_prefix("probability_"))
-    return pd.concat(frames, axis=1)
-
-
-def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
-    """Convert class codes to class labels. The returned array has the type of the labels."""
-    return pd.Series(names[codes]).infer_objects().to_numpy()
-
-
-def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
-    if not holds:
-        shape = f"an array of {output.dtype} with shape {output.shape}"
-        raise BundleError(
-            f"`{manifest.load}`: `predict` returned {shape}, but for a {manifest.task} label the "
-            f"array must have {wanted}"
-        )

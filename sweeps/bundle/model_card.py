@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from sweeps.bundle.manifest import Manifest
+from pydantic import JsonValue
+
+from sweeps.bundle.manifest import Facts, Manifest
 from sweeps.core.label_columns import label_columns
 from sweeps.core.markdown_text import cell, code
 from sweeps.core.metrics import base_name
@@ -23,7 +24,7 @@ def model_card(manifest: Manifest) -> str:
     """Return the text of `README.md`, as Markdown.
 
     Args:
-        manifest: the manifest of a single model or of an ensemble.
+        manifest: The manifest of a single model or of an ensemble.
     """
     parts = [
         *(_ensemble(manifest) if manifest.members else _single(manifest)),
@@ -64,7 +65,7 @@ def _single(manifest: Manifest) -> Iterator[str]:
     yield _table(["", ""], rows)
 
 
-def _values(facts: dict[str, Any]) -> dict[str, Any]:
+def _values(facts: Facts) -> Facts:
     """Return the values of the objectives, by metric.
 
     Empty if the manifest does not name the metric.
@@ -180,12 +181,12 @@ def _listed(items: Sequence[str], place: str) -> str:
     return ", ".join([*items[:LISTED], *more])
 
 
-def _code(value: Any) -> str:
+def _code(value: JsonValue) -> str:
     """Return a value as code in one line."""
     return code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _number(value: Any) -> str:
+def _number(value: JsonValue) -> str:
     return f"{value:.6g}" if isinstance(value, int | float) else "-"
 
 

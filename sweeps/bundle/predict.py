@@ -6,10 +6,11 @@ Both files may be larger than memory.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -37,23 +38,23 @@ def predict_file(
     """Predict every row of a CSV, TSV, JSON lines or Parquet file.
 
     Args:
-        bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
+        bundle: The bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
             afterwards has a text for each column with values that training never saw.
-        source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
+        source: Raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
             `hdfs`, `abfs`). Columns that the model does not use, such as the label, are ignored.
-        target: path, URI or stream for the predictions. The suffix of a path decides the format. A
+        target: Path, URI or stream for the predictions. The suffix of a path decides the format. A
             stream gets CSV. A file is written completely or not at all. If `target` is None,
             nothing is written, and the function returns a frame.
-        on_progress: function that is called after each chunk, with the number of rows predicted so
+        on_progress: Function that is called after each chunk, with the number of rows predicted so
             far.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
 
     Raises:
-        InputError: a file is missing, damaged or in an unknown format; a column is missing or has
+        InputError: A file is missing, damaged or in an unknown format; a column is missing or has
             invalid values; or the disk is full.
-        BundleError: the bundle is damaged.
+        BundleError: The bundle is damaged.
     """
     if isinstance(target, str | Path):
         target = check_files(source, target)
@@ -82,7 +83,7 @@ def check_files(source: str | Path, target: str | Path | None = None) -> str | P
         `target`, as a `Path` unless it is a URI.
 
     Raises:
-        InputError: the input is missing, the path of the output cannot be written, or a name has an
+        InputError: The input is missing, the path of the output cannot be written, or a name has an
             unknown suffix.
     """
     _format(source)
@@ -113,7 +114,7 @@ def _format(path: str | Path) -> str:
     """Return the format of a file; see `file_format`.
 
     Raises:
-        InputError: the suffix of the file's name is unknown.
+        InputError: The suffix of the file's name is unknown.
     """
     if kind := file_format(str(path)):
         return kind
@@ -127,7 +128,7 @@ def _is_uri(path: str | Path) -> bool:
     return isinstance(path, str) and "://" in path
 
 
-def _filesystem(path: str | Path) -> tuple[Any, str]:
+def _filesystem(path: str | Path) -> tuple[fs.FileSystem, str]:
     """Return Arrow's file system for a path or URI, and the path within it."""
     if not _is_uri(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
@@ -152,55 +153,46 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
     yielded even if the file has no rows.
     """
     system, path = _filesystem(source)
-    if file_format(path) == ".parquet":
-        yield from _read_parquet(system, path, manifest)
-        return
     read = ReadKeys(**manifest.training.get("read", {}))
     files = SourceFiles(str(source), "", system, (path,), None, read=read)
     wanted = {c.name for c in manifest.columns}
     names = [n for n in probe_schema(files, path).names if n in wanted or not wanted]
+    empty = True
+    is_parquet = files.format == ".parquet"
+    for chunk in _read_parquet(files, names) if is_parquet else _read_text(files, names, manifest):
+        empty = False
+        yield chunk
+    if empty:
+        yield pd.DataFrame(columns=names, dtype=object)
+
+
+def _read_text(files: SourceFiles, names: list[str], manifest: Manifest) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a CSV, TSV or JSON lines file."""
     # In these columns `00123` is text, not a number
     text = {
         c.name
         for c in manifest.columns
         if c.type == "string" or (c.categories and isinstance(c.categories[0], str))
     }
-    empty = True
-    for table in read_blocks(files, path, names):
-        empty = False
+    for table in read_blocks(files, files.paths[0], names):
         for start in range(0, len(table), CHUNK_ROWS):
             piece = table.slice(start, CHUNK_ROWS)
             typed = infer_types(piece) if files.is_text else piece
             yield pa.table({n: (piece if n in text else typed)[n] for n in names}).to_pandas()
-    if empty:
-        yield pd.DataFrame(columns=names, dtype=object)
 
 
-def _read_parquet(system: Any, path: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
+def _read_parquet(files: SourceFiles, names: list[str]) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
-    wanted = {c.name for c in manifest.columns}
     # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group
     # may be larger than memory
     with (
-        system.open_input_file(path) as opened,
+        files.system.open_input_file(files.paths[0]) as opened,
         pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
     ):
-        names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
-        empty = True
         for batch in file.iter_batches(CHUNK_ROWS, columns=names):
-            empty = False
-            yield _to_pandas(batch)
-        if empty:
-            yield _to_pandas(file.schema_arrow.empty_table().select(names))
-
-
-def _to_pandas(rows: Any) -> pd.DataFrame:
-    """Convert Arrow rows to pandas.
-
-    A named index that pandas stored in the file becomes a column, as in training.
-    """
-    return rows.to_pandas(ignore_metadata=True)
+            # A named index that pandas stored in the file becomes a column, as in training.
+            yield batch.to_pandas(ignore_metadata=True)
 
 
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
@@ -234,14 +226,12 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     """Return a problem in a chunk with a row number that counts from the beginning of the file."""
     if isinstance(problem, InvalidValue):
         return problem.shifted(before)
-    return (
-        Problem(f"rows {before + 1} to {before + rows}", problem.text)
-        if problem.place == "rows"
-        else problem
-    )
+    if problem.place != "rows":
+        return problem
+    return Problem(f"rows {before + 1} to {before + rows}", problem.text)
 
 
-def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
+def _write_text(parts: Iterator[pd.DataFrame], stream: BinaryIO, kind: str) -> None:
     """Write predictions as CSV, TSV or JSON lines."""
     for i, part in enumerate(parts):
         if kind == ".jsonl":
@@ -251,34 +241,28 @@ def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
         stream.write(text.encode())
 
 
-def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
+def _write_parquet(parts: Iterator[pd.DataFrame], stream: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
-    while (
-        part.empty and (more := next(parts, None)) is not None
-    ):  # an empty part does not show the type of the classes
-        part = more
-    first = pa.Table.from_pandas(part, preserve_index=False)
-    with pq.ParquetWriter(stream, first.schema) as writer:
-        writer.write_table(first)
-        for part in parts:
-            writer.write_table(
-                pa.Table.from_pandas(part, schema=first.schema, preserve_index=False)
-            )
+    while part.empty and (more := next(parts, None)) is not None:
+        part = more  # an empty part does not show the type of the classes
+    schema = pa.Table.from_pandas(part, preserve_index=False).schema
+    with pq.ParquetWriter(stream, schema) as writer:
+        for each in itertools.chain([part], parts):
+            writer.write_table(pa.Table.from_pandas(each, schema=schema, preserve_index=False))
 
 
 @contextlib.contextmanager
-def _atomic_output(target: str | Path) -> Iterator[Any]:
+def _atomic_output(target: str | Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside `target`.
 
     When the block ends without an error, this file replaces `target`.
     """
     system, path = _filesystem(target)
     place = PurePosixPath(path)
-    part = str(
-        place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}")
-    )  # same suffix, because Arrow compresses `.gz`
+    # The name has the same suffix, because Arrow compresses `.gz`
+    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))
     try:
         with system.open_output_stream(part) as stream:
             yield stream

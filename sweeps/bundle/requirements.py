@@ -30,12 +30,12 @@ class Requirements:
     """Modules and packages that some modules need.
 
     Attributes:
-        local_modules: files and package folders to copy. Maps the name of each file or folder to
+        local_modules: Files and package folders to copy. Maps the name of each file or folder to
             its full path.
-        sweeps_modules: files of the package `sweeps` to copy. Maps each file's path relative to the
+        sweeps_modules: Files of the package `sweeps` to copy. Maps each file's path relative to the
             package to its full path.
-        packages: import names of the packages that must be installed.
-        files: maps the dotted name of every local module to its source file.
+        packages: Import names of the packages that must be installed.
+        files: Maps the dotted name of every local module to its source file.
     """
 
     local_modules: dict[str, Path]
@@ -55,8 +55,8 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
     need them.
 
     Args:
-        modules: dotted names of the modules.
-        roots: folders to search before `sys.path`.
+        modules: Dotted names of the modules.
+        roots: Folders to search before `sys.path`.
 
     Returns:
         The requirements.
@@ -104,9 +104,9 @@ def fingerprint(
     The hash does not depend on the location of the files.
 
     Args:
-        modules: dotted names of the modules.
-        roots: folders to search before `sys.path`.
-        scripts: other files to hash. A Python script imports modules from its own folder.
+        modules: Dotted names of the modules.
+        roots: Folders to search before `sys.path`.
+        scripts: Other files to hash. A Python script imports modules from its own folder.
 
     Returns:
         The SHA-256 in hex.
@@ -137,8 +137,8 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
     It is the module's file, or the folder of its top-level package.
 
     Args:
-        module: dotted name of the module.
-        file: source file of the module.
+        module: Dotted name of the module.
+        file: Source file of the module.
         top: `__init__.py` of the module's top-level package. None if the top-level package is a
             namespace package, which has no `__init__.py`.
     """
@@ -182,7 +182,7 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
     """Pin packages to their installed versions. Packages that are not installed are left out.
 
     Args:
-        packages: import names of the packages. The packages in `ALWAYS_REQUIRED` are added.
+        packages: Import names of the packages. The packages in `ALWAYS_REQUIRED` are added.
 
     Returns:
         Sorted requirements, such as `numpy==2.1.0`.
@@ -200,12 +200,6 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
     return sorted(out)
 
 
-def _names_type_checking(test: ast.expr) -> bool:
-    """Return whether a condition has the name `TYPE_CHECKING`."""
-    names = (getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(test))
-    return "TYPE_CHECKING" in names
-
-
 @functools.cache
 def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
     """List the modules that a source file imports.
@@ -213,10 +207,10 @@ def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
     For `from a import b`, the list has `a` and `a.b`.
 
     Args:
-        file: the source file.
-        package: the package that relative imports start from.
+        file: The source file.
+        package: The package that relative imports start from.
         lazy: True to include imports inside functions, except imports of Ray.
-        modified: time at which the file was modified, so that a file that has changed is read
+        modified: Time at which the file was modified, so that a file that has changed is read
             again.
     """
     if (tree := references.parse_source(file)) is None:
@@ -226,7 +220,7 @@ def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
     while stack:
         node, inside = stack.pop()
         names: list[str] = []
-        if isinstance(node, ast.If) and _names_type_checking(node.test):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             stack += [(child, inside) for child in node.orelse]
             continue
         if isinstance(node, ast.Import):

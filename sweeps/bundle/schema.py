@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import JsonValue
 
-from sweeps.bundle.manifest import ColumnSchema
+from sweeps.bundle.manifest import ColumnSchema, Scalar
 from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.column_values import (
@@ -30,6 +31,11 @@ from sweeps.data.column_values import (
 )
 from sweeps.data.missing import is_missing
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Value of a row
+Cell = JsonValue | np.ndarray
 # Types of columns by the kind of their dtype.
 _TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "double", "M": "datetime"}
 
@@ -40,8 +46,8 @@ def infer_schema(
     """Infer the schema of raw features.
 
     Args:
-        raw: a frame of raw features.
-        missing: texts and numbers that mean a missing value, by column.
+        raw: A frame of raw features.
+        missing: Texts and numbers that mean a missing value, by column.
 
     Returns:
         One entry for each column, in the order of the frame.
@@ -81,14 +87,14 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     """Convert rows from any source to the columns, order and dtypes of training.
 
     Args:
-        frame: raw rows. Columns that are not in the schema are ignored.
-        columns: the schema of the training data.
+        frame: Raw rows. Columns that are not in the schema are ignored.
+        columns: The schema of the training data.
 
     Returns:
         The rows with the columns of the schema and the index of `frame`.
 
     Raises:
-        InputError: columns are missing or values are invalid. If columns are missing, one problem
+        InputError: Columns are missing or values are invalid. If columns are missing, one problem
             names the first of them. Otherwise the error has an `InvalidValue` for the first invalid
             value of each column.
     """
@@ -120,7 +126,7 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
 
-def without_markers(values: pd.Series, markers: Sequence[Any] | None) -> pd.Series:
+def without_markers(values: pd.Series, markers: Sequence[Scalar] | None) -> pd.Series:
     """Return a column whose markers are missing values; see `sweeps.data.missing`."""
     if markers is None and pd.api.types.is_numeric_dtype(values.dtype):
         return values
@@ -175,17 +181,8 @@ def tensor_rule(column: ColumnSchema) -> str:
     )
 
 
-def tensors_to_arrow(values: pd.Series) -> Any:
+def tensors_to_arrow(values: pd.Series) -> pa.Array:
     """Convert a column of NumPy arrays to nested Arrow lists, which all Parquet readers support."""
     import pyarrow as pa
 
-    cells = [value for value in values if isinstance(value, np.ndarray)]
-    shapes = {(cell.shape, cell.dtype) for cell in cells}
-    if len(cells) < len(values) or len(shapes) != 1 or not cells[0].size:
-        return pa.array(
-            [value.tolist() if isinstance(value, np.ndarray) else None for value in values]
-        )
-    nested = pa.array(np.concatenate([cell.ravel() for cell in cells]))
-    for size in reversed(cells[0].shape):
-        nested = pa.FixedSizeListArray.from_arrays(nested, size)
-    return nested
+    return pa.array([cell.tolist() if isinstance(cell, np.ndarray) else None for cell in values])

@@ -8,7 +8,6 @@ Libraries of Models. ICML 2004. https://doi.org/10.1145/1015330.1015432
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,20 +25,20 @@ class Selection:
     """The models of an ensemble.
 
     Attributes:
-        weights: weight of each chosen model, by the model's index. The models are in the order in
-            which the ensemble adds them up: the largest weight first; among equal weights, the
+        weights: Weight of each chosen model, by the model's index. The models are in the order in
+            which the ensemble adds them up: The largest weight first; among equal weights, the
             better model first. The weights have no common divisor.
-        value: score of the ensemble.
-        single: index of the best single model.
-        single_value: score of this model.
-        rounds: score of the ensemble after each round. A later round may be worse than an earlier
+        value: Score of the ensemble.
+        single: Index of the best single model.
+        singles: Score of each model alone.
+        rounds: Score of the ensemble after each round. A later round may be worse than an earlier
             one.
     """
 
     weights: Mapping[int, int]
     value: float
     single: int
-    single_value: float
+    singles: tuple[float, ...]
     rounds: tuple[float, ...]
 
 
@@ -55,26 +54,32 @@ def select(
     lower index. Among equally good rounds, the first one is the result.
 
     Args:
-        predictions: predictions of each model for the same rows, as `averaging.to_numbers` returns
+        predictions: Predictions of each model for the same rows, as `averaging.to_numbers` returns
             them.
-        score: function that scores predictions. A model whose own score is NaN or infinite is never
+        score: Function that scores predictions. A model whose own score is NaN or infinite is never
             chosen.
         minimize: True if smaller scores are better.
-        rounds: number of rounds, at least 1.
+        rounds: Number of rounds, at least 1.
 
     Returns:
         The chosen models, or None if no model has a finite score.
     """
-    loss = functools.partial(_loss, score, minimize)
+    sign = 1 if minimize else -1
+
+    def loss(predictions: np.ndarray) -> float:
+        value = sign * score(predictions)
+        return value if math.isfinite(value) else math.inf
+
     singles = [loss(prediction) for prediction in predictions]
-    ranked = sorted(
-        (i for i in range(len(predictions)) if singles[i] < math.inf), key=lambda i: (singles[i], i)
-    )
+    usable = [i for i, single in enumerate(singles) if single < math.inf]
+    ranked = sorted(usable, key=lambda i: singles[i])
     if not ranked:
         return None
     place = {model: i for i, model in enumerate(ranked)}
-    chosen, losses = Counter({ranked[0]: 1}), [singles[ranked[0]]]
-    best, total = dict(chosen), predictions[ranked[0]].astype(np.float64)
+    chosen = Counter(ranked[:1])
+    losses = [singles[ranked[0]]]
+    best = dict(chosen)
+    total = predictions[ranked[0]].astype(np.float64)
     for count in range(2, rounds + 1):
         after = [loss((total + predictions[i]) / count) for i in ranked]
         model = ranked[after.index(min(after))]
@@ -84,22 +89,13 @@ def select(
         losses.append(loss(average([predictions[i] for i in weights], list(weights.values()))))
         if losses[-1] < min(losses[:-1]):
             best = weights
-    sign = 1 if minimize else -1
     return Selection(
-        best,
-        sign * min(losses),
-        ranked[0],
-        sign * losses[0],
-        tuple(sign * value for value in losses),
+        weights=best,
+        value=sign * min(losses),
+        single=ranked[0],
+        singles=tuple(sign * value for value in singles),
+        rounds=tuple(sign * value for value in losses),
     )
-
-
-def _loss(score: Score, minimize: bool, predictions: np.ndarray) -> float:
-    """Return the score as a number to minimize, which is infinite if the score is not finite."""
-    value = score(predictions)
-    if not math.isfinite(value):
-        return math.inf
-    return value if minimize else -value
 
 
 def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:

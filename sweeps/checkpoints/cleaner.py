@@ -9,15 +9,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
-from sweeps.checkpoints.retention import (
-    RetentionPolicy,
-    TrialCheckpoints,
-    rank_trials,
-    select_deletable,
-)
+from sweeps.checkpoints.retention import TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.checkpoint_files import (
     checkpoint_sizes,
     delete_checkpoint,
@@ -26,16 +19,13 @@ from sweeps.core.checkpoint_files import (
 )
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Result, format_trial_id
-from sweeps.space.section_models import Repeats
+from sweeps.core.trial import format_trial_id
+from sweeps.space.section_models import Checkpoints
 from sweeps.study.repeats import Configurations
+from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
 
 log = logging.getLogger(__name__)
-
-# An ended trial: (number, number of the trial that it repeats or None, result, name of its latest
-# checkpoint or None)
-EndedTrial = tuple[int, int | None, Result, str | None]
 
 
 @dataclass(frozen=True)
@@ -62,11 +52,8 @@ class CheckpointCleaner:
     large checkpoint.
 
     Args:
-        folder: Folder of the sweep.
+        study_store: The study. The cleaner reads it only when it is created.
         policy: Rule that says which checkpoints are kept.
-        repeats: How many trials each configuration has, and how their values are aggregated.
-        goals: One boolean for each objective: True if smaller values are better.
-        ended: Trials that ended before this driver started.
 
     Attributes:
         freed: Number and size of the checkpoints that were deleted so far.
@@ -75,48 +62,22 @@ class CheckpointCleaner:
             the store, so that the study in the store names no deleted checkpoint.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        policy: RetentionPolicy,
-        repeats: Repeats,
-        goals: tuple[bool, ...],
-        ended: list[EndedTrial],
-    ):
-        self.folder, self.policy, self.repeats, self.goals = (
-            SweepFolder(folder).trials,
-            policy,
-            repeats,
-            goals,
-        )
-        self.store = store_of(folder)
+    def __init__(self, study_store: StudyStore, policy: Checkpoints):
+        self.folder = SweepFolder(study_store.folder).trials
+        self.policy = policy
+        self.repeats = study_store.space.repeats
+        self.goals = study_store.objectives.goals
+        self.store = store_of(study_store.folder)
         self.before_delete: Callable[[], None] = lambda: None
         self.freed = CleanupResult()
-        self._ended = {trial[0]: trial for trial in ended}
-        self._files: dict[
-            int, dict[str, int]
-        ] = {}  # sizes of checkpoints, by trial and name; an ended trial's folder is read only once
-        self._deleted: dict[
-            tuple[int, str], int
-        ] = {}  # sizes of the deleted checkpoints, by trial and name
+        self._ended = {n: state for n, state in study_store.states.items() if state.has_ended}
+        # Sizes of checkpoints, by trial and name. The folder of an ended trial is read only once.
+        self._files: dict[int, dict[str, int]] = {}
+        # Sizes of the deleted checkpoints, by trial and name
+        self._deleted: dict[tuple[int, str], int] = {}
         self._thread = ThreadPoolExecutor(1, "checkpoints")
 
-    @classmethod
-    def of_study(cls, store: StudyStore, policy: RetentionPolicy) -> Self:
-        """Create a cleaner that knows all trials of a study that have ended."""
-        ended = [
-            (
-                state.number,
-                state.trial.repeat_of,
-                state.result,
-                state.checkpoint.name if state.checkpoint else None,
-            )
-            for state in store.states.values()
-            if state.has_ended
-        ]
-        return cls(store.folder, policy, store.space.repeats, store.objectives.goals, ended)
-
-    def trial_ended(self, trial: EndedTrial) -> None:
+    def trial_ended(self, trial: TrialState) -> None:
         """Start to delete the checkpoints that are unnecessary now that a trial has ended.
 
         Call this method after the study has recorded the end of the trial. The method does not wait
@@ -129,13 +90,13 @@ class CheckpointCleaner:
         self._thread.submit(self._clean, None)
         self._thread.shutdown()
 
-    def _clean(self, trial: EndedTrial | None) -> None:
+    def _clean(self, trial: TrialState | None) -> None:
         try:
             if trial is None:
                 self._files.clear()
             else:
-                self._ended[trial[0]] = trial
-                self._files.pop(trial[0], None)
+                self._ended[trial.number] = trial
+                self._files.pop(trial.number, None)
             self.freed = self.clean()
         except Exception:
             log.exception("checkpoints could not be deleted")
@@ -151,10 +112,8 @@ class CheckpointCleaner:
             the checkpoints that would be deleted.
         """
         self._measure()
-        ranking = rank_trials(
-            Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats),
-            self.goals,
-        )
+        ended = [(n, state.trial.repeat_of, state.result) for n, state in self._ended.items()]
+        ranking = rank_trials(Configurations.of(ended, self.repeats), self.goals)
         trials = [
             self._checkpoints_of(number, number in ranking.finished)
             for number, files in self._files.items()
@@ -164,44 +123,41 @@ class CheckpointCleaner:
         if deletable and not dry_run:
             self.before_delete()
         for number, name in deletable:
-            if not dry_run and not delete_checkpoint(
-                f"{root_in(self.store, self.folder / format_trial_id(number))}/{name}"
-            ):
+            if not dry_run and not delete_checkpoint(f"{self._root_of(number)}/{name}"):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
             self._deleted[number, name] = self._files[number].pop(name)
-        left = sum(sum(files.values()) for files in self._files.values())
         return CleanupResult(
-            len(self._deleted),
-            len({number for number, _ in self._deleted}),
-            sum(self._deleted.values()),
-            left,
+            checkpoints=len(self._deleted),
+            trials=len({number for number, _ in self._deleted}),
+            bytes=sum(self._deleted.values()),
+            left=sum(sum(files.values()) for files in self._files.values()),
         )
+
+    def _root_of(self, number: int) -> str:
+        return root_in(self.store, self.folder / format_trial_id(number))
 
     def _measure(self) -> None:
         """Read checkpoint sizes that are unknown, or may have changed because the trial runs."""
-        if (
-            self.store is not None and not self._files
-        ):  # One listing of the whole store is faster than one for each trial.
-            files: dict[int, dict[str, int]] = {}
+        if self.store is not None and not self._files:
+            # One listing of the whole store is faster than one for each trial.
             for path, file in open_store(f"{self.store}/trials").files().items():
                 trial, _, name = path.partition("/")
                 if trial.isdigit():
-                    files.setdefault(int(trial), {})[name] = file.size
-            self._files = {number: sizes_of_files(inside) for number, inside in files.items()}
+                    self._files.setdefault(int(trial), {})[name] = file.size
+            self._files = {n: sizes_of_files(inside) for n, inside in self._files.items()}
             return
-        known = set(self._files) | {
-            int(folder.name) for folder in self.folder.glob("[0-9]*") if folder.name.isdigit()
-        }
-        for number in known | (set(self._ended) if self.store is not None else set()):
+        known = set(self._files)
+        names = [folder.name for folder in self.folder.glob("[0-9]*")]
+        known |= {int(name) for name in names if name.isdigit()}
+        if self.store is not None:
+            known |= self._ended.keys()
+        for number in known:
             if number not in self._ended or number not in self._files:
-                self._files[number] = checkpoint_sizes(
-                    root_in(self.store, self.folder / format_trial_id(number))
-                )
+                self._files[number] = checkpoint_sizes(self._root_of(number))
 
     def _checkpoints_of(self, number: int, finished: bool) -> TrialCheckpoints:
-        if number not in self._ended:
-            return TrialCheckpoints(number, False, self._files[number])
-        _, _, result, latest = self._ended[number]
-        best = result.checkpoint.name if result.checkpoint else None
+        state = self._ended.get(number)
+        best = state.best.name if state and state.best else None
+        latest = state.checkpoint.name if state and state.checkpoint else None
         return TrialCheckpoints(number, finished, self._files[number], best, latest)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner, CleanupResult
-from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import refuse_other_entries
 from sweeps.space import value_types
 from sweeps.space.saved_space import saved_space
+from sweeps.space.section_models import Checkpoints
 from sweeps.study.study_store import StudyStore
 
 
-def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
+def collect_garbage(folder: Path, policy: Checkpoints, dry_run: bool = False) -> CleanupResult:
     """Delete the checkpoints that a policy does not keep.
 
     Trials that can be resumed keep all their checkpoints. The best trial always keeps its best
@@ -36,7 +36,7 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
     space, _ = saved_space(folder)
     refuse_other_entries(folder)
     with FolderLock(folder):
-        return CheckpointCleaner.of_study(StudyStore(folder, space), policy).clean(dry_run)
+        return CheckpointCleaner(StudyStore(folder, space), policy).clean(dry_run)
 
 
 def parse_size(text: str) -> int:

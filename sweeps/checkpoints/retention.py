@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.core.checkpoint_files import newest_checkpoints, step_of
 from sweeps.core.trial import State
+from sweeps.space.section_models import Checkpoints
 from sweeps.study import ranking
 from sweeps.study.repeats import Configurations, settled
 
@@ -30,23 +31,6 @@ class TrialCheckpoints:
     files: Mapping[str, int]
     best: str | None = None
     latest: str | None = None
-
-
-@dataclass(frozen=True)
-class RetentionPolicy:
-    """Rule that says which checkpoints a sweep keeps.
-
-    Attributes:
-        per_trial: Number of checkpoints that a finished trial keeps: its best checkpoint and its
-            `per_trial` - 1 latest checkpoints.
-        top: Number of finished trials that keep checkpoints, the best trials first. None if all
-            trials keep checkpoints.
-        max_disk: Limit for the total size of all checkpoints in bytes; None if there is no limit.
-    """
-
-    per_trial: int = 1
-    top: int | None = None
-    max_disk: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,10 +89,10 @@ def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
 
 
 def select_deletable(
-    trials: Iterable[TrialCheckpoints],
+    trials: Sequence[TrialCheckpoints],
     ranked: Sequence[int],
     protected: Collection[int],
-    policy: RetentionPolicy,
+    policy: Checkpoints,
 ) -> list[tuple[int, str]]:
     """Select the checkpoints to delete, in the order of deletion.
 
@@ -125,64 +109,30 @@ def select_deletable(
     Returns:
         (trial number, checkpoint name) of each checkpoint to delete.
     """
-    trials = list(trials)
-    finished = _in_deletion_order(trials, ranked)
-    deletable = _beyond_per_trial(finished, policy.per_trial)
+    place = {number: i for i, number in enumerate(ranked)}
+    # Trials that are not ranked come first, then ranked trials, the worst first.
+    finished = sorted(
+        (t for t in trials if t.finished),
+        key=lambda t: (place.get(t.number, len(place)), t.number),
+        reverse=True,
+    )
+    deletable: dict[tuple[int, str], None] = {}
+    for t in finished:
+        # A trial without a best checkpoint keeps at least its latest checkpoint.
+        count = max(policy.per_trial - 1, int(t.best is None))
+        kept = {t.best, *newest_checkpoints(t.files, t.latest, count)}
+        deletable |= {(t.number, name): None for name in sorted(t.files) if name not in kept}
     if policy.top is not None:
         top = {*ranked[: policy.top], *protected}
         worse = [t for t in finished if t.number not in top]
         deletable |= {(t.number, name): None for t in worse for name in sorted(t.files)}
     if policy.max_disk is not None:
-        total = sum(
-            size
-            for t in trials
-            for name, size in t.files.items()
-            if (t.number, name) not in deletable
-        )
-        excess = total - policy.max_disk
-        _add_until_freed(deletable, finished, protected, excess=excess)
+        sizes = {(t.number, name): size for t in trials for name, size in t.files.items()}
+        excess = sum(sizes.values()) - sum(sizes[each] for each in deletable) - policy.max_disk
+        for t in finished:
+            spared = t.best if t.number in protected else None
+            for name in sorted(t.files, key=lambda n: (n == t.best, step_of(n), n)):
+                if excess > 0 and name != spared and (t.number, name) not in deletable:
+                    deletable[t.number, name] = None
+                    excess -= t.files[name]
     return list(deletable)
-
-
-def _in_deletion_order(
-    trials: Sequence[TrialCheckpoints], ranked: Sequence[int]
-) -> list[TrialCheckpoints]:
-    """Return the finished trials in the order in which they lose checkpoints.
-
-    Trials that are not ranked come first, then ranked trials, the worst first.
-    """
-    place = {number: i for i, number in enumerate(ranked)}
-    return sorted(
-        (t for t in trials if t.finished),
-        key=lambda t: (place.get(t.number, len(place)), t.number),
-        reverse=True,
-    )
-
-
-def _beyond_per_trial(
-    finished: Sequence[TrialCheckpoints], per_trial: int
-) -> dict[tuple[int, str], None]:
-    """Return the checkpoints beyond the number that each trial keeps, as the keys of a dict."""
-    deletable: dict[tuple[int, str], None] = {}
-    for t in finished:
-        # A trial without a best checkpoint keeps at least its latest checkpoint.
-        count = max(per_trial - 1, int(t.best is None))
-        kept = {t.best, *newest_checkpoints(t.files, t.latest, count)}
-        deletable |= {(t.number, name): None for name in sorted(set(t.files) - kept)}
-    return deletable
-
-
-def _add_until_freed(
-    deletable: dict[tuple[int, str], None],
-    finished: Sequence[TrialCheckpoints],
-    protected: Collection[int],
-    *,
-    excess: int,
-) -> None:
-    """Add checkpoints of finished trials to `deletable` until they free `excess` bytes."""
-    for t in finished:
-        spared = t.best if t.number in protected else None
-        for name in sorted(t.files, key=lambda n: (n == t.best, step_of(n), n)):
-            if excess > 0 and name != spared and (t.number, name) not in deletable:
-                deletable[t.number, name] = None
-                excess -= t.files[name]

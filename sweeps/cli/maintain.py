@@ -52,10 +52,10 @@ def gc(
 ) -> None:
     """Delete checkpoints of SWEEP that neither a resume nor an export of the best trial needs."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
-    from sweeps.checkpoints.retention import RetentionPolicy
     from sweeps.controller.stored_sweeps import fetched
+    from sweeps.space.section_models import Checkpoints
 
-    policy = RetentionPolicy(per_trial, top, None if max_disk is None else parse_size(max_disk))
+    policy = Checkpoints(per_trial, top, None if max_disk is None else parse_size(max_disk))
     freed = collect_garbage(fetched(sweep, root), policy, dry_run)
     click.echo(text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed"))
 

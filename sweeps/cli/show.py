@@ -107,7 +107,7 @@ def _show(
         more = {
             "stages": summary.stages,
             "importance": shares,
-            "ensembles": [ensemble.to_json() for ensemble in ensembles],
+            "ensembles": [ensemble.model_dump(mode="json") for ensemble in ensembles],
         }
         click.echo(json.dumps({**summary.to_json(), **more, "all": recorded_trials}))
         return

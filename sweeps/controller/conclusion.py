@@ -66,7 +66,7 @@ def conclude(
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """
-    from sweeps.bundle import export as trial_export
+    from sweeps.bundle.trial_facts import describe_recorded
     from sweeps.controller import mlflow_summary
 
     store = controller.study_store
@@ -99,7 +99,7 @@ def conclude(
         seconds=round(clock.monotonic() - controller.began, 2),
         reason=reason,
         notes=notes,
-        front=tuple(trial_export.describe_recorded(store, n) for n in front),
+        front=tuple(describe_recorded(store, n) for n in front),
         freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
         store=recorded_store(folder),
     )
@@ -139,6 +139,8 @@ def _export(
     such model.
     """
     from sweeps.bundle import export as trial_export
+    from sweeps.bundle.sweep_models import SweepModels
+    from sweeps.bundle.trial_facts import describe_recorded
     from sweeps.controller import trial_refit
 
     store = controller.study_store
@@ -148,7 +150,7 @@ def _export(
     def export(model: Refitted | None) -> Exported:
         session.close_workers()
         controller.publish_stage("exporting the winner")
-        models = trial_export.SweepModels(folder, space, store, roots_of(space), trust)
+        models = SweepModels(store, space, roots_of(space), trust)
         return trial_export.export_trial(models, number, folder, model)
 
     if not space.trains_winner:
@@ -172,7 +174,7 @@ def _export(
         exported = export(None)
         note = f"the exported model is that of the search, because {why}; `{command}` does this"
         return dataclasses.replace(exported, notes=(*exported.notes, note))
-    described = trial_export.describe_recorded(store, number)
+    described = describe_recorded(store, number)
     if controller.why_no_training() is None:
         return trial_export.Exported(described, error=error)
     note = f"no bundle was written, because {why}; `{command}` does this"

@@ -14,8 +14,10 @@ from typing import Any
 from sweeps import sweep_report
 from sweeps.bundle import ensemble as ensemble_export
 from sweeps.bundle import export as trial_export
-from sweeps.bundle import integrity
-from sweeps.bundle.manifest import Manifest
+from sweeps.bundle import integrity, trial_choice
+from sweeps.bundle.manifest import Manifest, members_text
+from sweeps.bundle.sweep_models import SweepModels
+from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.controller import stored_sweeps, trial_refit
 from sweeps.controller.split_rows import read_splits
 from sweeps.core.atomic_files import part_of
@@ -196,10 +198,10 @@ class _Export:
         return cls(folder, space, roots, refit, latest, trust, wanted)
 
     @functools.cached_property
-    def models(self) -> trial_export.SweepModels:
+    def models(self) -> SweepModels:
         """The models of the sweep."""
         store = StudyStore(self.folder, self.space)
-        return trial_export.SweepModels(self.folder, self.space, store, self.roots, self.trust)
+        return SweepModels(store, self.space, self.roots, self.trust)
 
     def write(
         self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
@@ -207,11 +209,11 @@ class _Export:
         """Export the trials that the arguments of `export` select."""
         store = self.models.study_store
         if pareto:
-            numbers = trial_export.front_numbers(store, self.latest)
+            numbers = trial_choice.front_numbers(store, self.latest)
         elif top is not None:
-            numbers = trial_export.best_numbers(store, top, self.latest)
+            numbers = trial_choice.best_numbers(store, top, self.latest)
         else:
-            numbers = [trial_export.number_of(store, trial)]
+            numbers = [trial_choice.number_of(store, trial)]
         targets = {
             number: self._target(number, output, several=pareto or top is not None)
             for number in numbers
@@ -246,7 +248,7 @@ class _Export:
         else:
             checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
             at = step = result.best_step if checkpoint is None else checkpoint.best_step
-        value = None if at is None else trial_export.objective_value(store, number, at)
+        value = None if at is None else describe_recorded(store, number, at)["value"]
         return holds(target, {"best_step": step, "value": to_json_value(value)})
 
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
@@ -256,17 +258,19 @@ class _Export:
         ensemble_export.require_supported(space)
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
         models = replace(self.models, space=space)
-        candidates = ensemble_export.candidates_of(models)
+        candidates = trial_choice.ensemble_candidates(models.study_store)
         if os.path.lexists(target):
-            steps = ensemble_export.steps_of(candidates)
+            steps = {model.trial: model.step for model in candidates}
             if reuse and holds(target, {"rounds": rounds, "candidates": steps}):
                 return Written(target)
             raise _exists(target)
         with self._writing(target) as work:
             variants = read_splits(self.folder, space, self.roots, fingerprint)
-            done = ensemble_export.export_ensemble(models, candidates, variants, rounds, work)
-            done.bundle.rename(target)
-        return Written(target, done.notes)
+            notes = ensemble_export.export_ensemble(
+                models, candidates, variants=variants, rounds=rounds, work=work
+            )
+            (work / "bundle").rename(target)
+        return Written(target, notes)
 
     def _write_bundle(self, number: int, target: Path, place: str) -> Written:
         training = (
@@ -383,7 +387,9 @@ def register(
         SweepsError: MLflow does not answer.
     """
     manifest = Manifest.read(bundle)
-    training = manifest.training | ({"members": manifest.members_text} if manifest.members else {})
+    training = dict(manifest.training)
+    if manifest.members:
+        training["members"] = members_text(manifest.members)
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(

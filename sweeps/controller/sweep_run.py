@@ -573,7 +573,7 @@ def _import_all(*names: str) -> None:
     Whoever needs a module later reports the error of its import.
     """
     with contextlib.suppress(Exception):
-        from sweeps.bundle.write import find_shipped_modules
+        from sweeps.bundle.model_code import find_shipped_modules
 
         find_shipped_modules()
     for name in names:

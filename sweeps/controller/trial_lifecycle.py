@@ -10,7 +10,6 @@ import logging
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
-from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.decide import Continue, End, Exploit, Pause, Resume
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
@@ -62,9 +61,8 @@ class TrialLifecycle:
         self._trackers = trackers
         search.store.followers.append(self._follow)
         self._folder = SweepFolder(search.store.folder)
-        limits = search.space.checkpoints
-        policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
-        self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
+        policy = search.space.checkpoints
+        self.cleaner = None if policy.all_stay else CheckpointCleaner(search.store, policy)
 
     def start(self, number: int) -> str:
         """Let the pool run a new trial, and return the trial's id."""
@@ -160,13 +158,9 @@ class TrialLifecycle:
             log.warning("trial %s failed:\n%s", state.id, state.error)
         self._pool.forget.remote(state.id)
         if command.state is not State.RUNNING and self.cleaner is not None:
-            self._clean_after(self.cleaner, state)
-
-    def _clean_after(self, cleaner: CheckpointCleaner, state: TrialState) -> None:
-        # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
-        self._store.sync()
-        latest = state.checkpoint.name if state.checkpoint else None
-        cleaner.trial_ended((state.number, state.trial.repeat_of, state.result, latest))
+            # After a power failure, the study must not name a checkpoint that was deleted.
+            self._store.sync()
+            self.cleaner.trial_ended(state)
 
     def close(self) -> None:
         """Delete all checkpoints that need not be kept, and wait until they are deleted."""

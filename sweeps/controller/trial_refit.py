@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from sweeps.bundle.export import Refitted, SweepModels
+from sweeps.bundle.export import Refitted
+from sweeps.bundle.sweep_models import SweepModels
 from sweeps.controller.rerun import reopened, scratch_folder, train_once
 from sweeps.controller.session import SweepSession
 from sweeps.core.checkpoint_files import checkpoint_place, local_checkpoint

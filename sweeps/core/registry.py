@@ -43,7 +43,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mlflow": "sweeps.tracking.mlflow.tracker:MlflowTracker",
         "jsonl": "sweeps.tracking.jsonl:JsonLinesTracker",
         "tensorboard": "sweeps.tracking.tensorboard:TensorBoardTracker",
-        "webhook": "sweeps.tracking.webhook:WebhookTracker",
     },
 }
 

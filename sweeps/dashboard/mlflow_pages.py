@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sweeps.serving.access import Access
+from sweeps.serving.access import TOKEN_RULE, Access
 
 # The path of MLflow's interface, relative to the page.
 PATH = "mlflow"
@@ -88,12 +88,12 @@ class MlflowPages:
 
     def _answer(self, request: Request, path: str) -> Response | None:
         """Return the answer to a request that MLflow does not get; None for other requests."""
-        refused = self.access.refusal(request.scope["headers"])
-        if refused is None and path == "/session" and request.method == "POST":
+        has_token = self.access.allows(request.scope)
+        if has_token and path == "/session" and request.method == "POST":
             return self._start_session(request)
-        if refused is not None and (refused[0] != 401 or not self._has_session(request)):
-            return self._ask_for_token(request, path, *refused)
-        if refused is not None and not _is_same_origin(request):
+        if not has_token and not self._has_session(request):
+            return self._ask_for_token(request, path)
+        if not has_token and not _is_same_origin(request):
             return _refused(403, "another site must not use the session of MLflow's pages")
         if not is_allowed(request.method, path):
             return _refused(
@@ -115,12 +115,12 @@ class MlflowPages:
         sent = request.cookies.get(_cookie(request), "")
         return secrets.compare_digest(sent.encode(), self._session.encode())
 
-    def _ask_for_token(self, request: Request, path: str, status: int, rule: str) -> Response:
+    def _ask_for_token(self, request: Request, path: str) -> Response:
         """Send a browser to the page, which asks for the token and comes back."""
         is_page = request.method == "GET" and path == "/"
-        if status == 401 and is_page and "text/html" in request.headers.get("accept", ""):
+        if is_page and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(f"../?next={PATH}", 303)
-        return _refused(status, rule)
+        return _refused(401, TOKEN_RULE)
 
 
 def _refused(status: int, rule: str) -> Response:

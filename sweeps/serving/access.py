@@ -11,6 +11,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,6 +22,9 @@ VARIABLE = "SWEEPS_SERVE_TOKEN"
 # A bearer token, by RFC 6750.
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
+TOKEN_RULE = (
+    "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
+)
 # A load balancer sends no token, and an address in place of a name.
 OPEN_PATH = "/health"
 
@@ -59,21 +63,13 @@ class Access:
                 raise InputError("--allowed-hosts", rule)
         return cls(tuple(names), None if token is None else _digest(token))
 
-    def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return None if a request has the token, or if none is required.
-
-        Otherwise return the HTTP status of the refusal and the rule that the request breaks.
-        """
+    def allows(self, scope: Scope) -> bool:
+        """Return whether a request has the token, or whether none is required."""
         if self.digest is None:
-            return None
-        given = {name.lower(): value.decode("latin-1") for name, value in headers}
-        scheme, _, token = given.get(b"authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(_digest(token.strip()), self.digest):
-            return None
-        rule = (
-            "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
-        )
-        return 401, rule
+            return True
+        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        given = _digest(token.strip())
+        return scheme.lower() == "bearer" and hmac.compare_digest(given, self.digest)
 
 
 def _digest(token: str) -> bytes:
@@ -148,10 +144,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application, or refuse it."""
         is_checked = scope["type"] == "http" and scope["path"] != OPEN_PATH
-        refused = self.access.refusal(scope["headers"]) if is_checked else None
-        if refused is None:
+        if not is_checked or self.access.allows(scope):
             await self.app(scope, receive, send)
             return
-        status, rule = refused
-        headers = {"www-authenticate": "Bearer"}
-        await JSONResponse({"detail": [{"rule": rule}]}, status, headers)(scope, receive, send)
+        body = {"detail": [{"rule": TOKEN_RULE}]}
+        refusal = JSONResponse(body, 401, {"www-authenticate": "Bearer"})
+        await refusal(scope, receive, send)

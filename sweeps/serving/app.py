@@ -18,10 +18,12 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from pydantic import JsonValue
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sweeps.bundle.manifest import members_text
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import shown
@@ -29,9 +31,9 @@ from sweeps.data.column_values import InvalidValue
 from sweeps.serving import request_checks
 from sweeps.serving.access import Access, AllowedHosts, Guard
 from sweeps.serving.batching import Batcher
-from sweeps.serving.example import example_of
+from sweeps.serving.example import Records, example_of
 from sweeps.serving.limits import Limits
-from sweeps.serving.request_checks import Refused
+from sweeps.serving.request_checks import JsonSchema, Refused
 
 JSON = "application/json"
 PATHS = ("/predict", "/health", "/schema", "/example", "/metrics")
@@ -99,7 +101,7 @@ class Counted:
             self.metrics.requests.labels(path, status).inc()
 
 
-def _problem_body(problem: Problem) -> dict[str, Any]:
+def _problem_body(problem: Problem) -> dict[str, JsonValue]:
     """Return a problem as an entry of the answer's `detail`; see `Refused.problems`."""
     if isinstance(problem, InvalidValue):
         return {
@@ -111,79 +113,8 @@ def _problem_body(problem: Problem) -> dict[str, Any]:
     return {"rule": f"{problem.place}: {problem.text}"}
 
 
-def _refusal(status: int, problems: Sequence[Mapping[str, Any]]) -> Response:
+def _refusal(status: int, problems: Sequence[Mapping[str, JsonValue]]) -> Response:
     return Response(pydantic_core.to_json({"detail": problems}), status, media_type=JSON)
-
-
-class _Endpoints:
-    """Handlers of the requests."""
-
-    def __init__(self, bundle: Bundle, limits: Limits, example: bool):
-        self.bundle = bundle
-        self.limits = limits
-        self.manifest = bundle.manifest
-        self.metrics = Metrics()
-        self.batcher = Batcher(bundle)
-        self.request_schema, self.answer_schema = request_checks.schemas(
-            self.manifest, limits.max_rows
-        )
-        self.example_body = example_of(bundle) if example else None
-        facts = self.manifest.training
-        self.about = {
-            key: facts[key]
-            for key in ("sweep", "trial", "metric", "value")
-            if facts.get(key) is not None
-        }
-        if self.manifest.members:
-            self.about["members"] = self.manifest.members_text
-
-    async def predict(self, request: Request) -> Response:
-        start = time.perf_counter()
-        try:
-            body = await _body(request, self.limits)
-            rows = request_checks.read(body, self.manifest.columns, self.limits.max_rows)
-            answer = await self.batcher.predict(rows)
-            self.metrics.rows.inc(rows.count)
-            return Response(answer, media_type=JSON)
-        except Refused as e:
-            return _refusal(e.status, e.problems)
-        except InputError as e:
-            return _refusal(422, [_problem_body(problem) for problem in e.problems])
-        except ClientDisconnect:  # nginx uses 499 for this, too
-            return Response(status_code=499)
-        except asyncio.CancelledError:  # a second signal ends the server, and waits for no answer
-            return Response(status_code=503)
-        finally:
-            self.metrics.seconds.labels("/predict").observe(time.perf_counter() - start)
-
-    async def health(self) -> dict[str, Any]:
-        return {"status": "ok"}
-
-    async def schema(self) -> dict[str, Any]:
-        return {
-            "model": self.about,
-            "columns": [
-                {"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)}
-                for c in self.manifest.columns
-            ],
-            **self.manifest.model_dump(include={"label", "task", "classes", "positive"}),
-            "request": self.request_schema,
-            "answer": self.answer_schema,
-        }
-
-    async def example(self) -> Any:
-        if self.example_body is None:
-            return _refusal(404, [{"rule": "the server shows no example row"}])
-        return self.example_body
-
-    async def root(self) -> Response:
-        return RedirectResponse("docs")  # relative, because a proxy may add a prefix
-
-    async def prometheus(self) -> Response:
-        for name, count in self.bundle.unseen.items():
-            self.metrics.unseen.labels(name).set(count)
-        text = generate_latest(self.metrics.registry)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def make_app(
@@ -208,46 +139,116 @@ def make_app(
             " are unknown; use `sweeps predict` or `sweeps.load_bundle`"
         )
         raise InputError(str(bundle.path), reason)
-    endpoints = _Endpoints(bundle, limits, example)
     predicts = shown(manifest.label) or "a model's output"
     app = FastAPIOffline(
         redoc_url=None,
-        title=str(endpoints.about.get("sweep", "sweeps")),
+        title=str(manifest.training.get("sweep") or "sweeps"),
         description=f"Predict {predicts} from raw rows. Unknown fields are ignored.",
         version=manifest.created,
     )
+    metrics = Metrics()
     # The last middleware is the outermost, so refused requests are counted, too.
     if access.hosts:
         app.add_middleware(AllowedHosts, allowed_hosts=access.hosts, www_redirect=False)
     app.add_middleware(Guard, access=access)
-    app.add_middleware(Counted, metrics=endpoints.metrics)
-    _add_routes(app, endpoints)
+    app.add_middleware(Counted, metrics=metrics)
+    schemas = request_checks.schemas(manifest, limits.max_rows)
+    shown_body = example_of(bundle) if example else None
+    _add_predict(app, bundle, limits, metrics=metrics, schemas=schemas, shown_body=shown_body)
+    _add_facts(app, bundle, metrics, schemas=schemas, shown_body=shown_body)
     return app
 
 
-def _add_routes(app: FastAPI, endpoints: _Endpoints) -> None:
-    """Register the endpoints, and describe the requests and the answers for OpenAPI."""
-    example = endpoints.example_body
-    content: dict[str, Any] = {JSON: {"schema": endpoints.request_schema}}
-    if example is not None and None not in example["records"][0].values():
-        content[JSON]["example"] = example  # FastAPI leaves null out
-    app.post(
+def _add_predict(
+    app: FastAPI,
+    bundle: Bundle,
+    limits: Limits,
+    *,
+    metrics: Metrics,
+    schemas: tuple[JsonSchema, JsonSchema],
+    shown_body: Records | None,
+) -> None:
+    """Add the path `/predict`, and describe its requests and answers for OpenAPI."""
+    content: dict[str, object] = {"schema": schemas[0]}
+    if shown_body is not None and None not in shown_body["records"][0].values():
+        content["example"] = shown_body  # FastAPI leaves null out
+    batcher = Batcher(bundle)
+
+    @app.post(
         "/predict",
         summary="Predict rows",
-        openapi_extra={"requestBody": {"required": True, "content": content}},
-        responses={200: {"content": {JSON: {"schema": endpoints.answer_schema}}}, **ERRORS},
-    )(endpoints.predict)
-    app.get("/health", summary="Check that the server is running")(endpoints.health)
-    app.get("/schema", summary="The fields of a row and of an answer")(endpoints.schema)
-    app.get(
+        openapi_extra={"requestBody": {"required": True, "content": {JSON: content}}},
+        responses={200: {"content": {JSON: {"schema": schemas[1]}}}, **ERRORS},
+    )
+    async def predict(request: Request) -> Response:
+        start = time.perf_counter()
+        try:
+            body = await _body(request, limits)
+            rows = request_checks.read(body, bundle.manifest.columns, limits.max_rows)
+            answer = await batcher.predict(rows)
+            metrics.rows.inc(rows.count)
+            return Response(answer, media_type=JSON)
+        except Refused as e:
+            return _refusal(e.status, e.problems)
+        except InputError as e:
+            return _refusal(422, [_problem_body(problem) for problem in e.problems])
+        except ClientDisconnect:  # nginx uses 499 for this, too
+            return Response(status_code=499)
+        except asyncio.CancelledError:  # a second signal ends the server, and waits for no answer
+            return Response(status_code=503)
+        finally:
+            metrics.seconds.labels("/predict").observe(time.perf_counter() - start)
+
+
+def _add_facts(
+    app: FastAPI,
+    bundle: Bundle,
+    metrics: Metrics,
+    *,
+    schemas: tuple[JsonSchema, JsonSchema],
+    shown_body: Records | None,
+) -> None:
+    """Add the paths that describe the server and its model."""
+    manifest = bundle.manifest
+    facts = {key: manifest.training.get(key) for key in ("sweep", "trial", "metric", "value")}
+    facts["members"] = members_text(manifest.members) or None
+
+    @app.get("/health", summary="Check that the server is running")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/schema", summary="The fields of a row and of an answer")
+    async def schema() -> dict[str, Any]:
+        columns = [
+            {"name": c.name, "type": c.type, "rule": request_checks.kind_of(c).rule}
+            for c in manifest.columns
+        ]
+        return {
+            "model": {key: value for key, value in facts.items() if value is not None},
+            "columns": columns,
+            **manifest.model_dump(include={"label", "task", "classes", "positive"}),
+            "request": schemas[0],
+            "answer": schemas[1],
+        }
+
+    @app.get(
         "/example",
         summary="The body of an example request",
         responses={404: {"description": "The server shows no example row."}},
-    )(endpoints.example)
-    app.get("/", include_in_schema=False)(endpoints.root)
-    app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(
-        endpoints.prometheus
     )
+    async def example() -> Any:
+        return shown_body or _refusal(404, [{"rule": "the server shows no example row"}])
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> Response:
+        return RedirectResponse("docs")  # relative, because a proxy may add a prefix
+
+    @app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
+    async def prometheus() -> Response:
+        for name, count in bundle.unseen.items():
+            metrics.unseen.labels(name).set(count)
+        text = generate_latest(metrics.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic_core
+from pydantic import JsonValue
 
 from sweeps.serving.request_checks import Refused, read
 
 if TYPE_CHECKING:
     from sweeps.bundle.model import Bundle
 
+# Body of a request
+Records = dict[str, list[dict[str, JsonValue]]]
 # The file in which MLflow stores the example rows of a bundle.
 EXAMPLE_FILE = "input_example.json"
 # Longest body of a request that a curl command contains. A longer body is fetched from `/example`.
 LONGEST_BODY = 2000
 
 
-def example_of(bundle: Bundle) -> dict[str, Any] | None:
+def example_of(bundle: Bundle) -> Records | None:
     """Return the body of a request with the example row that has the fewest missing values.
 
     Return None if the bundle has no example row that can be sent.
@@ -34,7 +37,7 @@ def example_of(bundle: Bundle) -> dict[str, Any] | None:
     return body
 
 
-def curl_command(url: str, body: dict[str, Any], needs_token: bool) -> str:
+def curl_command(url: str, body: Records, needs_token: bool) -> str:
     """Return a curl command that sends a request to `/predict`, for a shell.
 
     Args:

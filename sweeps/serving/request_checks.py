@@ -14,19 +14,21 @@ import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
 
 import pydantic_core
+from pydantic import JsonValue
 
 from sweeps.bundle.manifest import ColumnSchema, Manifest
-from sweeps.bundle.schema import tensor_rule
-from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
+from sweeps.bundle.schema import Cell, tensor_rule
+from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.column_values import to_tensor
 from sweeps.data.missing import is_missing
 from sweeps.serving.limits import MAX_ROWS
 
 # The largest number of problems in one answer.
 MAX_PROBLEMS = 20
+JsonSchema = dict[str, JsonValue]
 SHAPE = 'the body must be {"records": [...]} or a list of records'
 MISSING = "is missing; send null if the value is unknown"
 
@@ -40,7 +42,7 @@ class Refused(Exception):
             (counted from 0) and `value` (shortened).
     """
 
-    def __init__(self, status: int, problems: Sequence[Mapping[str, Any]]):
+    def __init__(self, status: int, problems: Sequence[Mapping[str, JsonValue]]):
         super().__init__(problems[0]["rule"])
         self.status, self.problems = status, list(problems)
 
@@ -56,11 +58,11 @@ class Rows:
     """
 
     count: int
-    values: dict[str, list[Any]]
+    values: dict[str, list[Cell]]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """Rules for the values that a request may have in a column of a certain type.
 
     Attributes:
@@ -72,23 +74,19 @@ class _Kind:
 
     json_type: str
     rule: str
-    convert: Callable[[Any], Any]
+    convert: Callable[[JsonValue], Cell]
 
 
-def _number(value: Any) -> float:
-    kind = type(value)
-    if kind is float or kind is int:
-        number = float(value)
-        if math.isinf(number):
-            raise ValueError
-        return number
+def _number(value: JsonValue) -> float:
     if value is None:
         return math.nan
-    raise ValueError
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or math.isinf(value):
+        raise ValueError
+    return float(value)
 
 
-def _require_type(kind: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+def _require_type(kind: type) -> Callable[[JsonValue], JsonValue]:
+    def convert(value: JsonValue) -> JsonValue:
         if value is None or type(value) is kind:
             return value
         raise ValueError
@@ -96,7 +94,7 @@ def _require_type(kind: type) -> Callable[[Any], Any]:
     return convert
 
 
-def _date(value: Any) -> Any:
+def _date(value: JsonValue) -> JsonValue:
     if value is None:
         return None
     if type(value) is not str or not value.strip():
@@ -105,42 +103,35 @@ def _date(value: Any) -> Any:
     return value
 
 
-_NUMBER = _Kind("number", "must be a number or null", _number)
+_NUMBER = Kind("number", "must be a number or null", _number)
 _KINDS = {
     "integer": _NUMBER,
     "double": _NUMBER,
-    "boolean": _Kind("boolean", "must be true, false or null", _require_type(bool)),
-    "string": _Kind("string", "must be text or null", _require_type(str)),
-    "datetime": _Kind(
+    "boolean": Kind("boolean", "must be true, false or null", _require_type(bool)),
+    "string": Kind("string", "must be text or null", _require_type(str)),
+    "datetime": Kind(
         "string", "must be a date or a time as text, such as 2026-01-31T12:00:00, or null", _date
     ),
-    "any": _Kind("", "can be any value", lambda value: value),
+    "any": Kind("", "can be any value", lambda value: value),
 }
 
 
-def _kind(column: ColumnSchema) -> _Kind:
+def kind_of(column: ColumnSchema) -> Kind:
+    """Return the rules for the values of a column."""
     if column.type == "category":
-        return _KINDS[
-            "string"
-            if not column.categories or any(isinstance(c, str) for c in column.categories)
-            else "double"
-        ]
+        categories = column.categories or [""]
+        return _KINDS["string" if any(isinstance(c, str) for c in categories) else "double"]
     if column.type != "tensor":
         return _KINDS[column.type]
 
-    def convert(value: Any) -> Any:
+    def convert(value: JsonValue) -> Cell:
         if value is None and column.shape is None:
             return None
         if type(value) is not list:
             raise ValueError
         return to_tensor(value, column.dtype, column.shape)
 
-    return _Kind("array", f"must be {tensor_rule(column)}, in nested lists", convert)
-
-
-def rule_of(column: ColumnSchema) -> str:
-    """Return the rule for the values of a column, in words, such as "must be a number or null"."""
-    return _kind(column).rule
+    return Kind("array", f"must be {tensor_rule(column)}, in nested lists", convert)
 
 
 def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS) -> Rows:
@@ -165,12 +156,12 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
     if len(records) > max_rows:
         rule = f"a request must have at most {max_rows} rows, not {len(records)}"
         raise Refused(413, [{"rule": rule}])
-    problems: list[dict[str, Any]] = [
+    problems: list[dict[str, JsonValue]] = [
         {"row": row, "rule": "a record must be an object", "value": short(record)}
         for row, record in enumerate(records)
         if not isinstance(record, dict)
     ]
-    values: dict[str, list[Any]] = {}
+    values: dict[str, list[Cell]] = {}
     if not problems:
         for column in columns:
             values[column.name] = _read_column(column, records, problems)
@@ -181,8 +172,8 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
 
 
 def _read_column(
-    column: ColumnSchema, records: list[dict[str, Any]], problems: list[dict[str, Any]]
-) -> list[Any]:
+    column: ColumnSchema, records: list[dict[str, JsonValue]], problems: list[dict[str, JsonValue]]
+) -> list[Cell]:
     """Return the values of a column for the model.
 
     Leave out missing and invalid values, and add them to `problems`.
@@ -194,7 +185,7 @@ def _read_column(
         row = next(i for i, record in enumerate(records) if name not in record)
         problems.append({"field": name, "row": row, "rule": MISSING})
         return []
-    kind = _kind(column)
+    kind = kind_of(column)
     convert = kind.convert
     converted = []
     missing = is_missing(column.missing)
@@ -209,65 +200,56 @@ def _read_column(
     return converted
 
 
-def short(value: Any) -> str:
+def short(value: Cell) -> str:
     """Return a value as JSON text, shortened to 60 characters for a message."""
     text = pydantic_core.to_json(value, fallback=str).decode()
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[dict[str, Any], dict[str, Any]]:
+def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[JsonSchema, JsonSchema]:
     """Return the JSON Schemas of a request to `/predict` and of its answer."""
-    fields = {c.name: _field(c) for c in manifest.columns}
-    record = {"type": "object", "properties": fields, "required": list(fields)}
-    records = {"type": "array", "items": record, "maxItems": max_rows}
-    body = {"type": "object", "properties": {"records": records}, "required": ["records"]}
-    request = {"anyOf": [{**body, "title": "records"}, {**records, "title": "a list of records"}]}
-    properties = _prediction_fields(manifest)
-    prediction = {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name.startswith("prediction")],
+    record = _object({c.name: _field(c) for c in manifest.columns})
+    records: JsonSchema = {"type": "array", "items": record, "maxItems": max_rows}
+    body = _object({"records": records})
+    request: JsonSchema = {
+        "anyOf": [{**body, "title": "records"}, {**records, "title": "a list of records"}]
     }
-    predictions = {"type": "array", "items": prediction}
-    return request, {
+    number: JsonSchema = {"type": "number"}
+    prediction = number
+    if manifest.task == MULTILABEL:
+        prediction = {"type": "integer", "enum": [0, 1]}
+    elif manifest.classes:
+        prediction = {"enum": list(manifest.classes)}
+    probabilities = dict.fromkeys(manifest.probability_names, number)
+    row = _object(dict.fromkeys(manifest.prediction_names, prediction), probabilities)
+    return request, _object({"predictions": {"type": "array", "items": row}})
+
+
+def _object(
+    required: Mapping[str, JsonSchema], optional: Mapping[str, JsonSchema] = MappingProxyType({})
+) -> JsonSchema:
+    """Return the JSON Schema of an object with these fields."""
+    return {
         "type": "object",
-        "properties": {"predictions": predictions},
-        "required": ["predictions"],
+        "properties": {**required, **optional},
+        "required": list(required),
     }
 
 
-def _prediction_fields(manifest: Manifest) -> dict[str, Any]:
-    """Return the JSON Schema of each field of a prediction, by name."""
-    number = {"type": "number"}
-    if manifest.task in SEVERAL:
-        labels = label_columns(manifest.label)
-        kind = {"type": "integer", "enum": [0, 1]} if manifest.task == MULTILABEL else number
-        fields = {f"prediction_{name}": kind for name in labels}
-        if manifest.task == MULTILABEL:
-            fields |= {f"probability_{name}": number for name in labels}
-        return fields
-    classes = manifest.classes or ()
-    prediction = {"enum": list(classes)} if classes else number
-    return {"prediction": prediction} | {f"probability_{name}": number for name in classes}
-
-
-def _field(column: ColumnSchema) -> dict[str, Any]:
+def _field(column: ColumnSchema) -> JsonSchema:
     """Return the JSON Schema for a value of a column."""
     if column.type == "tensor" and column.shape is not None:
-        field: dict[str, Any] = {"type": "boolean" if column.dtype == "bool" else "number"}
+        field: JsonSchema = {"type": "boolean" if column.dtype == "bool" else "number"}
         for size in reversed(column.shape):
             field = {"type": "array", "items": field, "minItems": size, "maxItems": size}
         return field
-    name = _kind(column).json_type
+    name = kind_of(column).json_type
     field = {"type": [name, "null"]} if name else {}
     if column.type == "category":
-        field["examples"] = list(column.categories or ())[:20]
+        field["examples"] = [*(column.categories or ())][:20]
     elif column.type == "datetime":
         # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a
         # value with a time zone is refused.
-        field |= (
-            {"format": "date-time"}
-            if "," in column.dtype
-            else {"examples": ["2026-01-31T12:00:00"]}
-        )
+        has_zone = "," in column.dtype
+        field |= {"format": "date-time"} if has_zone else {"examples": ["2026-01-31T12:00:00"]}
     return field

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError
 from sweeps.serving.access import Access, open_to_others
@@ -16,8 +16,7 @@ from sweeps.serving.limits import Limits
 
 if TYPE_CHECKING:
     import uvicorn
-
-    from sweeps.bundle.model import Bundle
+    from starlette.types import ASGIApp
 
 # Length of the kernel's queue of connections.
 BACKLOG = 2048
@@ -58,6 +57,7 @@ def serve(bundle: Path, options: ServerOptions, say: Callable[[str], None]) -> N
     """
     from sweeps.bundle.model import load_bundle
     from sweeps.serving.app import make_app
+    from sweeps.serving.example import curl_command, example_of
 
     loaded = load_bundle(bundle)
     app = make_app(loaded, options.limits, options.access, options.example)
@@ -70,13 +70,14 @@ def serve(bundle: Path, options: ServerOptions, say: Callable[[str], None]) -> N
         url = url_of(options.host, listener.getsockname()[1])
         paths = "/predict, /schema, /health, /metrics, /docs"
         say(f"serving {bundle} at {url} ({paths}); press Ctrl-C to stop")
-        if options.example:
-            say_example(loaded, url, options.access, say)
+        body = example_of(loaded) if options.example else None
+        if body is not None:
+            say(f"try it:\n  {curl_command(url, body, options.access.digest is not None)}")
         with contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
 
 
-def make_server(app: Any, limits: Limits) -> uvicorn.Server:
+def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
     """Return uvicorn's server of an application."""
     import uvicorn
 
@@ -93,14 +94,6 @@ def make_server(app: Any, limits: Limits) -> uvicorn.Server:
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     return uvicorn.Server(config)
-
-
-def say_example(bundle: Bundle, url: str, access: Access, say: Callable[[str], None]) -> None:
-    """Print a curl command that sends one of the bundle's example rows, if there is one."""
-    from sweeps.serving.example import curl_command, example_of
-
-    if (body := example_of(bundle)) is not None:
-        say(f"try it:\n  {curl_command(url, body, access.digest is not None)}")
 
 
 def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:

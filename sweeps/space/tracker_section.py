@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.core import registry
 from sweeps.space.nodes import Node, Plain
-from sweeps.space.problems import check, report_domains
+from sweeps.space.problems import report_domains
 
 KIND = "tracker"
 _FORM = (
@@ -24,7 +23,7 @@ class TrackerSpec:
 
     Attributes:
         name: Name of a built-in tracker such as `jsonl`, or the `module:attr` of a user's class.
-        options: Fields of a built-in tracker's `Options`, or keyword arguments of a user's class.
+        options: Keyword arguments of a user's class.
     """
 
     name: str
@@ -71,24 +70,12 @@ def _read_tracker(node: Node, roots: tuple[Path, ...]) -> TrackerSpec | None:
     if (fault := registry.problem(KIND, name, roots)) is not None:
         node.wrong(fault, options.at)
         return None
-    if registry.is_built_in(KIND, name):
-        return _with_options(name, options)
+    if registry.is_built_in(KIND, name) and options.value not in (None, {}):
+        options.wrong_key(f"{name} has no options; write `{name}` alone")
+        return None
     if options.value is not None and not (
         options.is_map and all(isinstance(key, str) for key in options.value)
     ):
         options.wrong(f"options must be a mapping with text as keys, got {options.show()}")
         return None
     return TrackerSpec(name, options.plain() or {})
-
-
-def _with_options(name: str, options: Node) -> TrackerSpec | None:
-    """Return a built-in tracker, after checking its options. Return None after a problem."""
-    model = registry.built_in(KIND, name).Options
-    if not dataclasses.fields(model) and options.value not in (None, {}):
-        options.wrong_key(f"{name} has no options; write `{name}` alone")
-        return None
-    if check(model, options) is None:
-        return None
-    return TrackerSpec(
-        name, {key: value for key, value in (options.plain() or {}).items() if value is not None}
-    )

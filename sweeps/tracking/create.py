@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from typing import Any
 
 from sweeps.core import registry
 from sweeps.core.errors import InputError, Problem
@@ -15,6 +13,7 @@ from sweeps.space.tracker_section import KIND, TrackerSpec
 from sweeps.tracking.tracker import Tracker
 
 NamedTracker = tuple[str, Tracker]
+PORT = ("handle", "close")  # methods of a tracker
 
 
 def create_trackers(space: Space) -> tuple[NamedTracker, ...]:
@@ -45,40 +44,29 @@ class _CannotCreate(Exception):
 
 
 def _create(spec: TrackerSpec, space: Space) -> Tracker:
-    ours = registry.is_built_in(KIND, spec.name)
-    for root in reversed(roots_of(space)):
-        if not ours and str(root) not in sys.path:
-            sys.path.insert(0, str(root))
+    if not registry.is_built_in(KIND, spec.name):
+        sys.path[:0] = [str(root) for root in roots_of(space) if str(root) not in sys.path]
     try:
-        found: Any = registry.resolve(KIND, spec.name)
+        found = registry.resolve(KIND, spec.name)
     except RefError as e:
         raise _CannotCreate(str(e)) from e
-    if inspect.isclass(found):
-        _check_port(spec.name, found)
-    elif not callable(found):
+    if not callable(found):
         raise _CannotCreate(
             f"`{spec.name}` has the type {type(found).__name__}, but must be a class"
         )
     try:
-        tracker: Tracker = found(found.Options(**spec.options)) if ours else found(**spec.options)
+        tracker: Tracker = found(**spec.options)
     except Exception as e:
         options = f"the options {', '.join(spec.options)}" if spec.options else "no options"
         raise _CannotCreate(f"`{spec.name}` cannot be created with {options}: {_line(e)}") from e
-    _check_port(spec.name, tracker)
-    return tracker
-
-
-def _check_port(name: str, found: Any) -> None:
-    """Raise _CannotCreate if a class or an object lacks `handle` or `close`."""
-    missing = [
-        method for method in ("handle", "close") if not callable(getattr(found, method, None))
-    ]
+    missing = [name for name in PORT if not callable(getattr(tracker, name, None))]
     if missing:
+        names = " and no method ".join(f"`{name}`" for name in missing)
         raise _CannotCreate(
-            f"`{name}` has no method {' and no method '.join(f'`{m}`' for m in missing)}; a "
-            "tracker must have the "
-            "methods `handle` and `close`"
+            f"`{spec.name}` has no method {names}; a tracker must have the methods `handle` and "
+            "`close`"
         )
+    return tracker
 
 
 def _line(e: Exception) -> str:

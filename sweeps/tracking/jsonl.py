@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
@@ -39,11 +39,7 @@ class JsonLinesTracker:
     may be written more than once.
     """
 
-    @dataclass(frozen=True)
-    class Options:
-        """This tracker has no options."""
-
-    def __init__(self, options: Options):
+    def __init__(self) -> None:
         self._file: TextIO | None = None
         self._steps: set[tuple[str, int]] = set()  # (trial id, step) of the reports in the file
         self._ended: set[str] = set()  # ids of trials whose end is in the file

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,7 @@ class TensorBoardTracker:
     from the start, so no curve has a point twice.
     """
 
-    @dataclass(frozen=True)
-    class Options:
-        """This tracker has no options."""
-
-    def __init__(self, options: Options):
+    def __init__(self) -> None:
         try:
             import tensorboard  # noqa: F401
         except ModuleNotFoundError as e:

@@ -11,8 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from sweeps.bundle.write import SINGLE, ModelCode, ModelData, TrainedModel, write_bundle
+from sweeps.bundle.model_code import ModelCode
+from sweeps.bundle.write import SINGLE, TrainedModel, write_bundle
+from sweeps.data.prepared_store import DatasetInfo
+from sweeps.data.preprocessing.fit import fit_chain
+from sweeps.space import Step
 
 MODEL = """
     import json
@@ -47,10 +52,11 @@ HELPER = """
 """
 PREPROCESSOR = """
     class Fitted:
-        '''What `fit_chain` gives, in small: codes for a text column, the mean for gaps.'''
+        '''A user's preprocessor: codes for a text column, the mean for gaps.'''
 
-        def __init__(self, cities, mean):
-            self.cities, self.mean = cities, mean
+        def fit(self, df):
+            self.cities, self.mean = {"Lyon": 0, "Nice": 1, "Paris": 2}, 12.5
+            return self
 
         def transform(self, df):
             assert str(df["rooms"].dtype) in ("int64", "float64"), df["rooms"].dtype
@@ -60,11 +66,8 @@ garden=df["garden"].astype("float64"))
 """
 
 
-def modules(folder: Path, monkeypatch, tag: str) -> Any:
-    """Write the user's modules and import the preprocessor's module.
-
-    Each test has other module names.
-    """
+def modules(folder: Path, monkeypatch, tag: str) -> None:
+    """Write the user's modules. Each test has other module names."""
     for name, text in {
         "model": MODEL.format(helper=f"helper_{tag}"),
         "helper": HELPER,
@@ -72,7 +75,6 @@ def modules(folder: Path, monkeypatch, tag: str) -> Any:
     }.items():
         (folder / f"{name}_{tag}.py").write_text(textwrap.dedent(text))
     monkeypatch.syspath_prepend(str(folder))
-    return importlib.import_module(f"prep_{tag}")
 
 
 def raw() -> pd.DataFrame:
@@ -92,13 +94,14 @@ def raw() -> pd.DataFrame:
 
 def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
     """Return arguments of `write_parts`, for a binary model."""
-    prep = modules(folder, monkeypatch, tag)
+    modules(folder, monkeypatch, tag)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "weights.json").write_text(
-        '{"rooms": 0.25, "area": -0.02, "city": 0.5, "garden": -0.125}'
+        '{"rooms": 0.25, "city": 0.5, "area": -0.02, "garden": -0.125}'
     )
-    fitted = prep.Fitted({"Lyon": 0, "Nice": 1, "Paris": 2}, 12.5)
+    steps = (Step(f"prep_{tag}:Fitted", "all", {}),)
+    fitted = fit_chain(steps, pa.Table.from_pandas(raw()), None)
     model = importlib.import_module(f"model_{tag}").load(str(checkpoint))
     return {
         "checkpoint": checkpoint,
@@ -121,11 +124,21 @@ def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
 
 def write_parts(target: Path, **parts: Any) -> Path:
     """Write the bundle of a single model from its parts, which are all in one dict."""
-    data = ("label", "task", "classes", "raw", "expected")
+    rows = pd.DataFrame() if parts["raw"] is None else parts["raw"]
+    info = DatasetInfo(
+        label=parts["label"],
+        task=parts["task"],
+        classes=parts["classes"],
+        features=tuple(rows.columns),
+        fingerprint="",
+        rows={},
+        check=rows,
+    )
     return write_bundle(
         target,
         models={SINGLE: TrainedModel(parts["checkpoint"], parts["fitted"])},
         code=ModelCode(parts["load"], parts["roots"]),
-        data=ModelData(**{name: parts[name] for name in data}),
+        info=info,
+        expected=parts["expected"],
         training=parts["training"],
     )

@@ -112,7 +112,7 @@ def test_the_manifest(bundle):
     ]
     files = {p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()}
     assert set(facts.files) == files - {"manifest.json", "manifest.sha256"}
-    assert facts.pickled == {"data/sweep/preprocessor.pkl": "prep_shared.Fitted"}
+    assert facts.pickled == {"data/sweep/preprocessor-1.pkl": "prep_shared.Fitted"}
 
 
 def test_ships_the_users_modules_and_those_they_import(bundle):
@@ -167,12 +167,12 @@ def test_mlflows_view(bundle):
     ("printed", "speed"),
     [("", None), ("hello\nrows a second: 12.5\nbye\n", 12.5), ("bye\n", None)],
 )
-def test_the_check_finds_the_speed_among_other_lines(printed, speed):
-    process = object.__new__(check_process.CheckProcess)
-    process._process = SimpleNamespace(
+def test_the_check_finds_the_speed_among_other_lines(printed, speed, monkeypatch):
+    process = SimpleNamespace(
         communicate=lambda *_, **__: (printed, ""), returncode=0, kill=lambda: None
     )
-    assert process.check(Path("bundle"), 1.0) == speed
+    monkeypatch.setattr(check_process, "_early", process)
+    assert check_process.check(Path("bundle"), 1.0) == speed
 
 
 def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
@@ -223,7 +223,8 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, 
             r"returned a int, which has no method predict\(DataFrame\)",
         )
     else:
-        kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
+        kept["fitted"].fitted_steps[0].estimator.cities = lambda city: 0
+        message = "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
         made.write_parts(target, **kept)
     assert os.listdir(target.parent) == []
@@ -364,11 +365,11 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
 def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, tmp_path):
     path, _ = bundle
     with check_process.started_early(["no_such_package"]):
-        process = check_process._early._process
+        process = check_process._early
         speed = check_process.check(path, 60.0)
         assert speed is not None and speed > 100 and process.returncode == 0
         assert Manifest.read(path).rows_per_second is not None
         assert check_process._early is None, "the next check starts a process of its own"
     with check_process.started_early():
-        unused = check_process._early._process
+        unused = check_process._early
     assert unused.returncode is not None

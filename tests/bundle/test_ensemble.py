@@ -9,11 +9,11 @@ import shutil
 import numpy as np
 import pytest
 
-from sweeps.bundle import ensemble, selection, write
+from sweeps.bundle import ensemble, selection, trial_choice, write
 from sweeps.bundle.averaging import average, to_numbers
 from sweeps.bundle.ensemble_summary import ensembles_of
-from sweeps.bundle.export import SweepModels, code_of
 from sweeps.bundle.selection import Selection
+from sweeps.bundle.sweep_models import SweepModels, definition_of
 from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
@@ -40,8 +40,8 @@ def written(monkeypatch):
 
 
 def export(sweep, rounds, tmp_path):
-    models = SweepModels(sweep.folder, sweep.space, sweep.store, sweep.roots)
-    candidates = ensemble.candidates_of(models)
+    models = SweepModels(sweep.store, sweep.space, sweep.roots)
+    candidates = trial_choice.ensemble_candidates(sweep.store)
     return ensemble.export_ensemble(models, candidates, sweep.variants, rounds, tmp_path)
 
 
@@ -108,17 +108,17 @@ def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_
         facts["ensemble"]["single"]["test"], float
     )
     shown = metrics.base_name(metric)
-    assert done.notes[0].startswith(
+    assert done[0].startswith(
         f"{shown} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single "
         "model"
     )
-    assert done.notes[1].startswith(f"{shown} on test: ") and len(done.notes) == 3
-    assert f"; chosen in 4 rounds among {len(sweep.outputs)} trials" in done.notes[2], done.notes[2]
+    assert done[1].startswith(f"{shown} on test: ") and len(done) == 3
+    assert f"; chosen in 4 rounds among {len(sweep.outputs)} trials" in done[2], done[2]
 
 
 def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch, kinds=("scores",) * 8)
-    everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, 0.6, (0.6,))
+    everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, (0.6,) * 8, (0.6,))
     monkeypatch.setattr(selection, "select", lambda *_, **__: everything)
     export(sweep, 8, tmp_path)
     (call,) = written
@@ -130,12 +130,12 @@ def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monk
     assert len({tuple(chain) for chain in chains.values()}) == 2, "both preprocessors"
     whole = next(iter(sweep.variants.sources.values())).features
     assert {len(whole) - len(m.columns) for m in call["members"] if m.columns} <= {2} and list(
-        call["data"].raw.columns
+        call["info"].check.columns
     ) == list(whole)
     assert {len(trial.data["drop"]) for trial in trials.values()} == {0, 2}, (
         "with and without the two columns"
     )
-    np.testing.assert_array_equal(call["data"].expected.shape, (32,))
+    np.testing.assert_array_equal(call["expected"].shape, (32,))
 
 
 def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
@@ -144,7 +144,7 @@ def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
         export(sweep, 5, tmp_path),
         export(reopened(sweep.folder, sweep.variants, {}), 5, tmp_path),
     )
-    assert first.notes == second.notes and written[0]["members"] == written[1]["members"]
+    assert first == second and written[0]["members"] == written[1]["members"]
 
 
 def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkeypatch, written):
@@ -153,7 +153,7 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
         shutil.rmtree(sweep.folder / "trials" / trial)
     done = export(sweep, 6, tmp_path)
     assert not {m.trial for m in written[0]["members"]} & {"0001", "0004"}
-    assert "among 4 trials" in done.notes[2]
+    assert "among 4 trials" in done[2]
     for trial in ("0000", "0002", "0003", "0005"):
         shutil.rmtree(sweep.folder / "trials" / trial)
     with pytest.raises(
@@ -163,12 +163,12 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
 
 
 def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
-    monkeypatch.setattr(ensemble, "MOST_CANDIDATES", 2)
+    monkeypatch.setattr(trial_choice, "MOST_CANDIDATES", 2)
     sweep = made(tmp_path, monkeypatch)
     shutil.rmtree(sweep.folder / "trials" / "0001")
     done = export(sweep, 6, tmp_path)
     assert written[0]["training"]["ensemble"]["candidates"] == {"0000": 1, "0002": 1}
-    assert "among 2 trials" in done.notes[2]
+    assert "among 2 trials" in done[2]
 
 
 def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
@@ -177,7 +177,7 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
     sweep = made(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
     done = export(sweep, 3, tmp_path)
     assert {m.trial for m in written[0]["members"]} <= {"0002", "0003"}
-    told = "\n".join(done.notes)
+    told = "\n".join(done)
     assert (
         "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts "
         "only classes" in told
@@ -199,7 +199,7 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
 def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkeypatch, written):
     kinds = ("codes", "scores", "scores")
     sweep = made(tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds)
-    told = "\n".join(export(sweep, 3, tmp_path).notes)
+    told = "\n".join(export(sweep, 3, tmp_path))
     assert (
         "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that "
         "gets what the model predicts" in told
@@ -216,7 +216,7 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
         return load_chain(self, steps, data)
 
     monkeypatch.setattr(PreparedStore, "load_chain", fails_with_a_step)
-    told = "\n".join(export(sweep, 3, tmp_path).notes)
+    told = "\n".join(export(sweep, 3, tmp_path))
     assert (
         "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in told
         and "among 3 trials" in told
@@ -225,15 +225,13 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
 
 def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
     export(made(tmp_path, monkeypatch, check=False), 3, tmp_path)
-    assert written[0]["data"].expected is None
+    assert written[0]["expected"] is None
 
 
 def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch)
-    definition = dataclasses.replace(
-        code_of.__globals__["definition_of"]("x", ()), pickles=("model.json",)
-    )
-    monkeypatch.setitem(code_of.__globals__, "definition_of", lambda *_: definition)
+    definition = dataclasses.replace(definition_of("x", ()), pickles=("model.json",))
+    monkeypatch.setattr("sweeps.bundle.sweep_models.definition_of", lambda *_: definition)
     with pytest.raises(InputError, match="has no signature"):
         export(sweep, 3, tmp_path)
     assert not written

@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from sweeps.bundle.export import recorded_predictions
+from sweeps.bundle.sweep_models import recorded_predictions
 from sweeps.core.errors import UnreadableFile
 from sweeps.core.trial import CHECK_PREDICTIONS
 

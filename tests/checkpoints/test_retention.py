@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.checkpoints.retention import (
-    RetentionPolicy,
     TrialCheckpoints,
     rank_trials,
     select_deletable,
 )
 from sweeps.core.trial import Checkpoint, Result, State
-from sweeps.space.section_models import Repeats
+from sweeps.space.section_models import Checkpoints, Repeats
 from sweeps.study.repeats import Configurations
 
 
@@ -33,7 +32,7 @@ def sweeps(draw):
 
 
 POLICIES = st.builds(
-    RetentionPolicy,
+    Checkpoints,
     st.integers(1, 5),
     st.none() | st.integers(0, 4),
     st.none() | st.integers(0, 400),
@@ -136,10 +135,10 @@ def histories(draw):
     histories(),
     st.sampled_from(
         [
-            RetentionPolicy(1, 1),
-            RetentionPolicy(1, 2),
-            RetentionPolicy(1, max_disk=0),
-            RetentionPolicy(2, 1, 3),
+            Checkpoints(1, 1),
+            Checkpoints(1, 2),
+            Checkpoints(1, max_disk=0),
+            Checkpoints(2, 1, 3),
         ]
     ),
 )

@@ -20,6 +20,9 @@ from click.testing import CliRunner
 from sweeps import cli
 from sweeps import space as space_file
 from sweeps.bundle import export as trial_export
+from sweeps.bundle import sweep_models
+from sweeps.bundle.sweep_models import SweepModels, score_test
+from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.controller import exports, trial_refit
 from sweeps.controller.trial_refit import last_checkpoint, steps_of
 from sweeps.core.errors import BundleError, InputError
@@ -252,7 +255,7 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
 def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
     _, loop = uneven(tmp_path)
     assert loop.store.results()[0].value == 0.29
-    assert [trial_export.objective_value(loop.store, 0, step) for step in (2, 3, 4)] == [
+    assert [describe_recorded(loop.store, 0, step)["value"] for step in (2, 3, 4)] == [
         0.35,
         0.29,
         0.5,
@@ -262,8 +265,8 @@ def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
     _, loop = uneven(tmp_path, "repeats: 2\n")
     assert (
-        trial_export.objective_value(loop.store, 0, 2)
-        == trial_export.objective_value(loop.store, 1, 4)
+        describe_recorded(loop.store, 0, 2)["value"]
+        == describe_recorded(loop.store, 1, 4)["value"]
         == pytest.approx(0.79)
     )
 
@@ -279,10 +282,11 @@ def exported(
     store = SimpleNamespace(
         load_info=lambda data: facts,
         load_chain=lambda *which: None,
-        find_chain=lambda key: None,
+        find_chain=lambda key: object(),
         load_test=lambda data: None,
     )
-    monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
+    for module in (trial_export, sweep_models):
+        monkeypatch.setattr(module, "PreparedStore", lambda folder, trust: store)
     monkeypatch.setattr(
         trial_export.write,
         "write_bundle",
@@ -292,7 +296,7 @@ def exported(
         loop.store.space,
         trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"),
     )
-    models = trial_export.SweepModels(folder, space, loop.store, ())
+    models = SweepModels(loop.store, space, ())
     return trial_export.export_trial(models, 0, folder / "exports" / "0000", **how), told
 
 
@@ -397,15 +401,16 @@ def broken_score(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 def test_a_users_metric_scores_the_test_split():
     labels, predictions = np.array([0, 1]), np.array([0.25, 0.5])
-    assert trial_export.score_test(
-        "tests.controller.test_exports:own_score", "binary", labels, predictions
-    ) == (0.5, None)
+    assert score_test("tests.controller.test_exports:own_score", "binary", labels, predictions) == (
+        0.5,
+        None,
+    )
     metric = "tests.controller.test_exports:broken_score"
     note = f"no test score: the metric `{metric}` raised OSError: no table of costs"
-    assert trial_export.score_test(metric, "binary", labels, predictions) == (None, note), (
+    assert score_test(metric, "binary", labels, predictions) == (None, note), (
         "the bundle is written all the same"
     )
-    assert trial_export.score_test("profit", "binary", labels, predictions) == (
+    assert score_test("profit", "binary", labels, predictions) == (
         None,
         (
             "no test score: only the loop computes the metric `profit`, so sweeps cannot compute "
@@ -417,7 +422,7 @@ def test_a_users_metric_scores_the_test_split():
 
 def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
     labels, codes = np.array([0, 1, 1]), np.array([0, 1, 0])
-    assert trial_export.score_test("valid-balanced_accuracy", "binary", labels, codes) == (
+    assert score_test("valid-balanced_accuracy", "binary", labels, codes) == (
         0.75,
         None,
     )
@@ -425,7 +430,7 @@ def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
         "no test score: `valid-neg_log_loss` needs probabilities, but the model predicts only "
         "classes"
     )
-    assert trial_export.score_test("valid-neg_log_loss", "binary", labels, codes) == (None, note)
+    assert score_test("valid-neg_log_loss", "binary", labels, codes) == (None, note)
 
 
 def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) -> Path:

@@ -334,7 +334,7 @@ def test_a_table_keeps_to_the_width(rows, width):
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
-    from sweeps.bundle.export import number_of
+    from sweeps.bundle.trial_choice import number_of
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)

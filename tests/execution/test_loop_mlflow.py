@@ -17,7 +17,7 @@ from sweeps.core.trial import Result, State, Trial
 from sweeps.execution import loop_mlflow
 from sweeps.execution.loop_mlflow import TrialRun, logged
 from sweeps.execution.process_reset import isolated
-from sweeps.tracking.mlflow.run_writer import Destination
+from sweeps.tracking.mlflow.sweep_runs import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.commands import REPO, mlflow_database
 from tests.tracking.made import begin, end

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import sweeps
 from sweeps import cli
 from sweeps.checkpoints.garbage_collection import collect_garbage
-from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.repair import repair
 from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError
@@ -30,6 +29,7 @@ from sweeps.core.result import SweepResult, read_result, refuse_invalid_result, 
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import bundle_of, resumed_space, saved_space
+from sweeps.space.section_models import Checkpoints
 from sweeps.terminal import text as terminal
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
 from tests.fuzz.harness import EXAMPLES, HANG, fuzzed
@@ -85,7 +85,7 @@ def read(folder: Path) -> None:
         lambda: bundle_of(folder),
     ):
         tried(look)
-    tried(lambda: collect_garbage(folder, RetentionPolicy(1, None, None), dry_run=True))
+    tried(lambda: collect_garbage(folder, Checkpoints(1, None, None), dry_run=True))
     tried(lambda: taken_over(folder))
     (
         provenance.read_entries(folder),

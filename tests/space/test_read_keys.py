@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.bundle.export import sweep_facts
+from sweeps.bundle.sweep_models import SweepModels
 from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
@@ -29,7 +29,7 @@ def test_keys_are_read(tmp_path):
 def test_a_bundle_knows_the_keys(tmp_path):
     read(tmp_path, '{separator: ";"}')
     space = load(tmp_path / "space.yaml", [])
-    facts = sweep_facts(SimpleNamespace(folder=tmp_path, space=space), "")
+    facts = SweepModels(SimpleNamespace(folder=tmp_path), space, ()).facts("")
     assert ReadKeys(**facts["read"]) == ReadKeys(separator=";")
 
 

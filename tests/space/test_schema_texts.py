@@ -38,7 +38,7 @@ for name, fragment in SCHEMA["$defs"].items():
 
 def test_all_keys_have_a_description_that_is_a_sentence():
     expected = {"limits.max_trials", "data.valid.column", "space.scaling.num_workers.elastic"}
-    expected |= {"trackers.webhook.url", "scheduler.asha.max_t", "trainer.model"}
+    expected |= {"scheduler.asha.max_t", "trainer.model"}
     expected |= {"params.torch_tabular.lr", "step.SimpleImputer.strategy", "domain.loguniform"}
     assert expected <= KEYS.keys() and len(KEYS) > 300
     nameless = ("scheduler.", "step.grid", "step.choice", "domain.when", "branch.when", "step.when")

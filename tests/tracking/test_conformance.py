@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 
 import pytest
 
@@ -13,14 +11,13 @@ from sweeps.testing.pytest_trackers import TrackerTests
 from sweeps.tracking import Destination, MlflowTracker, default_uri
 from sweeps.tracking.jsonl import JsonLinesTracker
 from sweeps.tracking.tensorboard import TensorBoardTracker
-from sweeps.tracking.webhook import WebhookTracker
 
 pytestmark = pytest.mark.timeout(120)
 
 
 class TestJsonLinesTracker(TrackerTests):
     def create_tracker(self, folder):
-        return JsonLinesTracker(JsonLinesTracker.Options())
+        return JsonLinesTracker()
 
     def ended_trials(self, sweep_folder):
         lines = map(json.loads, SweepFolder(sweep_folder).events.read_text().splitlines())
@@ -33,30 +30,7 @@ class TestJsonLinesTracker(TrackerTests):
 
 class TestTensorBoardTracker(TrackerTests):
     def create_tracker(self, folder):
-        return TensorBoardTracker(TensorBoardTracker.Options())
-
-
-class TestWebhookTracker(TrackerTests):
-    @pytest.fixture(autouse=True)
-    def server(self):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *args):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{server.server_port}/hook"
-        yield
-        server.shutdown()
-        server.server_close()
-
-    def create_tracker(self, folder):
-        return WebhookTracker(WebhookTracker.Options(self.url))
+        return TensorBoardTracker()
 
 
 @pytest.mark.integration

@@ -48,7 +48,7 @@ def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
 ):
     space, folder = make_space(test_crash.BODY, max_trials=8), tmp_path / "sweep"
     folder.mkdir()
-    hub = TrackerHub([("jsonl", JsonLinesTracker(JsonLinesTracker.Options()))])
+    hub = TrackerHub([("jsonl", JsonLinesTracker())])
     monkeypatch.setattr(test_crash, "Deaf", lambda: hub)
     hub.publish(sweep_started(folder, space, "0" * 64, 1.0, resumed=False))
     test_crash.drive(space, folder)
@@ -57,7 +57,7 @@ def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
     check(folder)
     whole = (folder / "events.jsonl").read_bytes()
     (folder / "events.jsonl").write_bytes(whole[: int(kept * len(whole))])
-    again = TrackerHub([("jsonl", JsonLinesTracker(JsonLinesTracker.Options()))])
+    again = TrackerHub([("jsonl", JsonLinesTracker())])
     again.publish(sweep_started(folder, space, "0" * 64, 3.0, resumed=True))
     assert again.close(20.0) == ()
     check(folder)

@@ -13,7 +13,7 @@ from sweeps.tracking.jsonl import JsonLinesTracker
 
 
 def play(events) -> None:
-    tracker = JsonLinesTracker(JsonLinesTracker.Options())
+    tracker = JsonLinesTracker()
     for event in events:
         tracker.handle(event)
     tracker.close()
@@ -85,7 +85,7 @@ def test_no_secret_is_written(tmp_path):
     start = sample_events(tmp_path)[0]
     assert isinstance(start, SweepStarted)
     secret = "http://me:hunter2@host/x?token=hunter2"
-    space = replace(start.space, text=f'trackers: [{{webhook: {{url: "{secret}"}}}}]')
+    space = replace(start.space, text=f'trackers: [{{"my:Hook": {{url: "{secret}"}}}}]')
     begun = trial_events(0, State.COMPLETE)[0]
     begun = replace(
         begun, trial=replace(begun.trial, params={"source": secret, "nested": [{secret: 1}]})

@@ -11,7 +11,8 @@ import pytest
 
 from sweeps.core.trial import Result, State
 from sweeps.study.events import SweepEnded
-from sweeps.tracking.mlflow.run_writer import Destination, is_kept
+from sweeps.tracking.mlflow.run_writer import is_kept
+from sweeps.tracking.mlflow.sweep_runs import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.tracking.made import begin, end, report, reports, sweep_result, sweep_started, trial
 from tests.waiting import wait_until

@@ -19,7 +19,7 @@ from sweeps.tracking.mlflow.run_contents import (
     legal_name,
     trial_params,
 )
-from sweeps.tracking.mlflow.run_writer import Destination
+from sweeps.tracking.mlflow.sweep_runs import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.sweep_report.made import SPACE, space_in
 from tests.tracking.made import (

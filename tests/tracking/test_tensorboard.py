@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def play(events) -> None:
-    tracker = TensorBoardTracker(TensorBoardTracker.Options())
+    tracker = TensorBoardTracker()
     for event in events:
         tracker.handle(event)
     tracker.close()

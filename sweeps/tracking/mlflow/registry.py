@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.secrets import without_password
-from sweeps.tracking.mlflow.error_texts import first_line
+from sweeps.core.secrets import masked, without_password
+from sweeps.data.files import first_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-DIGEST = "sweeps.manifest_sha256"
+PREFIX = "sweeps."
+DIGEST = f"{PREFIX}manifest_sha256"
 
 
 @dataclass(frozen=True)
@@ -44,30 +45,26 @@ class Score:
     feasible: bool = True
 
 
-def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
+def should_move_alias(old: Score | None, new: Score | None, force: bool) -> tuple[bool, str]:
     """Return whether an alias moves from its version to a new version, and the reason.
 
     Args:
         old: Score of the version that has the alias; None if the version has no score, because
             sweeps did not register it.
-        new: Score of the new version.
+        new: Score of the new version; see `old`.
         force: True to move the alias without a comparison.
     """
     if force:
         return True, "because of --force"
-    if old is None:
+    if old is None or new is None:
         return False, "the current version has no objective value to compare with"
     if (old.metric, old.goal) != (new.metric, new.goal):
-        return (
-            False,
-            f"the current version was chosen by another objective, {old.metric} ({old.goal})",
-        )
+        objective = f"{old.metric} ({old.goal})"
+        return False, f"the current version was chosen by another objective, {objective}"
     if new.feasible != old.feasible:
-        better_one, other = ("new", "current") if new.feasible else ("current", "new")
-        return (
-            new.feasible,
-            f"the {better_one} version meets the constraints, and the {other} version does not",
-        )
+        feasible, other = ("new", "current") if new.feasible else ("current", "new")
+        reason = f"the {feasible} version meets the constraints, and the {other} version does not"
+        return new.feasible, reason
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
     compared = (
         f"{new.metric} is {new.value:.6g} for the new version and {old.value:.6g} for the current "
@@ -151,36 +148,43 @@ def register(
     with _mlflow_errors(model.uri):
         client = MlflowClient(model.uri)
         run = _run_of(client, parent, training["trial"])
-        version, message = _version(client, bundle, digest, training, run=run, name=model.name)
+        tags = _tags(training) | {DIGEST: digest}
+        version, message = _version(client, bundle, tags, run=run, name=model.name)
         if model.alias is None:
             return [message]
-        moved = _move_alias(
-            client, model.name, model.alias, version, new=score_of(training), force=model.force
-        )
-        return [message, moved]
+        return [message, _move_alias(client, model, model.alias, version=version, tags=tags)]
+
+
+def _tags(training: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of a version; see `register`."""
+    facts = {key: training[key] for key in ("sweep", "trial", "metric", "goal", "value")}
+    if "members" in training:
+        facts["members"] = training["members"]
+    if "refit" in training:
+        facts["refit"] = "+".join(training["refit"]["on"])
+    if "feasible" in training:
+        facts["feasible"] = str(training["feasible"]).lower()
+    return {f"{PREFIX}{key}": str(value) for key, value in facts.items()}
 
 
 def _version(
-    client: MlflowClient,
-    bundle: Path,
-    digest: str,
-    training: Mapping[str, Any],
-    *,
-    run: Run,
-    name: str,
+    client: MlflowClient, bundle: Path, tags: dict[str, str], *, run: Run, name: str
 ) -> tuple[str, str]:
     """Return the version of a bundle, which is created if it does not exist, and a message."""
+    run_id = run.info.run_id
     if not client.search_registered_models(f"name = '{name}'", max_results=1):
         client.create_registered_model(name)
     for version in client.search_model_versions(f"name = '{name}'"):
-        if version.tags.get(DIGEST) == digest and version.run_id == run.info.run_id:
+        if version.tags.get(DIGEST) == tags[DIGEST] and version.run_id == run_id:
             message = f"this bundle is already registered as {name} version {version.version}"
             return str(version.version), message
-    created = _create_version(client, bundle, digest, training, run, name)
-    message = (
-        f"registered this bundle as {name} version {created}, for the MLflow run {run.info.run_id}"
-    )
-    return created, message
+    # Bundles of one trial have separate files, because each bundle is a separate version.
+    artifact = f"bundle-{tags[DIGEST][:12]}"
+    client.log_artifacts(run_id, str(bundle), artifact)
+    source = f"{run.info.artifact_uri}/{artifact}"
+    created = client.create_model_version(name, source, run_id, tags, await_creation_for=0)
+    message = f"registered this bundle as {name} version {created.version}"
+    return str(created.version), f"{message}, for the MLflow run {run_id}"
 
 
 @contextlib.contextmanager
@@ -192,36 +196,37 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
         yield
     except RestException as e:
         raise InputError(
-            "--register", f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}"
+            "--register",
+            f"MLflow at {without_password(uri)} refuses the request: {masked(first_line(e))}",
         ) from e
     except SweepsError:
         raise
     except Exception as e:  # MLflow's stores let errors of their libraries pass.
         kind = "" if isinstance(e, MlflowException) else f"{type(e).__name__}: "
-        raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{first_line(e)}") from e
+        raise SweepsError(
+            f"MLflow at {without_password(uri)}: {kind}{masked(first_line(e))}"
+        ) from e
 
 
 def _move_alias(
-    client: MlflowClient, name: str, alias: str, version: str, *, new: Score, force: bool
+    client: MlflowClient, model: RegisteredModel, alias: str, *, version: str, tags: dict[str, str]
 ) -> str:
     """Set an alias, or move it to a version if `should_move_alias` returns True.
 
     Return a line that says what was done.
     """
-    current = client.get_registered_model(name).aliases.get(alias)
+    current = client.get_registered_model(model.name).aliases.get(alias)
+    if current is not None:
+        if str(current) == version:
+            return f"alias {alias} already refers to version {version}"
+        old = score_of(client.get_model_version(model.name, current).tags)
+        moves, reason = should_move_alias(old, score_of(tags), model.force)
+        if not moves:
+            stays = f"alias {alias} stays at version {current}: {reason}"
+            return f"{stays}; to move the alias anyway, use --force"
+    client.set_registered_model_alias(model.name, alias, version)
     if current is None:
-        client.set_registered_model_alias(name, alias, version)
         return f"alias {alias} now refers to version {version}"
-    if str(current) == version:
-        return f"alias {alias} already refers to version {version}"
-    old = _score(client.get_model_version(name, current).tags)
-    moves, reason = should_move_alias(old, new, force)
-    if not moves:
-        return (
-            f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use "
-            "--force"
-        )
-    client.set_registered_model_alias(name, alias, version)
     return f"alias {alias} moved from version {current} to version {version}: {reason}"
 
 
@@ -237,46 +242,19 @@ def _run_of(client: MlflowClient, parent: str, trial: str | None) -> Run:
     return runs[0]
 
 
-def _create_version(
-    client: MlflowClient,
-    bundle: Path,
-    digest: str,
-    training: Mapping[str, Any],
-    run: Run,
-    name: str,
-) -> str:
-    """Create a new version of a registered model, and return the version's number."""
-    # Bundles of one trial have separate files, because each bundle is a separate version.
-    artifact = f"bundle-{digest[:12]}"
-    client.log_artifacts(run.info.run_id, str(bundle), artifact)
-    tags = {
-        f"sweeps.{key}": str(training[key]) for key in ("sweep", "trial", "metric", "goal", "value")
-    }
-    tags |= {"sweeps.members": training["members"]} if "members" in training else {}
-    tags |= {DIGEST: digest}
-    tags |= {"sweeps.refit": "+".join(training["refit"]["on"])} if "refit" in training else {}
-    tags |= {"sweeps.feasible": str(training["feasible"]).lower()} if "feasible" in training else {}
-    source = f"{run.info.artifact_uri}/{artifact}"
-    return str(
-        client.create_model_version(
-            name, source, run.info.run_id, tags, await_creation_for=0
-        ).version
-    )
+def score_of(tags: Mapping[str, str]) -> Score | None:
+    """Return the score of a version from its tags.
 
-
-def score_of(training: Mapping[str, Any]) -> Score:
-    """Return the score of a bundle from its manifest.
-
-    A value that is null in the manifest was not finite, and becomes NaN.
+    A value that is null in the bundle's manifest was not finite, and becomes NaN. Return None if
+    sweeps did not register the version.
     """
-    value = math.nan if training["value"] is None else float(training["value"])
-    return Score(training["metric"], training["goal"], value, training.get("feasible") is not False)
-
-
-def _score(tags: dict[str, str]) -> Score | None:
-    """Return the score of a version from its tags; None if sweeps did not register the version."""
     try:
-        value, feasible = float(tags["sweeps.value"]), tags.get("sweeps.feasible") != "false"
-        return Score(tags["sweeps.metric"], tags["sweeps.goal"], value, feasible)
+        text = tags[f"{PREFIX}value"]
+        return Score(
+            metric=tags[f"{PREFIX}metric"],
+            goal=tags[f"{PREFIX}goal"],
+            value=math.nan if text == "None" else float(text),
+            feasible=tags.get(f"{PREFIX}feasible") != "false",
+        )
     except (KeyError, ValueError):
         return None

@@ -1,39 +1,20 @@
-"""Write the events of a sweep into MLflow: a run for the sweep with a child run for each trial.
-
-Every request can be sent twice without harm: runs are found again by their tags, and metrics carry
-the times of their reports.
-"""
+"""Write the events of a sweep into its runs in MLflow."""
 
 from __future__ import annotations
 
 import functools
-import json
-import logging
-import shutil
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
-from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import make_encodable, shorten
+from sweeps.core.errors import make_encodable
 from sweeps.core.origin import valid_origin_keys
-from sweeps.core.regular_files import FILE, kind_of
 from sweeps.core.resources import COSTS
-from sweeps.core.secrets import masked, without_password
-from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
-from sweeps.core.trial import Result, State, Trial, format_trial_id
+from sweeps.core.trial import Result, State, Trial
+from sweeps.space import Space
 from sweeps.space.settings import settings_of
 from sweeps.study import events
-from sweeps.tracking.mlflow import run_contents, sqlite_tables
+from sweeps.tracking.mlflow import run_contents
 from sweeps.tracking.mlflow.run_contents import legal_name
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Param, RunTag
-
-log = logging.getLogger(__name__)
+from sweeps.tracking.mlflow.sweep_runs import Batch, SweepRuns
 
 STATUS = {
     State.COMPLETE: "FINISHED",
@@ -41,16 +22,6 @@ STATUS = {
     State.FAIL: "FAILED",
     State.RUNNING: "KILLED",
 }
-# The most metrics, and the most parameters and tags, in one `log_batch` call. MLflow accepts 1,000
-# entities, 100 parameters and 100 tags.
-BATCH_METRICS, BATCH_PARAMS = 800, 100
-# If an experiment lacks this tag, the UI asks the user whether the experiment is about language
-# models.
-KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
-# MLflow's limits for the value of a parameter and of a tag.
-PARAM_LENGTH, TAG_LENGTH = 6000, 8000
-REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
-ENDED = [state.value for state in State if state is not State.RUNNING]
 
 
 def is_kept(step: int) -> bool:
@@ -64,201 +35,10 @@ def is_kept(step: int) -> bool:
     return len(str(step).rstrip("0")) <= 3  # significant digits
 
 
-def is_refusal(error: Exception) -> bool:
-    """Return whether MLflow would refuse the same request again.
+class RunWriter(SweepRuns):
+    """Writes events into the runs of one sweep."""
 
-    For example, MLflow always refuses a text that cannot be encoded.
-
-    MLflow's own store reports an encoding error as an internal error of the server. All other
-    errors may be temporary.
-    """
-    from mlflow.exceptions import MlflowException
-
-    if isinstance(error, MlflowException):
-        return error.error_code in REFUSALS or isinstance(error.__cause__, UnicodeError)
-    return isinstance(error, UnicodeError)
-
-
-@dataclass(frozen=True)
-class Destination:
-    """Place in MLflow where a sweep is recorded.
-
-    Attributes:
-        uri: Tracking URI.
-        root: Folder of all sweeps. With a SQLite store, a new experiment keeps its artifacts in
-            this folder.
-        experiment: Name of the experiment.
-        sweep: Name of the sweep. The parent run and the sweep's folder in the root have the same
-            name.
-        started: When the sweep's first driver started, in seconds since the epoch.
-    """
-
-    uri: str
-    root: Path
-    experiment: str
-    sweep: str
-    started: float
-
-
-@dataclass
-class Batch:
-    """Requests to MLflow for a group of events.
-
-    Attributes:
-        metrics: Metrics to log, by run ID.
-        params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter
-            twice.
-        tags: Tags to set, by run ID.
-        statuses: Status and end time in milliseconds of each run to terminate, by run ID.
-        started: Trials that started in this group of events.
-        ended: Numbers of the trials that ended, whose files are logged.
-    """
-
-    metrics: dict[str, list[Metric]] = field(default_factory=lambda: defaultdict(list))
-    params: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-    tags: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-    statuses: dict[str, tuple[str, int]] = field(default_factory=dict)
-    started: list[Trial] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
-
-    def add_metrics(
-        self, run: str, values: Iterable[tuple[str, float | None]], time: float, step: int = 0
-    ) -> None:
-        """Add metrics to the batch, except those whose value is None.
-
-        Args:
-            run: The run's ID.
-            values: (name, value) pairs.
-            time: Seconds since the epoch.
-            step: The step of the trial.
-        """
-        from mlflow.entities import Metric
-
-        self.metrics[run] += [
-            Metric(legal_name(name), value, int(time * 1000), step)
-            for name, value in values
-            if value is not None
-        ]
-
-
-class RunWriter:
-    """Writes events into the runs of one sweep.
-
-    Args:
-        destination: Place in MLflow where the sweep is recorded.
-        on_refusal: Function that is called with the error of a request that MLflow refuses
-            permanently.
-        on_answer: Function that is called whenever MLflow has answered a request.
-
-    Attributes:
-        parent: ID of the parent run; "" before `open`.
-        experiment_id: ID of the experiment.
-        runs: IDs of the trials' runs, by trial number.
-        left: Number of runs whose values of the current batch are not written yet.
-    """
-
-    _client: MlflowClient
-
-    def __init__(
-        self,
-        destination: Destination,
-        on_refusal: Callable[[Exception], None],
-        on_answer: Callable[[], None],
-    ):
-        self.destination = destination
-        self.parent = ""
-        self.experiment_id = ""
-        self.runs: dict[int, str] = {}
-        self.left = 0
-        self._sweep = destination.sweep
-        self._on_refusal = on_refusal
-        self._on_answer = on_answer
-        # Numbers of the trials of earlier drivers whose runs are complete, and of the trials that
-        # have the tag of the Pareto front.
-        self._complete: set[int] = set()
-        self._front: set[int] = set()
-        self._objectives: list[str] = []
-        self._minimizes = True
-        self._constrained = False
-
-    # Runs
-
-    def open(self) -> None:
-        """Find or create the experiment and the parent run, and find the trials' runs.
-
-        After an error, call this method again: MLflow may have created a run although its answer
-        was lost.
-        """
-        from mlflow.tracking import MlflowClient
-
-        sqlite_tables.create(self.destination.uri)
-        self._client = MlflowClient(self.destination.uri)
-        self.experiment_id = self._find_experiment()
-        # On another machine, a sweep of this name may have started in the same second.
-        started = round(self.destination.started * 1000)
-        where = (
-            f"tags.`sweeps.sweep` = '{self._sweep}' and tags.`sweeps.kind` = 'sweep' "
-            f"and attributes.start_time = {started}"
-        )
-        found = self._client.search_runs([self.experiment_id], where, max_results=1)
-        if found:
-            self.parent = str(found[0].info.run_id)
-            self._client.update_run(self.parent, status="RUNNING")
-            self._find_trials()
-        else:
-            tags = {"sweeps.kind": "sweep", "sweeps.sweep": self._sweep}
-            created = self._client.create_run(
-                self.experiment_id, started, tags, run_name=self._sweep
-            )
-            self.parent = str(created.info.run_id)
-
-    def _find_experiment(self) -> str:
-        """Find or create the experiment, and return the experiment's ID."""
-        to = self.destination
-        existing = self._client.get_experiment_by_name(to.experiment)
-        if existing is not None:
-            return str(existing.experiment_id)
-        location = None
-        if to.uri.startswith("sqlite"):
-            location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
-        tags = {KIND: MACHINE_LEARNING}
-        return str(self._client.create_experiment(to.experiment, location, tags))
-
-    def _find_trials(self) -> None:
-        """Find the runs of the trials of a resumed sweep."""
-        where = f"tags.`mlflow.parentRunId` = '{self.parent}'"
-        for run in self._client.search_runs([self.experiment_id], where, max_results=50_000):
-            number = int(run.data.tags.get("sweeps.trial", -1))
-            self.runs[number] = run.info.run_id
-            if run.data.tags.get("sweeps.front") == "true":
-                self._front.add(number)
-            # MLflow gets the status first and the tags last.
-            ended = run.data.tags.get("sweeps.state") in ENDED
-            if ended and run.info.status in ("FINISHED", "FAILED"):
-                self._complete.add(number)
-
-    def _trial_run(self, trial: Trial, started: float) -> str:
-        """Return the ID of a trial's run. If no run is known, create one."""
-        if trial.number not in self.runs:
-            tags = {
-                "mlflow.parentRunId": self.parent,
-                "sweeps.kind": "trial",
-                "sweeps.sweep": self._sweep,
-                "sweeps.trial": trial.id,
-                "sweeps.seed": str(trial.seed),
-            }
-            if trial.repeat_of is not None:
-                tags["sweeps.repeats"] = format_trial_id(trial.repeat_of)
-            if trial.enqueued:
-                tags["sweeps.enqueued"] = "true"
-            run = self._client.create_run(
-                self.experiment_id, int(started * 1000), tags, run_name=trial.id
-            )
-            self.runs[trial.number] = str(run.info.run_id)
-            self._on_answer()
-        return self.runs[trial.number]
-
-    # Events
+    _space: Space  # known after `SweepStarted`, which comes first
 
     def write(self, group: Sequence[events.Event]) -> None:
         """Write events. After an error, call `open` before you write the same events again."""
@@ -268,12 +48,12 @@ class RunWriter:
             if isinstance(event, events.SweepStarted) and event.history is not None:
                 for earlier in self._read_history(event.history):
                     self._add(earlier, batch)
-        self._send(batch)
+        self.send(batch)
 
     def _read_history(self, history: events.History) -> Sequence[events.Event]:
         """Return the events of the trials of earlier drivers that MLflow may have missed."""
         try:
-            return list(history(self._complete))
+            return list(history(self.complete))
         except Exception as e:  # The study's database may be unreachable for a while.
             raise ConnectionError(f"the study cannot be read: {e}") from e
 
@@ -286,10 +66,8 @@ class RunWriter:
 
     @_add.register
     def _(self, event: events.SweepStarted, batch: Batch) -> None:
-        space, parent = event.space, self.parent
-        self._objectives = [objective.metric for objective in space.objectives]
-        self._minimizes = space.objective.goal == "minimize"
-        self._constrained = bool(space.constraints)
+        space = self._space = event.space
+        parent = self.parent
         tags = {
             "sweeps.data_fingerprint": event.fingerprint,
             "sweeps.space": space.public(space.text),
@@ -304,22 +82,22 @@ class RunWriter:
             }
         batch.tags[parent] |= tags
         # MLflow refuses to change parameters that an earlier driver logged
-        existing = self._client.get_run(parent).data.params
+        existing = self.client.get_run(parent).data.params
         params = {legal_name(name): value for name, value in settings_of(space).items()}
         for name in sorted(params.keys() - existing.keys()):
             batch.params[parent][name] = params[name]
         text = make_encodable(space.public(space.text))
-        self._permit(self._client.log_text, parent, text, "space.yaml")
+        self.permit(self.client.log_text, parent, text, "space.yaml")
         if inputs := run_contents.datasets(space, event.fingerprint):
-            self._permit(self._client.log_inputs, parent, inputs)
+            self.permit(self.client.log_inputs, parent, inputs)
 
     @_add.register
     def _(self, event: events.TrialStarted, batch: Batch) -> None:
         trial = event.trial
         continues = trial.number in self.runs
-        run = self._trial_run(trial, event.time)
+        run = self.trial_run(trial, event.time)
         if continues:
-            self._permit(self._client.update_run, run, "RUNNING")
+            self.permit(self.client.update_run, run, "RUNNING")
             batch.tags[run]["sweeps.state"] = State.RUNNING.value
             batch.statuses.pop(run, None)  # a pause has ended
         params = run_contents.trial_params(trial)
@@ -359,7 +137,7 @@ class RunWriter:
         tags = batch.tags[run]
         interrupted = result.state is State.RUNNING
         tags["sweeps.state"] = "INTERRUPTED" if interrupted else result.state.value
-        if self._constrained:
+        if self._space.constraints:
             tags["sweeps.feasible"] = str(result.feasible).lower()
         if result.reason:
             tags["sweeps.reason"] = result.reason
@@ -378,23 +156,22 @@ class RunWriter:
             "seconds": result.seconds,
         }
         metrics |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
-        if len(self._objectives) > 1:
-            metrics |= {
-                f"objective.{o}": v for o, v in zip(self._objectives, result.values, strict=False)
-            }
+        if len(self._space.objectives) > 1:
+            pairs = zip(self._space.objectives, result.values, strict=False)
+            metrics |= {f"objective.{objective.metric}": value for objective, value in pairs}
         return metrics | {f"final/{name}": value for name, value in result.final.items()}
 
     @_add.register
     def _(self, event: events.ArtifactSaved, batch: Batch) -> None:
         text = make_encodable(event.text)
-        self._permit(self._client.log_text, self.parent, text, event.name)
+        self.permit(self.client.log_text, self.parent, text, event.name)
 
     @_add.register
     def _(self, event: events.SweepEnded, batch: Batch) -> None:
         parent, result = self.parent, event.result
         if result is not None:
             front = {int(best["trial"]) for best in result.front}
-            for number in sorted(self.runs.keys() & (front | self._front)):
+            for number in sorted(self.runs.keys() & (front | self.front)):
                 batch.tags[self.runs[number]]["sweeps.front"] = str(number in front).lower()
             batch.tags[parent] |= run_contents.sweep_tags(result)
             batch.add_metrics(parent, run_contents.sweep_metrics(result).items(), event.time)
@@ -407,7 +184,9 @@ class RunWriter:
         experiment = self.experiment_id
         links = {
             "All trials, best first": run_contents.trials_link(
-                experiment, self._sweep, ascending=self._minimizes
+                experiment,
+                self.destination.sweep,
+                ascending=self._space.objective.goal == "minimize",
             ),
             "Report with figures": run_contents.run_link(experiment, self.parent, "report.html"),
             "Space file": run_contents.run_link(experiment, self.parent, "space.yaml"),
@@ -418,88 +197,3 @@ class RunWriter:
             links = {f"Trial {best.id}": run_contents.run_link(experiment, run), **links}
             tags["sweeps.best_run"] = run
         return {**tags, run_contents.NOTE: run_contents.description(markdown, links)}
-
-    # Requests
-
-    def _send(self, batch: Batch) -> None:
-        """Send the requests of a batch.
-
-        The status of a run is sent first, because its values may take long.
-        """
-        from mlflow.entities import Param, RunTag
-
-        for run, status_and_time in batch.statuses.items():
-            self._permit(self._client.set_terminated, run, *status_and_time)
-        runs = {**batch.metrics, **batch.params, **batch.tags}
-        self.left = len(runs)
-        for run in runs:
-            params = [Param(k, shorten(v, PARAM_LENGTH)) for k, v in batch.params[run].items()]
-            tags = [RunTag(k, shorten(v, TAG_LENGTH)) for k, v in batch.tags[run].items()]
-            self._log_batch(run, batch.metrics[run], params, tags)
-            self.left -= 1
-        # This follows the trial's parameters, because the loop may log the same names
-        for trial in batch.started:
-            self._write_run_file(trial)
-        for number in dict.fromkeys(batch.ended):
-            self._log_files(number)
-
-    def _log_batch(
-        self, run: str, metrics: list[Metric], params: list[Param], tags: list[RunTag]
-    ) -> None:
-        """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits.
-
-        The tags come with the last metrics.
-        """
-        while metrics or params or tags:
-            left = metrics[BATCH_METRICS:]
-            part = [] if left else tags[:BATCH_PARAMS]
-            self._permit(
-                self._client.log_batch, run, metrics[:BATCH_METRICS], params[:BATCH_PARAMS], part
-            )
-            metrics = left
-            params = params[BATCH_PARAMS:]
-            tags = tags[len(part) :]
-
-    def _write_run_file(self, trial: Trial) -> None:
-        """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
-        folder = self._folder(trial.number)
-        if folder.is_dir():
-            run = {
-                "tracking_uri": without_password(self.destination.uri),
-                "experiment_id": self.experiment_id,
-                "run_id": self.runs[trial.number],
-            }
-            write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
-
-    def _log_files(self, number: int) -> None:
-        """Log the files that a trial's loop wrote. Links are left out."""
-        top = self._folder(number) / FILES
-        for path in sorted(top.rglob("*")):
-            try:
-                if kind_of(path) == FILE:
-                    target = Path(FILES, path.relative_to(top)).parent
-                    self._permit(
-                        self._client.log_artifact, self.runs[number], str(path), str(target)
-                    )
-            # The file cannot be read; the server is not the cause
-            except (FileNotFoundError, PermissionError, shutil.Error) as e:
-                log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))
-
-    def _folder(self, number: int) -> Path:
-        return SweepFolder(self.destination.root / self._sweep).trial(number)
-
-    def _permit(self, action: Callable[..., Any], *args: Any) -> None:
-        """Send a request.
-
-        If MLflow refuses the request permanently, report this and continue, because other runs are
-        not affected.
-        """
-        from mlflow.exceptions import MlflowException
-
-        try:
-            action(*args)
-            self._on_answer()
-        except (MlflowException, UnicodeError) as e:
-            if not is_refusal(e):
-                raise
-            self._on_refusal(e)

@@ -16,13 +16,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.core.secrets import masked, without_password
+from sweeps.data.files import first_line
 from sweeps.study.events import Event, SweepEnded
-from sweeps.tracking.mlflow.error_texts import first_line
-from sweeps.tracking.mlflow.run_writer import Destination, RunWriter, is_refusal
+from sweeps.tracking.mlflow.run_writer import RunWriter
+from sweeps.tracking.mlflow.sweep_runs import Destination, is_refusal
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,10 @@ class Lost:
 
 Message = Event | Close | Lost
 OnWait = Callable[[str], None]
+# Function that is called after a possible change of a tracker's `parent`, `error` or `waiting`. It
+# gets the tracker, the number of messages that were written since the last call, and True if the
+# server has accepted a part of a message.
+OnChange = Callable[["MlflowTracker", int, bool], None]
 
 
 def ignore_wait(text: str) -> None:
@@ -63,6 +67,7 @@ class MlflowTracker:
 
     Args:
         destination: Place in MLflow where the sweep is recorded.
+        on_change: See `OnChange`.
 
     Attributes:
         parent: ID of the parent run; None until the run is found or created.
@@ -70,12 +75,9 @@ class MlflowTracker:
         waiting: True while the server does not answer.
     """
 
-    @dataclass(frozen=True)
-    class Options:
-        """The space file sets no option; `--tracking-uri` names the server."""
-
-    def __init__(self, destination: Destination):
+    def __init__(self, destination: Destination, on_change: OnChange = lambda *_: None):
         self.destination = destination
+        self._on_change = on_change
         self.parent: str | None = None
         self.error: str | None = None
         self.waiting = False
@@ -141,12 +143,12 @@ class MlflowTracker:
             first = self._messages.get()
             if isinstance(first, Close | SweepEnded):
                 return self._changed(1)  # the sweep never started, so there is nothing to write
-            self._until_written(self._open)
+            self._until_written(self.writer.open)
             self._changed()
             if self.writer.parent:  # MLflow has not refused the run of the sweep
                 self._write_all(first)
         except Exception as e:
-            self.error = first_line(e)
+            self.error = masked(first_line(e))
             self._changed()
             log.error(
                 "MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s",
@@ -171,9 +173,6 @@ class MlflowTracker:
                 return
             messages = [self._messages.get()]
 
-    def _open(self) -> None:
-        self.writer.open()
-
     def _until_written(self, action: Callable[[], None]) -> None:
         """Repeat an action until the server answers.
 
@@ -195,7 +194,7 @@ class MlflowTracker:
                 log.warning(
                     "MLflow at %s does not answer (%s); sweeps keeps trying",
                     without_password(self.destination.uri),
-                    first_line(reason),
+                    masked(first_line(reason)),
                 )
             self.waiting = True
             self._changed()
@@ -203,19 +202,12 @@ class MlflowTracker:
                 raise TimeoutError("the sweep ended before the server answered again") from reason
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
-        """React to a possible change of `parent`, `error` or `waiting`.
-
-        Subclasses override this method.
-
-        Args:
-            written: Number of messages that were written since the last call.
-            answered: True if the server has accepted a part of a message.
-        """
+        self._on_change(self, written, answered)
 
     def _answered(self) -> None:
         self._last_answer = time.monotonic()
         self._changed(answered=True)
 
     def _refused(self, error: Exception) -> None:
-        self.error = first_line(error)
+        self.error = masked(first_line(error))
         log.error("MLflow refused a request of the MLflow tracker: %s", self.error)

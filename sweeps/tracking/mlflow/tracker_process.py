@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from sweeps.core import logging_setup
-from sweeps.tracking.mlflow.run_writer import Destination
+from sweeps.tracking.mlflow.sweep_runs import Destination
 from sweeps.tracking.mlflow.tracker import (
     Close,
     Lost,
@@ -76,22 +76,14 @@ class TrackerProcess(MlflowTracker):
             code = self._end(listener)
             if self._stopped.is_set() or (self._closing and code == 0):
                 return
-        self.error = (
-            self.error
-            or f"the process that writes to MLflow died {STARTS} times, the last time with exit "
-            f"code {code}"
-        )
+        died = f"died {STARTS} times, the last time with exit code {code}"
+        self.error = self.error or f"the process that writes to MLflow {died}"
 
     def _start(self) -> threading.Thread:
-        command = [
-            sys.executable,
-            "-c",
-            "from sweeps.tracking.mlflow.tracker_process import main; main()",
-        ]
-        env = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-        }
+        program = "from sweeps.tracking.mlflow.tracker_process import main; main()"
+        command = [sys.executable, "-c", program]
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        env = {**os.environ, "PYTHONPATH": path}
         with open(self._errors, "ab") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env
@@ -149,37 +141,31 @@ class TrackerProcess(MlflowTracker):
 # The process
 
 
-class _Worker(MlflowTracker):
-    """The tracker inside the process.
+class _Progress:
+    """Writes the progress of the tracker to a pipe: JSON objects, one on each line.
 
-    For the driver, it writes its progress to a pipe: JSON objects, one on each line.
+    When the run of the sweep is known, MLflow's monitor of this machine starts.
     """
 
-    def __init__(self, destination: Destination, pipe: TextIO):
-        self._pipe, self._lock = pipe, threading.Lock()
-        self._monitor: SystemMetricsMonitor | None = None
-        super().__init__(destination)
+    def __init__(self, pipe: TextIO):
+        self._pipe = pipe
+        self.monitor: SystemMetricsMonitor | None = None
+        self._monitors = os.environ.get(SYSTEM_METRICS, "true").lower() not in ("false", "0")
 
-    def _run(self) -> None:
-        super()._run()
-        if self._monitor is not None and not self.waiting:
-            self._monitor.finish()  # type: ignore[no-untyped-call]
-
-    def _open(self) -> None:
-        super()._open()
-        if os.environ.get(SYSTEM_METRICS, "true").lower() not in ("false", "0"):
-            self._monitor = _monitored(self.writer.parent, self.destination.uri)
-
-    def _changed(self, written: int = 0, answered: bool = False) -> None:
+    def __call__(self, tracker: MlflowTracker, written: int, answered: bool) -> None:
+        """Write the status of the tracker; see `OnChange`."""
+        if tracker.parent and self._monitors:
+            self._monitors = False
+            self.monitor = _monitored(tracker.parent, tracker.destination.uri)
         status = {
-            "parent": self.parent,
-            "error": self.error,
-            "waiting": self.waiting,
-            "left": self.writer.left,
+            "parent": tracker.parent,
+            "error": tracker.error,
+            "waiting": tracker.waiting,
+            "left": tracker.writer.left,
             "written": written,
             "answered": answered,
         }
-        with self._lock, contextlib.suppress(OSError):  # The driver has ended.
+        with contextlib.suppress(OSError):  # The driver has ended.
             self._pipe.write(json.dumps(status) + "\n")
 
 
@@ -203,13 +189,10 @@ def _monitored(run: str, uri: str) -> SystemMetricsMonitor | None:
 
 def main() -> None:
     """Write the events that the driver sends, until the driver closes the tracker or has ended."""
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # The driver handles these signals, and still has events to send.
+    # The driver handles these signals, and still has events to send.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    status = os.fdopen(os.dup(1), "w", buffering=1)
+    progress = _Progress(os.fdopen(os.dup(1), "w", buffering=1))
     os.dup2(2, 1)  # Output of libraries goes to the sweep's log, not to the driver.
     logging_setup.set_environment()
     handler = logging_setup.file_handler(2)
@@ -221,12 +204,14 @@ def main() -> None:
 
     os.nice(NICE)
     pipe = sys.stdin.buffer
-    tracker = _Worker(pickle.load(pipe), status)
+    tracker = MlflowTracker(pickle.load(pipe), progress)
     with contextlib.suppress(EOFError):
         while True:
             message = pickle.load(pipe)
             tracker._messages.put(message)
             if isinstance(message, Close):
                 tracker._thread.join()
+                if progress.monitor is not None and not tracker.waiting:
+                    progress.monitor.finish()  # type: ignore[no-untyped-call]
                 return
     tracker.close(0.0)  # The driver has ended. A resume sends all events again.

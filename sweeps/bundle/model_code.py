@@ -1,0 +1,93 @@
+"""Find the code that a bundle needs to load its models, and copy it."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.bundle import integrity
+from sweeps.bundle.requirements import (
+    find_requirements,
+    owners_of_packages,
+    pickled_modules,
+    pin_versions,
+)
+from sweeps.core import references
+from sweeps.data.preprocessing import step_files
+from sweeps.space.trainer_section import trainer_modules
+
+# These modules and their imports are the part of sweeps that a bundle needs
+BUNDLE_MODULES = ("sweeps.bundle.check", "sweeps.bundle.model")
+# Every bundle contains these modules, even if it does not need them. If a process loads two
+# bundles, it imports the modules of sweeps only from the first bundle, and the second bundle may
+# need more of them
+SHIPPED_MODULES = (*BUNDLE_MODULES, "sweeps.trial", *trainer_modules())
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
+
+
+@dataclass(frozen=True)
+class ModelCode:
+    """The code that a bundle needs to load its models.
+
+    Attributes:
+        load: The trainer's function that loads a model from a checkpoint, in the form
+            `module:attr`.
+        roots: Folders that are searched for the user's modules before `sys.path`.
+        left_out: Glob patterns of files in the checkpoint that are not copied.
+        imports: Names of other modules that `load` may import. The bundle also contains the user's
+            modules among them, and requires the packages among them.
+    """
+
+    load: str
+    roots: Sequence[Path]
+    left_out: Sequence[str] = ()
+    imports: Sequence[str] = ()
+
+
+@functools.cache
+def find_shipped_modules() -> dict[str, Path]:
+    """Return the files of sweeps that every bundle contains. The first call takes a second."""
+    owners_of_packages()
+    return find_requirements(SHIPPED_MODULES).sweeps_modules
+
+
+def copy_code(
+    code: ModelCode, folder: Path, models: Sequence[Path]
+) -> tuple[list[Path], list[str]]:
+    """Copy the local modules that are needed to load a bundle.
+
+    Args:
+        code: The code.
+        folder: The folder to create.
+        models: The folders of the models, with their preprocessors.
+
+    Returns:
+        The copied files and folders, and the pinned requirements of the packages that must be
+        installed.
+    """
+    names = [code.load]
+    modules = {*BUNDLE_MODULES, *code.imports}
+    for model in models:
+        for file in model.glob("*.pkl"):
+            modules |= pickled_modules(file.read_bytes())
+        if (model / step_files.FILE).is_file():
+            names += step_files.function_references(model)
+    modules |= {references.parse(name)[0] for name in names}
+    needed = find_requirements(modules, [root.resolve() for root in code.roots])
+    folder.mkdir()
+    shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")
+    sweeps_copy = Path(integrity.SWEEPS_COPY).name
+    files = {
+        f"{sweeps_copy}/{name}": file
+        for name, file in (find_shipped_modules() | needed.sweeps_modules).items()
+    }
+    for name, source in (files | needed.local_modules).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=IGNORED)
+        else:
+            shutil.copyfile(source, folder / name)
+    return sorted(folder.iterdir()), pin_versions(needed.packages)
