@@ -73,11 +73,32 @@ def _minutes_left(ctx: click.Context, param: click.Parameter, value: float | Non
 minutes = click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    default=None,
     metavar="N",
     callback=_minutes_left,
     help="End this command after N minutes, with the export of the best trial.",
 )
+
+
+def _option(name: str, about: str, **settings: Any) -> Callable[[str], Callable[[F], F]]:
+    """Return a function that makes an option, given the text about its default."""
+
+    def option(default: str) -> Callable[[F], F]:
+        return click.option(name, help=f"{about}  [default: {default}]", **settings)
+
+    return option
+
+
+address = _option("--address", "Address of a Ray cluster.")
+tracking_uri = _option("--tracking-uri", "MLflow tracking URI.")
+allowed_hosts = _option(
+    "--allowed-hosts", "Allowed values of the Host header.", metavar="HOST[,HOST]"
+)
+token_file = _option("--token-file", "File with the token.", type=PATH)
+token = click.option(
+    "--token",
+    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
+)
+host = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option(
     "--json",
@@ -86,6 +107,17 @@ only_json = click.option(
     help="Print one JSON object on standard output and nothing else.",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
+
+
+def port(default: int) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--port`."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=True,
+        help="Port to listen on; 0 picks a free port.",
+    )
 
 
 def share(default: str) -> Callable[[F], F]:
@@ -101,7 +133,6 @@ def share(default: str) -> Callable[[F], F]:
             command = click.option(
                 f"--{name.lower()}s",
                 type=click.IntRange(min=least),
-                default=None,
                 metavar="N",
                 help=text,
             )(command)
@@ -110,17 +141,13 @@ def share(default: str) -> Callable[[F], F]:
     return decorate
 
 
-edited_keys = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of FILE, such as limits.max_trials=8.",
-)
+def overrides(text: str) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--set`, with this text in the help."""
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
 
-label = click.option(
-    "--label", default=None, metavar="COLUMN", help="Column to predict, if FILE is a table."
-)
+
+edited_keys = overrides("Override a key of FILE, such as limits.max_trials=8.")
+label = click.option("--label", metavar="COLUMN", help="Column to predict, if FILE is a table.")
 
 
 def table(command: F) -> F:
@@ -139,5 +166,5 @@ def table(command: F) -> F:
             "Task for a table, if sweeps should not infer it from the label.",
         ),
     ):
-        command = click.option(f"--{name}", type=of, default=None, help=text)(command)
+        command = click.option(f"--{name}", type=of, help=text)(command)
     return command

@@ -52,7 +52,6 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @options.sweep
 @click.option(
     "--trial",
-    default=None,
     metavar="ID",
     help="Show one trial: its configuration, curve and error. `best` is the best trial.",
 )
@@ -157,9 +156,7 @@ def _importance(folder: Path, study: Record | None) -> Importance | None:
 @main.command()
 @options.sweep
 @options.trial
-@click.option(
-    "--rank", type=int, default=None, help="Print the log of this rank only.  [default: all ranks]"
-)
+@click.option("--rank", type=int, help="Print the log of this rank only.  [default: all ranks]")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing while the trial runs.")
 @options.root
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
@@ -173,31 +170,11 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 
 @main.command(short_help="Show all sweeps, live, on a page in the browser.")
 @options.root
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=5050,
-    show_default=True,
-    help="Port to listen on; 0 picks a free port.",
-)
-@click.option(
-    "--allowed-hosts",
-    default=None,
-    metavar="HOST[,HOST]",
-    help="Allowed values of the Host header.  [default: this machine]",
-)
-@click.option(
-    "--token",
-    default=None,
-    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
-)
-@click.option(
-    "--token-file",
-    type=options.PATH,
-    default=None,
-    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else a new token, which is printed]",
-)
+@options.host
+@options.port(5050)
+@options.allowed_hosts("this machine")
+@options.token
+@options.token_file("$SWEEPS_SERVE_TOKEN, else a new token, which is printed")
 @click.option(
     "--no-token",
     is_flag=True,
@@ -205,16 +182,11 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 )
 @click.option(
     "--sweep",
-    default=None,
     metavar="NAME",
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
 @click.option("--no-mlflow", is_flag=True, help="Do not show MLflow's web interface.")
-@click.option(
-    "--tracking-uri",
-    default=None,
-    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
-)
+@options.tracking_uri("$MLFLOW_TRACKING_URI, else SQLite in --dir")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 def ui(root: Path, **given: Any) -> None:
     """Show the sweeps of a root folder, live, on a page in the browser.
