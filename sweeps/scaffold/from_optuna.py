@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
-from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
+from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
 from sweeps.space.domains import RULES, argument_problems, build
 from sweeps.space.yaml_writer import flow
 from sweeps.study.storage import DRIVER
@@ -255,6 +255,11 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     return lines
 
 
+def metric_names(count: int) -> list[str]:
+    """Return a name for each value of an objective."""
+    return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
+
+
 def space_text(
     name: str,
     origin: str,
@@ -279,38 +284,24 @@ def space_text(
         initial: configurations to try first.
         scheduler: value of the key `scheduler`; "" to leave the key out.
     """
-    params = params_lines(parameters)
+    objectives = [{"metric": metric, "goal": goal} for metric, goal in goals]
+    sections = [f"objective: {quoted(objectives[0] if len(objectives) == 1 else objectives)}"]
+    if scheduler:
+        sections.append(f"scheduler: {scheduler}")
+    sections.append(f"limits: {{max_trials: {trials}}}")
     points = [point_of(parameters, values) for values in initial]
-    head = comment_lines(f"Written by `sweeps init {origin}`.")
-    for note in notes:
-        head += ["#", *comment_lines(note)]
-    objectives = [f"{{metric: {quoted(metric)}, goal: {goal}}}" for metric, goal in goals]
-    lines = [*head, f"name: {quoted(sweep_name(name))}", f"trainer: {{loop: {quoted(loop)}}}", ""]
-    lines.append(
-        f"objective: {objectives[0]}"
-        if len(objectives) == 1
-        else f"objective: [{', '.join(objectives)}]"
-    )
-    lines += [f"scheduler: {scheduler}"] if scheduler else []
-    lines.append(f"limits: {{max_trials: {trials}}}")
     if any(points):
         comment = "the best trials of the study are run first"
-        lines += ["search:", line("initial_points:", comment, 2)]
-        lines += [f"    - {quoted(point)}" for point in points]
-    return "\n".join([*lines, "", "space:", "  params:", *params]) + "\n"
-
-
-@dataclass(frozen=True)
-class StudyTexts:
-    """The files for a study.
-
-    Attributes:
-        space: text of the space file.
-        loop: text of the module with the loop.
-    """
-
-    space: str
-    loop: str
+        sections += ["search:", line("initial_points:", comment, 2)]
+        sections += [f"    - {quoted(point)}" for point in points]
+    return space_file(
+        origin,
+        notes,
+        name=name,
+        trainer=f"{{loop: {quoted(loop)}}}",
+        sections=sections,
+        params=params_lines(parameters),
+    )
 
 
 # Names from the study are in comments and literals only, so that they cannot become code.
@@ -327,8 +318,8 @@ def train(config):
 
 def study_texts(
     storage: str, study_name: str | None, name: str, origin: str, loop: str
-) -> StudyTexts:
-    """Return the space file of a study, and a module for the loop.
+) -> tuple[str, str]:
+    """Return the text of the space file of a study, and the text of a module for the loop.
 
     The best trials of the study are run first.
 
@@ -354,7 +345,7 @@ def study_texts(
         raise InputError("--from-optuna", text) from e
 
 
-def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
+def _study_texts(study: Study, name: str, origin: str, loop: str) -> tuple[str, str]:
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.distributions]
     if not trials:
         raise InputError(
@@ -362,14 +353,17 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
         )
     parameters, notes = parameters_of([(trial.params, trial.distributions) for trial in trials])
     directions = [direction.name.lower() for direction in study.directions]
-    goals = list(zip(_metrics(study), directions, strict=True))
+    metrics = study.metric_names or metric_names(len(directions))
+    goals = list(zip(metrics, directions, strict=True))
     initial = best_points(
         study, {parameter.name: parameter.distribution for parameter in parameters}
     )
-    best = {0: "", 1: " Its best trial is run first."}.get(
-        len(initial), f" Its {len(initial)} best trials are run first."
-    )
-    notes = [*notes, f"The study `{study.study_name}` has {len(trials)} trials.{best}"]
+    about = f"The study `{study.study_name}` has {len(trials)} trials."
+    if len(initial) == 1:
+        about += " Its best trial is run first."
+    elif initial:
+        about += f" Its {len(initial)} best trials are run first."
+    notes = [*notes, about]
     space = space_text(
         name,
         origin,
@@ -380,16 +374,16 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
         trials=max(TRIALS, len(trials)),
         initial=initial,
     )
-    metrics = ", ".join(f"{metric!r}: ..." for metric, _ in goals)
+    values = ", ".join(f"{metric!r}: ..." for metric in metrics)
     head = comment_lines(
         f"The training loop of the study `{study.study_name}`. Written by `sweeps init`: "
         "the study has no code, so move your objective here. "
         f"`config` has the values of one trial, such as config[{parameters[0].name!r}]."
     )
     message = (
-        f"move the body of your objective here, and end it with: ray.train.report({{{metrics}}})"
+        f"move the body of your objective here, and end it with: ray.train.report({{{values}}})"
     )
-    return StudyTexts(space, LOOP.format(head="\n".join(head), message=message))
+    return space, LOOP.format(head="\n".join(head), message=message)
 
 
 def best_points(
@@ -410,15 +404,10 @@ def best_points(
     if len(study.directions) > 1:
         best = study.best_trials
     else:
-        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        feasible = [
-            trial for trial in trials if all(value <= 0 for value in trial.constraints.values())
-        ]
-        sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
-        best = sorted(
-            (trial for trial in feasible if trial.value is not None),
-            key=lambda trial: sign * (trial.value or 0.0),
-        )
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        feasible = [t for t in complete if all(value <= 0 for value in t.constraints.values())]
+        maximize = study.direction == StudyDirection.MAXIMIZE
+        best = sorted(feasible, key=lambda t: t.value or 0.0, reverse=maximize)
     points: list[dict[str, Any]] = []
     for trial in best:
         inside = all(
@@ -438,11 +427,3 @@ def _contains(distribution: BaseDistribution, value: Any) -> bool:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
     except ValueError:  # a choice without this option
         return False
-
-
-def _metrics(study: Study) -> list[str]:
-    """Return the names of the study's metrics."""
-    if study.metric_names:
-        return list(study.metric_names)
-    count = len(study.directions)
-    return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]

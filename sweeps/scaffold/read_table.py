@@ -105,6 +105,12 @@ def likely_label(names: list[str]) -> str:
     return next((name for word in LABEL_NAMES for name in names if name.lower() == word), names[-1])
 
 
+def label_hint(names: list[str]) -> str:
+    """Return a text that asks for the label, with the first columns of a table."""
+    listed = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+    return f"name one of the {len(names)} columns, such as {likely_label(names)}: {listed}"
+
+
 def describe_table(
     source: str,
     reader: TableReader,

@@ -69,11 +69,8 @@ def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | N
 
         keys, _ = read_table.read_keys(others["read"] or "")
         names = read_table.open_table(str(given), None, keys)[2].column_names
-        text = (
-            f"is required, because {Path(given).name} is a table; name the column to predict, "
-            f"such as {read_table.likely_label(names)}: {', '.join(names[:20])}"
-        )
-        raise InputError("--label", text + ", ..." * (len(names) > 20))
+        hint = read_table.label_hint(names)
+        raise InputError("--label", f"is required, because {Path(given).name} is a table; {hint}")
     for name, value in others.items():
         if value is not None:
             text = "needs a table and --label; a space file has keys for this"

@@ -58,6 +58,33 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
+def space_file(
+    origin: str,
+    notes: Sequence[str],
+    *,
+    name: str,
+    trainer: str,
+    sections: Sequence[str],
+    params: Sequence[str],
+) -> str:
+    """Return the text of a space file that is translated from another tool.
+
+    Args:
+        origin: The options of `sweeps init`, such as `--from-optuna study.db`.
+        notes: Notes for the comment at the beginning of the file.
+        name: Text from which the name of the sweep is made.
+        trainer: Value of the key `trainer`.
+        sections: Lines of the sections about the search.
+        params: Lines of `space.params`.
+    """
+    lines = comment_lines(f"Written by `sweeps init {origin}`.")
+    for note in notes:
+        lines += ["#", *comment_lines(note)]
+    lines += [f"name: {quoted(sweep_name(name))}", f"trainer: {trainer}", ""]
+    lines += [*sections, "", "space:", "  params:", *params]
+    return "\n".join(lines) + "\n"
+
+
 def sweep_name(text: str) -> str:
     """Return a valid name of a sweep that is made of a text."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._").lower()[:60] or "sweep"
