@@ -129,7 +129,7 @@ def export(
     for first, second in EXCLUSIVE:
         if given[first] and given[second]:
             raise InputError(second, f"cannot be combined with {first}")
-    from sweeps import sweep_report
+    from sweeps.sweep_report import content
 
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
     if not export_run.refit and (cpus is not None or gpus is not None):
@@ -145,7 +145,7 @@ def export(
         else:
             written = [export_run.write_ensemble(ensemble, place, reuse)]
             if place is None:
-                report = sweep_report.refresh(export_run.folder, export_run.space)
+                report = content.refresh(export_run.folder, export_run.space)
     stored_sweeps.save_exports(export_run.folder, [*(one.path for one in written), *report])
     return written
 

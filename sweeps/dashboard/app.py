@@ -38,6 +38,7 @@ from sweeps.controller.sweep_lookup import trial_of
 from sweeps.controller.sweep_summary import SweepSummary
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.sweep_folder import is_sweep
+from sweeps.core.texts import count_states, value_text
 from sweeps.dashboard import content
 from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
@@ -45,7 +46,7 @@ from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access, AllowedHosts, Guard
 from sweeps.space.domains import short_names
 from sweeps.sweep_report import html_page
-from sweeps.sweep_report.configuration import value_text
+from sweeps.sweep_report.configuration import dotted_rows
 from sweeps.sweep_report.plots import FIGURES, TITLES
 
 STATIC = Path(__file__).parent / "static"
@@ -56,7 +57,7 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 TEMPLATES.filters |= {
-    "counts": content.counts,
+    "counts": count_states,
     "time": content.time_text,
     "value": value_text,
 }
@@ -178,7 +179,7 @@ class Dashboard:
             "trial.html",
             trial=found,
             result=content.trial_facts(found, snapshot),
-            configuration=content.trial_configuration(found),
+            configuration=dotted_rows(found.trial),
             may_stop=self.may_command and not has_ended,
             log=log,
             note=note,

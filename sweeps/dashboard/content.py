@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from sweeps.core.json_files import is_number
+from sweeps.core.texts import count_states, value_text
 from sweeps.dashboard.reader import Snapshot
 from sweeps.space.domains import short_names
 from sweeps.study.states import TrialState, lineage_text
-from sweeps.sweep_report.configuration import configuration_rows, value_text
-from sweeps.sweep_report.figures import PlotData, option_text
+from sweeps.sweep_report.figures import PlotData
 
 # Rows of a page of the table.
 ROWS = 25
@@ -157,7 +157,7 @@ def fits(row: Sequence[Any], word: str, places: Mapping[str, int]) -> bool:
 
 
 def _cell(value: Any) -> Any:
-    return value if is_number(value) else option_text(value)
+    return value if is_number(value) else value_text(value)
 
 
 def _finite(value: float | None) -> float | None:
@@ -168,7 +168,7 @@ def sweep_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return the facts above the table of trials, as (name, value)."""
     summary = snapshot.summary
     of = f"of {summary.total:,} trials" if summary.total else "trials"
-    facts = [(of, counts(summary.trials) or "none")]
+    facts = [(of, count_states(summary.trials) or "none")]
     if summary.best is not None:
         trial, value = summary.best
         facts.append((f"best {summary.metric}, trial {trial}", value_text(value)))
@@ -187,17 +187,12 @@ def sweep_notes(snapshot: Snapshot) -> list[str]:
     return [*early, *problem, *map(str, snapshot.summary.problems), *result.get("notes", ())]
 
 
-def counts(trials: Mapping[str, int]) -> str:
-    """Return the number of trials in each state as text."""
-    return ", ".join(f"{number:,} {state}" for state, number in trials.items() if number)
-
-
 def time_text(seconds: float) -> str:
     """Return a time, in seconds since the epoch, as local time."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
 
 
-def trial_facts(t: TrialState, snapshot: Snapshot) -> list[tuple[str, str]]:
+def trial_facts(t: TrialState, snapshot: Snapshot) -> list[tuple[str, Any]]:
     """Return the facts about one trial, as (name, value)."""
     r = t.result
     objectives = snapshot.study.objectives.objectives if snapshot.study is not None else ()
@@ -210,21 +205,8 @@ def trial_facts(t: TrialState, snapshot: Snapshot) -> list[tuple[str, str]]:
     facts["repeats"] = None if t.trial.repeat_of is None else f"trial {t.trial.repeat_of:04d}"
     facts["copied from"] = lineage_text(t.lineage) if t.lineage else None
     facts["stage"] = snapshot.summary.stages.get(t.id)
-    return [
-        (name, value_text(value))
-        for name, value in facts.items()
-        if value is not None and value == value  # not NaN
-    ]
-
-
-def trial_configuration(t: TrialState) -> list[tuple[str, str]]:
-    """Return the configuration of one trial, as (name, value)."""
-    return [
-        *configuration_rows(t.trial.data, "data."),
-        ("preprocessor", t.trial.chain),
-        *configuration_rows(t.trial.shape.scaling, "scaling."),
-        *configuration_rows(t.params),
-    ]
+    # NaN is not equal to itself
+    return [(name, value) for name, value in facts.items() if value is not None and value == value]
 
 
 def figure_options(data: PlotData | None, query: Mapping[str, str], key: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sweeps.core.texts import value_text
 from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 from sweeps.space.section_models import Objective
@@ -22,9 +23,11 @@ from sweeps.study import ranking
 if TYPE_CHECKING:
     import plotly.graph_objects
 
+    from sweeps.core.trial import Result
     from sweeps.space import Space
     from sweeps.study.record import Record
     from sweeps.study.states import TrialState
+    from sweeps.sweep_report.importance import Importance
 
 T = TypeVar("T")
 
@@ -53,11 +56,14 @@ def literal(value: Any) -> Any:
     """Return a part of Plotly's JSON, so that Plotly shows its texts as they are. Cut long texts.
 
     Plotly reads most texts as HTML, in which `<a>` is a link. Plotly also reads `$...$` as TeX, and
-    `%{...}` as a template.
+    `%{...}` as a template. Floats get six significant digits, which keeps the figures short. A
+    float that is not finite becomes None.
     """
     if isinstance(value, str) and not isinstance(value, Raw):
         text = html.escape(shortened(value), quote=False)
         return text.replace("$", "&#36;").replace("%{", "%&#123;")
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: literal(inner) for key, inner in value.items()}
     return [literal(inner) for inner in value] if isinstance(value, (list, tuple)) else value
@@ -84,13 +90,8 @@ def short_texts(texts: Sequence[str], most: int) -> list[str]:
 def option_texts(dimension: Dimension) -> dict[Any, str]:
     """Return the text of each option of a dimension, by the option's key. The texts differ."""
     keys = [option.key for option in dimension.options]
-    texts = short_texts([option_text(key) for key in keys], MOST_OPTION_CHARACTERS)
+    texts = short_texts([value_text(key) for key in keys], MOST_OPTION_CHARACTERS)
     return dict(zip(keys, texts, strict=True))
-
-
-def option_text(key: Any) -> str:
-    """Return the text of an option: as in YAML, `null`, `true` or `false` for such a value."""
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 @dataclass(frozen=True)
@@ -206,18 +207,16 @@ class PlotData:
         for t in self.ranked:
             for name, value in t.labels.items():
                 seen.setdefault(name, set()).add(value)
-        order = {name: at for at, (name, _) in enumerate(self.importances[1])}
+        order = {name: at for at, (name, _) in enumerate(self.importance.shares)}
         found = [d for d in self.dimensions if d.name in seen]
-        return sorted(
-            found, key=lambda d: (order.get(self.names[d.name], len(order)), len(seen[d.name]) < 2)
-        )
+        return sorted(found, key=lambda d: (order.get(d.name, len(order)), len(seen[d.name]) < 2))
 
     @cached_property
-    def importances(self) -> tuple[str, tuple[tuple[str, float], ...]]:
-        """The importances of the dimensions; see `importance.importances_of`."""
-        from sweeps.sweep_report.importance import importances_of
+    def importance(self) -> Importance:
+        """The importances of the dimensions."""
+        from sweeps.sweep_report.importance import importance_of
 
-        return importances_of(self)
+        return importance_of(self)
 
 
 def plot_data(record: Record, space: Space, is_driven: bool = False, now: float = 0.0) -> PlotData:
@@ -266,12 +265,10 @@ def read_plot_data(folder: Path) -> PlotData | None:
     from sweeps.space.saved_space import recorded_space
     from sweeps.study import record
 
-    space, driven = recorded_space(folder), is_driven(folder)
-    return (
-        None
-        if (study := record.read(folder)) is None
-        else plot_data(study, space, driven, time.time())
-    )
+    space = recorded_space(folder)
+    driven = is_driven(folder)
+    study = record.read(folder)
+    return None if study is None else plot_data(study, space, driven, time.time())
 
 
 def basis_of(trials: Sequence[TrialState], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
@@ -335,17 +332,9 @@ def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def best_first(trials: Sequence[TrialState], minimize: bool) -> list[TrialState]:
     """Return the trials with a finite value, the best first."""
-    valued = [
-        (t.result.value, t)
-        for t in trials
-        if t.result.value is not None and math.isfinite(t.result.value)
-    ]
-    return [
-        t
-        for _, t in sorted(
-            valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number)
-        )
-    ]
+    valued = [t for t in trials if t.result.value is not None and math.isfinite(t.result.value)]
+    sign = 1 if minimize else -1
+    return sorted(valued, key=lambda t: (sign * (t.result.value or 0.0), t.number))
 
 
 def best_so_far(trials: Sequence[TrialState], minimize: bool) -> list[tuple[int, float]]:
@@ -355,17 +344,15 @@ def best_so_far(trials: Sequence[TrialState], minimize: bool) -> list[tuple[int,
     count; see `ranking.tier`. A running trial has no tier, because its value is not final. The list
     is empty if no trial has a tier.
     """
-    ranked = [
-        (tier, t)
-        for t in best_first(trials, minimize)
-        if (tier := ranking.tier(t.result)) is not None
-    ]
-    if not ranked:
+    results = {t.number: t.result for t in sorted(trials, key=lambda t: t.number)}
+    winner = ranking.winner(results.items(), minimize)
+    if winner is None:
         return []
-    best = min(tier for tier, _ in ranked)
+    tier = ranking.tier(results[winner])
+    best: Result | None = None
     points: list[tuple[int, float]] = []
-    for t in sorted((t for tier, t in ranked if tier == best), key=lambda t: t.number):
-        value = float(t.result.value or 0.0)
-        if not points or (value < points[-1][1] if minimize else value > points[-1][1]):
-            points.append((t.number, value))
-    return [*points, (max(t.number for t in trials), points[-1][1])]
+    for number, result in results.items():
+        if ranking.tier(result) == tier and ranking.ahead(result, best, minimize):
+            best = result
+            points.append((number, float(result.value or 0.0)))
+    return [*points, (max(results), points[-1][1])]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import workers_text
@@ -70,11 +70,9 @@ def history(data: PlotData) -> Figure:
     """Return the value of each trial in the order of the trials, and the best value so far."""
     if not data.ranked:
         return empty("history", NO_VALUES)
-    shown = sorted(thin(data.ranked, MAX_POINTS), key=lambda t: t.number)
-    traces = [
-        points(data, state, chosen, [t.number for t in chosen])
-        for state, chosen in by_state(data, shown).items()
-    ]
+    chosen, remark = sample(data.ranked)
+    shown = sorted(chosen, key=lambda t: t.number)
+    traces = points_by_state(data, shown, lambda t: t.number)
     if best := best_so_far(data.trials, data.minimize):
         line = {
             "type": "scatter",
@@ -84,7 +82,7 @@ def history(data: PlotData) -> Figure:
             "hoverinfo": "skip",
             "zorder": 2,
             "x": [number for number, _ in best],
-            "y": rounded(value for _, value in best),
+            "y": [value for _, value in best],
         }
         traces.append(line)
     note = (
@@ -93,7 +91,7 @@ def history(data: PlotData) -> Figure:
     )
     layout = axes("trial", data.metric)
     layout["xaxis"] |= whole_axis(t.number for t in shown)
-    return drawn("history", traces, layout, note + thinned(len(shown), len(data.ranked)))
+    return drawn("history", traces, layout, note + remark)
 
 
 def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
@@ -140,31 +138,30 @@ def curve_of(data: PlotData, t: TrialState) -> dict[str, Any]:
         "marker": {"size": 4},
         "line": {"width": 1.5},
         "x": [100 * step / data.parts for step in steps] if data.parts else steps,
-        "y": rounded(value for _, value in curve),
+        "y": [value for _, value in curve],
         "customdata": [t.id] * len(curve),
         "hovertemplate": Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>"),
     }
 
 
-def importance(data: PlotData) -> Figure:
+def importances(data: PlotData) -> Figure:
     """Return the importance of each dimension."""
-    basis, importances = data.importances
-    if not importances:
-        note = "Importances need at least 10 trials whose values differ, and a varying dimension."
-        return empty("importance", note)
-    shown = importances[:20][::-1]
+    importance = data.importance
+    if importance.unknown:
+        return empty("importance", f"There is nothing to draw: {importance.unknown}.")
+    shown = importance.shares[:20][::-1]
     bars = {
         "type": "bar",
         "orientation": "h",
-        "x": rounded(v for _, v in shown),
-        "y": short_texts([name for name, _ in shown], MOST_CHARACTERS - 5),
+        "x": [share for _, share in shown],
+        "y": short_texts([data.names[name] for name, _ in shown], MOST_CHARACTERS - 5),
         "name": "importance",
-        "text": [f"{v:.2f}" for _, v in shown],
+        "text": [f"{share:.2f}" for _, share in shown],
         "textposition": "auto",
         "hovertemplate": Raw("%{y}: %{x}<extra></extra>"),
     }
     layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
-    return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {basis}.")
+    return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {importance.basis}.")
 
 
 def parallel(data: PlotData) -> Figure:
@@ -172,27 +169,31 @@ def parallel(data: PlotData) -> Figure:
     dimensions = data.sampled[:MAX_AXES]
     if not data.ranked or not dimensions:
         return empty("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
-    shown = thin(data.ranked, MAX_POINTS)[::-1]  # the best lines are drawn last
+    chosen, remark = sample(data.ranked)
+    shown = chosen[::-1]  # the best lines are drawn last
     values = [float(t.result.value or 0.0) for t in shown]
+    ordered = sorted(values)
     lines = {
         "type": "parcoords",
         "line": {
-            "color": rounded(clipped(values)),
+            "color": values,
+            # Outliers would otherwise hide all other differences of colors.
+            "cmin": ordered[int(len(ordered) * OUTLIERS)],
+            "cmax": ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1],
             "colorscale": "Viridis",
             "reversescale": data.minimize,
             "showscale": True,
             "colorbar": {"title": {"text": data.metric}, "thickness": 12},
         },
         "dimensions": [
-            {"label": data.metric, "values": rounded(values)},
+            {"label": data.metric, "values": values},
             *(parallel_axis(data, d, shown) for d in dimensions),
         ],
         "labelangle": -15,
         "labelside": "top",
     }
     most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
-    thinning = thinned(len(shown), len(data.ranked))
-    note = f"{EVERY}{most} Drag along an axis to select trials.{thinning}"
+    note = f"{EVERY}{most} Drag along an axis to select trials.{remark}"
     layout = {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}
     return drawn("parallel", [lines], layout, note)
 
@@ -204,21 +205,21 @@ def parallel_axis(
 
     Trials in which the dimension was not active are at the lowest position, `not set`.
     """
-    label = data.names[dimension.name]
     had = [t.labels.get(dimension.name) for t in trials]
     unset = any(dimension.name not in t.labels for t in trials)
+    axis: dict[str, Any] = {"label": data.names[dimension.name]}
     if dimension.options:
         texts = option_texts(dimension)
         places = {key: place for place, key in enumerate(texts, unset)}
-        return {
-            "label": label,
+        # Plotly does not read these texts as HTML
+        names = [Raw(text) for text in [*["not set"] * unset, *texts.values()]]
+        return axis | {
             "values": [
                 places[t.labels[dimension.name]] if dimension.name in t.labels else 0
                 for t in trials
             ],
-            "tickvals": list(range(len(texts) + unset)),
-            # Plotly does not read these texts as HTML
-            "ticktext": list(map(Raw, [*["not set"] * unset, *texts.values()])),
+            "tickvals": list(range(len(names))),
+            "ticktext": names,
         }
     scale: Callable[[float], float] = math.log10 if dimension.is_log else float
     numbers = [scale(v) for v in had if v is not None]
@@ -227,17 +228,16 @@ def parallel_axis(
     ticks = scale_ticks(low, high, dimension.is_log)
     if dimension.is_integer and not dimension.is_log:
         ticks = list(dict.fromkeys(float(round(at)) for at in ticks))
-    values = [bottom if v is None else scale(v) for v in had]
     ticktext = [f"{10**at:.3g}" if dimension.is_log else f"{at:.4g}" for at in ticks]
     if unset:
-        ticks, ticktext = [bottom, *ticks], ["not set", *ticktext]
-    ends = {"range": [bottom if unset else low, high]} if high > low or unset else {}
-    return {
-        "label": label,
-        "values": rounded(values),
+        ticks = [bottom, *ticks]
+        ticktext = ["not set", *ticktext]
+    if high > low or unset:
+        axis["range"] = [bottom if unset else low, high]
+    return axis | {
+        "values": [bottom if v is None else scale(v) for v in had],
         "tickvals": ticks,
         "ticktext": ticktext,
-        **ends,
     }
 
 
@@ -267,14 +267,14 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     )
     if dimension is None or not data.ranked:
         return empty("slice", NO_VALUES if data.sampled else NOTHING_VARIES)
-    having = [t for t in data.ranked if dimension.name in t.labels]
-    shown = thin(having, MAX_POINTS)
+    shown, remark = sample([t for t in data.ranked if dimension.name in t.labels])
     texts = option_texts(dimension)
-    traces = []
-    for state, chosen in by_state(data, shown).items():
-        values = [t.labels[dimension.name] for t in chosen]
-        x = [texts[v] for v in values] if dimension.options else rounded(values)
-        traces.append(points(data, state, chosen, x))
+
+    def place(t: TrialState) -> float | str:
+        label: float | str = t.labels[dimension.name]
+        return texts[label] if dimension.options else label
+
+    traces = points_by_state(data, shown, place)
     layout = axes(data.names[dimension.name], data.metric)
     if dimension.options:
         order = {"categoryorder": "array", "categoryarray": list(texts.values())}
@@ -284,8 +284,7 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     else:
         layout["xaxis"] |= whole_axis(t.labels[dimension.name] for t in shown)
     title = f"Slice: {data.names[dimension.name]}"
-    note = EVERY + thinned(len(shown), len(having))
-    return Figure("slice", title, {"data": traces, "layout": layout}, note)
+    return Figure("slice", title, {"data": traces, "layout": layout}, EVERY + remark)
 
 
 def timeline(data: PlotData) -> Figure:
@@ -330,19 +329,18 @@ def cost(data: PlotData) -> Figure:
     if not found:
         return empty("cost", NO_VALUES)
     name = found[0]
-    costly = [t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0]
-    shown = thin(costly, MAX_POINTS)
+    shown, remark = sample([t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0])
     traces = []
     for text in sorted({workers_of(t) for t in shown}, key=lambda text: (len(text), text)):
         chosen = [t for t in shown if workers_of(t) == text]
-        traces.append(points(data, text, chosen, rounded(t.result.metrics[name] for t in chosen)))
+        traces.append(points(data, text, chosen, [t.result.metrics[name] for t in chosen]))
     layout = axes(name, data.metric)
     layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
     note = (
         f"{name} of each trial and its value at its best step, with a color for each number of "
         "workers."
     )
-    return drawn("cost", traces, layout, note + thinned(len(shown), len(costly)))
+    return drawn("cost", traces, layout, note + remark)
 
 
 def pareto(data: PlotData) -> Figure:
@@ -376,7 +374,7 @@ def pareto(data: PlotData) -> Figure:
             "hovertemplate": Raw(f"trial %{{customdata}}: {shown}<extra></extra>"),
         }
         for at, axis in enumerate("xyz"[:count]):
-            trace[axis] = rounded(t.result.values[at] for t in chosen)
+            trace[axis] = [t.result.values[at] for t in chosen]
         traces.append(trace)
     layout = axes(names[0], names[1])
     if count == 3:
@@ -394,7 +392,7 @@ def pareto(data: PlotData) -> Figure:
 FIGURES: dict[str, Callable[..., Figure]] = {
     "history": history,
     "curves": curves,
-    "importance": importance,
+    "importance": importances,
     "parallel": parallel,
     "slice": slice_of,
     "cost": cost,
@@ -459,8 +457,8 @@ def points(
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": list(x),
-        "y": rounded(t.result.value for t in trials),
+        "x": x,
+        "y": [t.result.value for t in trials],
         "customdata": [t.id for t in trials],
         "marker": {"size": 6, "opacity": 0.8},
         "meta": [data.metric],
@@ -473,6 +471,16 @@ def points(
     if name == "COMPLETE":
         trace["zorder"] = 1  # on top of the others
     return trace
+
+
+def points_by_state(
+    data: PlotData, trials: Sequence[TrialState], place: Callable[[TrialState], float | str]
+) -> list[dict[str, Any]]:
+    """Return one point for each trial: its value by its place, in the color of its state."""
+    return [
+        points(data, state, chosen, [place(t) for t in chosen])
+        for state, chosen in by_state(data, trials).items()
+    ]
 
 
 def axes(x: str, y: str) -> dict[str, Any]:
@@ -517,34 +525,10 @@ def iso(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="milliseconds")
 
 
-def rounded(values: Iterable[float | None]) -> list[float | int | None]:
-    """Return numbers with six significant digits, which keeps the figures short.
-
-    A value that is not finite becomes None.
-    """
-    return [
-        v
-        if isinstance(v, int)
-        else float(f"{v:.6g}")
-        if v is not None and math.isfinite(v)
-        else None
-        for v in values
-    ]
-
-
-def clipped(values: Sequence[float]) -> list[float]:
-    """Return values in which the lowest and the highest tenth have the limits of the tenths.
-
-    Outliers would otherwise hide all other differences of colors.
-    """
-    ordered = sorted(values)
-    low = ordered[int(len(ordered) * OUTLIERS)]
-    high = ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1]
-    return [min(max(value, low), high) for value in values]
-
-
-def thinned(shown: int, of: int) -> str:
-    """Return a sentence that says how many trials a figure shows; "" if it shows all of them."""
-    if shown == of:
-        return ""
-    return f" The figure shows {shown:,} of {of:,} trials, spread evenly over the ranking."
+def sample(trials: Sequence[TrialState]) -> tuple[list[TrialState], str]:
+    """Return at most `MAX_POINTS` trials, and a sentence about them; "" if these are all trials."""
+    shown = thin(trials, MAX_POINTS)
+    if len(shown) == len(trials):
+        return shown, ""
+    counts = f"{len(shown):,} of {len(trials):,} trials"
+    return shown, f" The figure shows {counts}, spread evenly over the ranking."

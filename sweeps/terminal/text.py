@@ -18,10 +18,11 @@ from sweeps.core.command_hints import (
     sweep_argument,
 )
 from sweeps.core.durations import format_clock
-from sweeps.core.resources import workers_text
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import flat, format_trial_id, trained_on, without_repetition
+from sweeps.core.texts import count_noun, count_states, first_names, value_text
+from sweeps.core.trial import flat, format_trial_id, trained_on
+from sweeps.sweep_report.configuration import scaling_text, short_rows
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
@@ -68,26 +69,12 @@ def format_age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def count_noun(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 trial`, `2 trials`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def format_value(value: Any) -> str:
-    """Format a value of a configuration or a metric. A float gets up to six significant digits."""
-    return (
-        f"{value:.6g}"
-        if isinstance(value, float)
-        else str(list(value) if isinstance(value, tuple) else value)
-    )
-
-
 def short_value(value: Any) -> str:
     """Format a value of a configuration.
 
     If it is long, show the beginning and the number of characters.
     """
-    text = format_value(value)
+    text = value_text(value)
     if len(text) <= MAX_VALUE:
         return text
     return f"{text[:MAX_VALUE]}… ({len(text):,} characters)"
@@ -136,28 +123,14 @@ def _table_lines(
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
     """Format names and values, one line each, with aligned values."""
-    values = [(name, format_value(value)) for name, value in values]
+    values = [(name, value_text(value)) for name, value in values]
     size = max((len(name) for name, _ in values), default=0)
     return [f"{indent}{name:<{max(size, 12)}}  {value}" for name, value in values]
 
 
-def scaling(of: dict[str, Any]) -> str:
-    """Format a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
-    each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
-    return f"{workers_text(of['num_workers'])} × {each}"
-
-
-def configuration(
-    data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]
-) -> list[str]:
-    """Format the configuration of a trial, one line for each value."""
-    values = [
-        ("preprocessor", without_repetition(preprocessor)),
-        ("scaling", scaling(of_scaling)),
-        *flat(params),
-    ]
-    values = [*flat({"data": data} if data else {}), *values]
-    return pairs((name, short_value(value)) for name, value in values)
+def configuration(trial: Mapping[str, Any]) -> list[str]:
+    """Format the configuration of a trial, one line for each value; see `short_rows`."""
+    return pairs((name, short_value(value)) for name, value in short_rows(trial))
 
 
 # ---- the result of a sweep
@@ -170,63 +143,25 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         result: The result of the sweep.
         unexported: True if the best trial could not be exported.
     """
-    lines = _summary(result)
-    again = (
-        [f"  {resume_command(result.dir)}    # continues where the sweep stopped"]
-        if result.reason == "interrupted"
-        else []
-    )
+    sections = [_summary(result)]
     if result.front:
-        lines += ["", _front(result.front), "", *_places(result), "", "next:"]
-        lines.append(
-            f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or "
-            f"--trial {result.front[0]['trial']}"
-        )
-        return "\n".join([*lines, *_look(result)])
-    if result.best is None:
-        return "\n".join(
-            [
-                *lines,
-                f"folder  {result.dir}",
-                *([f"store   {result.store}"] if result.store else []),
-                *(["", "next:", *again] if again else []),
-            ]
-        )
-    lines += ["", *_best_trial(result.best), "", *_places(result)]
-    facts = _model_text(result.best)
-    if result.bundle:
-        lines.append(f"bundle  {relative_path(result.bundle)}{facts}")
-    elif result.checkpoint:
-        lines.append(
-            f"checkpoint  {relative_path(result.checkpoint)}{facts} (the trainer has no `load`, "
-            "so there is no bundle)"
-        )
-    lines += ["", "next:"]
-    if result.bundle:
-        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines.append(
-            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} "
-            f"{shell_quoted(rows)}"
-        )
-    elif unexported and not result.checkpoint:
-        command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
-        lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
-    return "\n".join([*lines, *again, *_look(result)])
+        sections.append([_front(result.front)])
+    elif result.best is not None:
+        sections.append(_best_trial(result.best))
+    sections.append(_places(result))
+    sections.append(["next:", *(f"  {command}" for command in _next_commands(result, unexported))])
+    return "\n\n".join("\n".join(lines) for lines in sections)
 
 
 def _summary(result: SweepResult) -> list[str]:
     """Return the first lines of a result: the numbers of trials, the time, and the notes."""
-    counts = ", ".join(
-        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    head = (
+        f"{result.sweep}: {count_states(result.trials) or 'no trial'} in "
+        f"{format_clock(result.seconds)}; {count_noun(result.fits, 'preprocessor')} fitted"
     )
-    lines = [
-        (
-            f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} "
-            f"preprocessor{'s' * (result.fits != 1)} fitted"
-        )
-    ]
     if result.reason:
-        lines[0] += f" (ended early: {result.reason})"
+        head += f" (ended early: {result.reason})"
+    lines = [head]
     if result.freed is not None and result.freed["checkpoints"]:
         lines.append(format_freed(result.freed))
     return [*lines, *(f"note: {note}" for note in result.notes)]
@@ -234,19 +169,18 @@ def _summary(result: SweepResult) -> list[str]:
 
 def _best_trial(best: dict[str, Any]) -> list[str]:
     """Return lines with the score and the configuration of the best trial."""
-    test = f", test {best['test']:.6g}" if best["test"] is not None else ""
-    of = (
-        f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)"
-        if "repeats" in best
-        else ""
-    )
-    value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
+    repeats = best.get("repeats")
+    of = f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)" if repeats else ""
     return [
-        f"best trial {best['trial']}: {value}{of}{test}",
-        *configuration(
-            best.get("data", {}), best["preprocessor"], best["scaling"], params=best["params"]
-        ),
+        f"best trial {best['trial']}{of}: {_scores(best['value'], best['test'])}",
+        *configuration(best),
     ]
+
+
+def _scores(value: float | None, test: float | None) -> str:
+    """Format the value of a trial, and its score on the test split if there is one."""
+    text = "not finite" if value is None else f"{value:.6g}"
+    return text if test is None else f"{text}, test {test:.6g}"
 
 
 def _model_text(best: Mapping[str, Any] | None) -> str:
@@ -263,16 +197,46 @@ def _model_text(best: Mapping[str, Any] | None) -> str:
 
 
 def _places(result: SweepResult) -> list[str]:
-    """Return lines with the sweep's folder, its address in the storage, and its report.
-
-    The address and the report are left out if they do not exist.
-    """
+    """Return lines with the places of a sweep: its folder, its store, its report, its model."""
     report = SweepFolder(result.dir).report("html")
-    lines = [
-        f"folder  {relative_path(result.dir)}",
-        *([f"store   {result.store}"] if result.store else []),
-    ]
-    return [*lines, *([f"report  {relative_path(report)}"] if report.is_file() else [])]
+    model = _model_text(result.best)
+    lines = [f"folder  {relative_path(result.dir)}"]
+    if result.store:
+        lines.append(f"store   {result.store}")
+    if report.is_file():
+        lines.append(f"report  {relative_path(report)}")
+    if result.bundle:
+        lines.append(f"bundle  {relative_path(result.bundle)}{model}")
+    elif result.checkpoint:
+        place = f"checkpoint  {relative_path(result.checkpoint)}{model}"
+        lines.append(f"{place} (the trainer has no `load`, so there is no bundle)")
+    return lines
+
+
+def _next_commands(result: SweepResult, unexported: bool) -> Iterator[str]:
+    """Yield the commands that a user may want next; see `format_result`."""
+    sweeps = shell_command("sweeps")
+    sweep = sweep_argument(result.dir)
+    if result.front:
+        yield f"{sweeps} export {sweep} --pareto    # or --trial {result.front[0]['trial']}"
+    elif result.bundle:
+        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
+        yield f"{sweeps} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}"
+    elif unexported and not result.checkpoint:
+        yield f"{sweeps} export {sweep}    # when the cause is fixed; no trial is trained again"
+    if result.reason == "interrupted":
+        yield f"{resume_command(result.dir)}    # continues where the sweep stopped"
+    yield f"{sweeps} show {shell_quoted(result.dir)}"
+    uri = result.mlflow.get("tracking_uri")
+    if uri is None:  # MLflow has not recorded the sweep.
+        return
+    if uri.startswith("http"):
+        yield f"open {uri}"
+        return
+    root = result.dir.parent
+    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
+    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
+    yield f"{sweeps} ui{where}"
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:
@@ -308,33 +272,12 @@ def format_repair(done: RepairResult) -> str:
             "lost": "lost; a resume samples new trials in their place",
         }
         for word, meaning in meanings.items():
-            names = done.trials[word]
-            shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
-            facts += (
-                [(word, f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
-            )
+            if names := done.trials[word]:
+                count = count_noun(len(names), "trial")
+                facts.append((word, f"{count}, {meaning}: {first_names(names)}"))
         facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
-
-
-def _look(result: SweepResult) -> list[str]:
-    """Return lines with the commands that show the sweep of a result.
-
-    These are `sweeps show`, and `sweeps ui` or the address of the MLflow server.
-    """
-    lines, uri = (
-        [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"],
-        result.mlflow.get("tracking_uri"),
-    )
-    if uri is None:  # MLflow has not recorded the sweep.
-        return lines
-    if uri.startswith("http"):
-        return [*lines, f"  open {uri}"]
-    root = result.dir.parent
-    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
-    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
-    return [*lines, f"  {shell_command('sweeps')} ui{where}"]
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
@@ -345,25 +288,20 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     rows = []
     for best in front:
         own = dict(flat(best["params"]))
-        values = (*(best["values"][name] for name in names), *(best["data"][name] for name in data))
         rows.append(
-            (
+            [
                 best["trial"],
-                *values,
+                *(best["values"][name] for name in names),
+                *(best["data"][name] for name in data),
                 best["preprocessor"],
-                scaling(best["scaling"]),
-                *(own.get(p, "-") for p in params),
-            )
+                scaling_text(best["scaling"]),
+                *(own.get(name, "-") for name in params),
+            ]
         )
-    head = (
-        "FRONT",
-        *(name.upper() for name in names),
-        *(f"data.{name}" for name in data),
-        "preprocessor",
-        "scaling",
-        *params,
-    )
-    return format_table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
+    metrics = [name.upper() for name in names]
+    of_data = [f"data.{name}" for name in data]
+    head = ["FRONT", *metrics, *of_data, "preprocessor", "scaling", *params]
+    return format_table(head, rows, UNBOUNDED, right=metrics)
 
 
 # ---- `ls` and `show`
@@ -441,7 +379,7 @@ def format_sweep(
 
 def _state_line(sweep: SweepSummary) -> str:
     """Format the state, the trials and the age of a sweep in one line."""
-    counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
+    counts = count_states(sweep.trials) or "no trial yet"
     result = sweep.result or {}
     ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
@@ -460,8 +398,7 @@ def _study_facts(study: Record) -> list[tuple[str, str]]:
     if repeats.count > 1:
         facts.append(("repeats", f"{repeats.count}, compared by their {repeats.aggregate}"))
     if front := [t.id for t in study.front]:
-        more = ", ..." if len(front) > 12 else ""
-        facts.append(("front", f"{len(front)}: {', '.join(front[:12])}{more}"))
+        facts.append(("front", f"{len(front)}: {first_names(front)}"))
     return facts
 
 
@@ -470,16 +407,11 @@ def format_ensemble(ensemble: EnsembleSummary) -> str:
 
     The line has the ensemble's scores, those of the best single model, and the folder.
     """
-
-    def scores(value: float, test: float | None) -> str:
-        return f"{value:.6g}" + ("" if test is None else f", test {test:.6g}")
-
-    count, single = len(ensemble.members), scores(ensemble.single_value, ensemble.single_test)
-    models = f"{count} model{'s' * (count != 1)}"
+    single = _scores(ensemble.single_value, ensemble.single_test)
+    models = count_noun(len(ensemble.members), "model")
     place = ensemble.path if is_address(ensemble.path) else relative_path(Path(ensemble.path))
-    return (
-        f"{scores(ensemble.value, ensemble.test)} ({models}; best single model {single}): {place}"
-    )
+    scores = _scores(ensemble.value, ensemble.test)
+    return f"{scores} ({models}; best single model {single}): {place}"
 
 
 def format_importance(importance: Importance) -> str:
@@ -542,7 +474,7 @@ def _end_of(t: TrialState, state: str) -> str:
     if r.given:
         return (
             f"trial {t.id}: an initial point with a given result "
-            f"({', '.join(map(format_value, r.values))}), so it was not run"
+            f"({', '.join(map(value_text, r.values))}), so it was not run"
         )
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempt} attempts" if t.attempt > 1 else ""
@@ -563,7 +495,7 @@ def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> st
     r, objectives = t.result, t.objectives
     metric, goal = objectives.objectives[0].metric, objectives.objectives[0].goal
     lines = [_end_of(t, state)]
-    lines += configuration(t.trial.data, t.trial.chain, t.trial.shape.scaling, params=t.params)
+    lines += configuration(t.to_json())
     for fact in _trial_facts(t, metric):
         lines += pairs([fact])
     if r.value is not None:
