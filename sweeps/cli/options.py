@@ -21,39 +21,35 @@ STARTED = time.monotonic()
 PATH: Any = click.Path(path_type=Path)
 
 
-class _Root(click.ParamType[Any]):
-    """Type of `--dir`: the path of a folder, or the address `s3://BUCKET/PREFIX`."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return check_address(value, "--dir") if is_address(value) else Path(value)
+def _root(value: str | Path) -> str | Path:
+    """Return a folder, or the address `s3://BUCKET/PREFIX`."""
+    return check_address(str(value), "--dir") if is_address(value) else Path(value)
 
 
-class _LocalRoot(_Root):
-    """Type of `--dir` in commands that do not read from a store."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if is_address(value):
-            verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun and gc"
-            raise InputError(
-                "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
-            )
-        return super().convert(value, param, ctx)
+def _local_root(value: str | Path) -> Path:
+    """Return a folder, in commands that do not read from a store."""
+    if is_address(value):
+        verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun and gc"
+        raise InputError(
+            "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
+        )
+    return Path(value)
 
 
-ROOT: Any = _Root()
-_ROOT_OPTION: dict[str, Any] = {"default": Path(DEFAULT_ROOT), "show_default": True}
-root = click.option(
-    "--dir", "root", type=_LocalRoot(), **_ROOT_OPTION, help="Root folder of all sweeps."
-)
-stored_root = click.option(
-    "--dir",
-    "root",
-    type=ROOT,
-    **_ROOT_OPTION,
-    help="Root folder of all sweeps, or s3://BUCKET/PREFIX.",
-)
+def _root_option(convert: Callable[[str | Path], str | Path], text: str) -> Callable[[F], F]:
+    return click.option(
+        "--dir",
+        "root",
+        type=convert,
+        metavar="PATH",
+        default=Path(DEFAULT_ROOT),
+        show_default=True,
+        help=text,
+    )
+
+
+root = _root_option(_local_root, "Root folder of all sweeps.")
+stored_root = _root_option(_root, "Root folder of all sweeps, or s3://BUCKET/PREFIX.")
 sweep = click.argument("sweep")
 trial = click.argument("trial")
 bundle = click.argument("bundle", type=PATH)

@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path())
 @options.label
 @options.table
-@click.option(
-    "--dir",
-    "root",
-    type=options.ROOT,
-    help="Root folder of all sweeps, or s3://BUCKET/PREFIX.  [default: sweeps-runs]",
-)
+@options.stored_root
 @options.edited_keys
 @options.address("the cluster of the Ray job, else start Ray on this machine")
 @options.tracking_uri("$MLFLOW_TRACKING_URI, else SQLite in --dir")

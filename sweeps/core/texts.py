@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 
@@ -46,3 +46,31 @@ def first_names(names: Sequence[str], most: int = 12) -> str:
     'a, b, ...'
     """
     return ", ".join(names[:most]) + ", ..." * (len(names) > most)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters. The middle of a longer text is cut out.
+
+    >>> shortened("learning_rate_schedule.yaml", 20)
+    'learning_ra…ule.yaml'
+    """
+    end = 2 * most // 5
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines with aligned cells, two spaces apart.
+
+    Args:
+        rows: The cells of each row.
+        right: Indices of the columns that are aligned to the right.
+    """
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(size) if i in right else cell.ljust(size)
+            for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sweeps.core.texts import aligned
 from sweeps.data import ingest, schema_probe, summary_text
 from sweeps.data.files import find_files, first_line, raise_problem
 from sweeps.data.load import summarize_source
@@ -149,8 +150,12 @@ def _lines(found: SourceSummary, named: bool) -> list[str]:
         return [f"{head}: {found.reason}"]
     about = "" if found.exact else "about "
     remarks = summary_text.remarks(found.summary)
-    table = summary_text.text_table(summary_text.HEAD, summary_text.table_rows(found.summary))
-    lines = [f"{head}: {about}{summary_text.one_line(found.summary)}", "", *table]
+    rows = [summary_text.HEAD, *summary_text.table_rows(found.summary)]
+    lines = [
+        f"{head}: {about}{summary_text.one_line(found.summary)}",
+        "",
+        *aligned(rows, right=(2, 3)),
+    ]
     lines += ["", *remarks] if remarks else []
     return (
         [*lines, "", *(f"warning: {warning.text}" for warning in found.warnings)]

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from sweeps.core.texts import aligned, count_noun, shortened, value_text
 from sweeps.plan.steps import StepCount
 from sweeps.plan.summary import Plan
 from sweeps.search.plugins import planned_scheduler
@@ -88,26 +89,7 @@ def _table(
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:
         sizes[sizes.index(max(sizes))] -= 1
-    lines = []
-    for row in rows:
-        cells = (_cut(text, size) for text, size in zip(row, sizes, strict=True))
-        padded = [
-            c.rjust(s) if i in right else c.ljust(s)
-            for i, (c, s) in enumerate(zip(cells, sizes, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return lines
-
-
-def _cut(text: str, size: int) -> str:
-    """Shorten a text to `size` characters.
-
-    If the text is longer, an ellipsis replaces its middle.
-    """
-    if len(text) <= size:
-        return text
-    tail = (size - 1) * 2 // 3
-    return text[: size - 1 - tail] + "…" + text[len(text) - tail :]
+    return aligned([list(map(shortened, row, sizes)) for row in rows], right)
 
 
 def _dimensions(plan: Plan, width: int) -> list[Any]:
@@ -129,18 +111,13 @@ def _dimensions(plan: Plan, width: int) -> list[Any]:
 def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
-        return ", ".join(_as_yaml(option.key) for option in dim.options)
+        return ", ".join(value_text(option.key) for option in dim.options)
     text = (
         f"mean {dim.mean:g}, sd {dim.sd:g}"
         if dim.lower is None
         else f"{dim.lower:g} to {dim.highest:g}"
     )
     return text + (f", by {dim.q:g}" if dim.q not in (None, 1) else "")
-
-
-def _as_yaml(key: Any) -> str:
-    """Format the key of an option as in YAML, for example `null` for None and `true` for True."""
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _search(plan: Plan) -> str:
@@ -159,7 +136,7 @@ def _trials(plan: Plan) -> str:
     text = f"{plan.trials}"
     if cells := plan.cells:
         least, most = min(plan.counts), max(plan.counts)
-        text += f" in {len(cells)} cell{'s' * (len(cells) > 1)}"
+        text += f" in {count_noun(len(cells), 'cell')}"
         grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
         if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
             short = short_names(list(grids))
@@ -172,10 +149,7 @@ def _trials(plan: Plan) -> str:
             )
     if plan.configurations is not None:
         all_run = ", and each is tried once" * (plan.trials == plan.configurations)
-        text += (
-            f"; the space has {plan.configurations:,} "
-            f"configuration{'s' * (plan.configurations != 1)}{all_run}"
-        )
+        text += f"; the space has {count_noun(plan.configurations, 'configuration')}{all_run}"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
         total = plan.trials + plan.repeats
@@ -208,7 +182,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
         return []
     names = list(dict.fromkeys(name for cell, _ in cells for name in cell))
     rows = [
-        [*(_as_yaml(cell[name]) if name in cell else "-" for name in names), str(count)]
+        [*(value_text(cell[name]) if name in cell else "-" for name in names), str(count)]
         for cell, count in cells
     ]
     return _table(
@@ -227,40 +201,28 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
     up_to = "up to " if is_sampled else ""
     rows = []
     for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
-        trials = f"{up_to}{e.trials} trial{'s' * (e.trials != 1)}"
+        trials = up_to + count_noun(e.trials, "trial")
         rows.append([str(e.shape), trials, f"{fitting:>{digits}} at once"])
-    table = _table(
-        rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]],
-        right=[1],
-        width=width,
-    )
-    return (
-        table
-        if len(rows) <= MAX_LINES
-        else [*table[:-1], f"… {len(rows) - MAX_LINES + 1} more", table[-1]]
-    )
+    hidden = len(rows) - MAX_LINES + 1
+    if len(rows) <= MAX_LINES:
+        return _table(rows, right=[1], width=width)
+    table = _table([*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
+    return [*table[:-1], f"… {hidden} more", table[-1]]
 
 
 def _concurrency(plan: Plan) -> str:
     """Describe how many trials run at the same time, and what limits this number."""
-    limit, number = (
-        plan.space.limits.max_concurrent_trials,
-        f"{plan.concurrency} trial{'s' * (plan.concurrency > 1)}",
-    )
+    limit = plan.space.limits.max_concurrent_trials
+    number = count_noun(plan.concurrency, "trial")
     if plan.concurrency == plan.trials:
         return "all trials"
-    if limit is None:
-        return (
-            f"at most {number}, if each has the smallest shape"
-            if len(plan.shapes) > 1
-            else f"{number}; more do not fit"
-        )
-    waits = (
-        f"; {plan.fitting_trials} fit, the others wait"
-        if plan.concurrency > plan.fitting_trials
-        else ""
-    )
-    return f"{number} (limits.max_concurrent_trials){waits}"
+    if limit is not None:
+        waits = f"; {plan.fitting_trials} fit, the others wait"
+        is_waiting = plan.concurrency > plan.fitting_trials
+        return f"{number} (limits.max_concurrent_trials){waits * is_waiting}"
+    if len(plan.shapes) > 1:
+        return f"at most {number}, if each has the smallest shape"
+    return f"{number}; more do not fit"
 
 
 def _data(plan: Plan) -> list[str]:
@@ -286,14 +248,10 @@ def _fits(plan: Plan) -> str:
     text = "1 preprocessor, fitted once"
     if fits.most > 1:
         text = f"{fits.most} preprocessors, each fitted once"
-    return f"{'' if fits.exact else 'at most '}{text}{_each(plan)}"
-
-
-def _each(plan: Plan) -> str:
-    folds = plan.space.data.folds
-    return (" on its data variant" if plan.variants != 1 else "") + (
-        f" for each of {folds} folds" if folds else ""
-    )
+    at_most = "" if fits.exact else "at most "
+    variant = " on its data variant" if plan.variants != 1 else ""
+    folds = f" for each of {plan.space.data.folds} folds" if plan.space.data.folds else ""
+    return f"{at_most}{text}{variant}{folds}"
 
 
 def _steps(plan: Plan) -> list[str]:
@@ -320,12 +278,10 @@ def _steps(plan: Plan) -> list[str]:
         else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
     )
     scheduler = planned_scheduler(plan.space.scheduler)
-    brackets = (
-        [str(scheduler.rungs(bracket)[0]) for bracket in range(scheduler.bracket_count)]
-        if scheduler.bracket_count > 1
-        else []
-    )
-    begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
+    begun = ""
+    if scheduler.bracket_count > 1:
+        starts = [str(scheduler.rungs(at)[0]) for at in range(scheduler.bracket_count)]
+        begun = f"; its brackets start at steps {', '.join(starts)}"
     return [
         (
             f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random "

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweeps.core.texts import value_text
+from sweeps.core.texts import shortened, value_text
 from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 from sweeps.space.section_models import Objective
@@ -60,23 +60,13 @@ def literal(value: Any) -> Any:
     float that is not finite becomes None.
     """
     if isinstance(value, str) and not isinstance(value, Raw):
-        text = html.escape(shortened(value), quote=False)
+        text = html.escape(shortened(value, MOST_CHARACTERS), quote=False)
         return text.replace("$", "&#36;").replace("%{", "%&#123;")
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: literal(inner) for key, inner in value.items()}
     return [literal(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
-
-def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return a text of at most `most` characters. The middle of a longer text is cut out.
-
-    >>> shortened("learning_rate_schedule.yaml", 20)
-    'learning_ra…ule.yaml'
-    """
-    end = 2 * most // 5
-    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def short_texts(texts: Sequence[str], most: int) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import workers_text
+from sweeps.core.texts import shortened
 from sweeps.space import Dimension
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
@@ -24,7 +25,6 @@ from sweeps.sweep_report.figures import (
     finite,
     option_texts,
     short_texts,
-    shortened,
     thin,
     whole_axis,
 )
@@ -379,7 +379,7 @@ def pareto(data: PlotData) -> Figure:
     layout = axes(names[0], names[1])
     if count == 3:
         # Plotly reads tags in these titles, but no entities. A space of no width breaks the tags.
-        titles = [Raw(shortened(name).replace("<", "<\u200b")) for name in names]
+        titles = [Raw(shortened(name, MOST_CHARACTERS).replace("<", "<\u200b")) for name in names]
         scene = {f"{a}axis": {"title": {"text": t}} for a, t in zip("xyz", titles, strict=True)}
         layout = {"scene": scene, "height": 520}
     note = (

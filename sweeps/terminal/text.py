@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,7 +20,7 @@ from sweeps.core.command_hints import (
 from sweeps.core.durations import format_clock
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.texts import count_noun, count_states, first_names, value_text
+from sweeps.core.texts import aligned, count_noun, count_states, first_names, shortened, value_text
 from sweeps.core.trial import flat, format_trial_id, trained_on
 from sweeps.sweep_report.configuration import scaling_text, short_rows
 
@@ -81,7 +81,7 @@ def short_value(value: Any) -> str:
 
 
 def format_table(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], width: int, right: Iterable[str] = ()
+    head: Sequence[str], rows: Sequence[Sequence[Any]], width: int, right: Collection[str] = ()
 ) -> str:
     """Format an aligned table. If the table is too wide, long cells and then long lines are cut.
 
@@ -91,34 +91,17 @@ def format_table(
         width: Width of the terminal.
         right: Names of the columns that are aligned to the right.
     """
-    lines = _table_lines(head, rows, set(right))
+    texts = [[_one_line(short_value(value)) for value in row] for row in (head, *rows)]
+    places = [at for at, name in enumerate(head) if name in right]
+    lines = aligned(texts, places)
     if max(map(len, lines)) > width:
-        lines = _table_lines(head, rows, set(right), longest=MAX_CELL)
+        most = [max(MAX_CELL, len(name)) for name in texts[0]]
+        lines = aligned([list(map(shortened, row, most)) for row in texts], places)
     return "\n".join(line[:width].rstrip() for line in lines)
 
 
-def _table_lines(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], right: set[str], longest: int = UNBOUNDED
-) -> list[str]:
-    """Return the lines of a table whose cells have at most `longest` characters."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in head:
-        table.add_column(
-            Text(printable(name)),
-            justify="right" if name in right else "left",
-            no_wrap=True,
-            max_width=max(len(name), longest),
-        )
-    for row in rows:
-        table.add_row(*(Text(printable(short_value(value))) for value in row))
-    console = Console(width=UNBOUNDED, color_system=None)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))
 
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
