@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
-from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.command_hints import DEFAULT_ROOT, printable
 from sweeps.core.errors import InputError
 from sweeps.core.stores import check_address, is_address
 
@@ -164,3 +165,15 @@ def table(command: F) -> F:
     ):
         command = click.option(f"--{name}", type=of, help=text)(command)
     return command
+
+
+class Printable(Protocol):
+    """The outcome of a command: a text, and a JSON object."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """Return the JSON object that `--json` prints."""
+
+
+def echo(outcome: Printable, as_json: bool) -> None:
+    """Print the outcome of a command."""
+    click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))

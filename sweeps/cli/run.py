@@ -85,8 +85,7 @@ def resume(
 
     control = SweepControl.of(sweep, root)
     if not any((add_trials, *how.values())) and control.is_paused():
-        outcome = control.resume()
-        click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))
+        options.echo(control.resume(), as_json)
         return
     _run_with_progress(
         functools.partial(resume_sweep, fetched(sweep, root), add_trials=add_trials or 0, **how),
@@ -113,7 +112,7 @@ def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -
     from sweeps.controller.stored_sweeps import fetched
 
     comparison = rerun_trial(fetched(sweep, root), trial, **how)
-    click.echo(json.dumps(comparison.to_json()) if as_json else printable(str(comparison)))
+    options.echo(comparison, as_json)
     sys.exit(0 if comparison.equal else 1)
 
 

@@ -19,7 +19,6 @@ from sweeps.terminal.trial_table import format_trials, trials_csv
 if TYPE_CHECKING:
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.study.record import Record
-    from sweeps.sweep_report.importance import Importance
 
 # Number of trials that `show` prints without `--all`, the best first.
 SHOWN_TRIALS = 20
@@ -85,6 +84,7 @@ def _show(
     as_json: bool,
 ) -> None:
     from sweeps.bundle.ensemble_summary import ensembles_of
+    from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
     from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record
 
@@ -98,7 +98,8 @@ def _show(
     if as_csv:
         click.echo(printable(trials_csv(study, summary)), nl=False)
         return
-    importance = _importance(folder, study)
+    space = space_or_none(folder, [])
+    importance = None if space is None else sweep_importance(study, space)
     ensembles = ensembles_of(folder, summary.store if is_copy else None)
     if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
@@ -137,20 +138,6 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
     click.echo(printable(text.format_trial(recorded, state, place)))
     if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
-
-
-def _importance(folder: Path, study: Record | None) -> Importance | None:
-    """Return the importances of a sweep's dimensions.
-
-    Return None if there are too few trials, or if the space file cannot be read.
-    """
-    from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
-    from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS
-
-    if study is None or len(study.ran) < MIN_IMPORTANCE_TRIALS:
-        return None
-    space = space_or_none(folder, [])
-    return None if space is None else sweep_importance(study, space)
 
 
 @main.command()

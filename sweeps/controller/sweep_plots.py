@@ -34,8 +34,10 @@ def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
         InputError: The space has no such dimension, or its number of objectives does not fit the
             figure.
     """
+    from sweeps.core.folder_lock import is_driven
+    from sweeps.study import record
     from sweeps.sweep_report import plots
-    from sweeps.sweep_report.figures import Figure, read_plot_data
+    from sweeps.sweep_report.figures import Figure, plot_data
 
     space = recorded_space(folder)
     count = len(space.objectives)
@@ -47,7 +49,8 @@ def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
         raise InputError("plot_pareto", text)
     if name := options.get("name"):
         options["name"] = name = dimension_of(space, name)
-    data = read_plot_data(folder)
+    study = record.read(folder)
+    data = None if study is None else plot_data(study, space, is_driven(folder))
     if data is None or not data.ranked:
         return Figure(key, key.capitalize(), note=plots.NO_VALUES).to_plotly()
     if name and name not in [d.name for d in data.sampled]:

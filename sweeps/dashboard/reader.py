@@ -154,7 +154,7 @@ def read(reader: record.RecordReader, version: str) -> Snapshot:
     try:
         study = reader.read()
         if study is not None:
-            data = plot_data(study, recorded_space(folder), summary.is_running, time.time())
+            data = plot_data(study, recorded_space(folder), summary.is_running)
     except SweepsError as e:
         problem = str(e)
     return Snapshot(version, summary, study, data, problem)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from sweeps.core.texts import aligned, count_noun, shortened, value_text
 from sweeps.plan.steps import StepCount
@@ -37,37 +36,35 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     resources = (
         ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
     )
-    parts = {
-        "dimensions": _dimensions(plan, room),
-        "search": _wrapped([_search(plan)], room),
-        "learns from": _wrapped([str(sweep) for sweep in plan.earlier], room),
-        "trials": _wrapped([_trials(plan)], room),
-        "cells": _cells(plan, room),
-        "shapes": _shapes(plan, room),
-        "at once": _wrapped([_concurrency(plan)], room),
-        "data": _wrapped(_data(plan), room),
-        "fits": _wrapped([_fits(plan)], room),
-        "steps": _wrapped(_steps(plan), room),
-        "trackers": _wrapped(
-            [", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room
-        ),
-    }
-    lines = [f"{plan.space.name} on {resources} ({machine})", ""]
-    for name, part in parts.items():
-        if name in ("cells", "shapes") and len(part) > 1:
-            part = [*([] if lines[-1] == "" else [None]), *part, None]  # blank lines around a table
-        elif name == "dimensions":
-            part = [*part, None]
-        named = False
-        for text in part:
-            lines.append(
-                "" if text is None else (("" if named else name).ljust(LEFT) + text).rstrip()
-            )
-            named = named or text is not None
+    trackers = ", ".join(tracker.name for tracker in plan.space.trackers) or "none"
+    blocks = [
+        {"dimensions": _dimensions(plan, room)},
+        {
+            "search": _wrapped([_search(plan)], room),
+            "learns from": _wrapped([str(sweep) for sweep in plan.earlier], room),
+            "trials": _wrapped([_trials(plan)], room),
+        },
+        {"cells": _cells(plan, room)},
+        {"shapes": _shapes(plan, room)},
+        {
+            "at once": _wrapped([_concurrency(plan)], room),
+            "data": _wrapped(_data(plan), room),
+            "fits": _wrapped([_fits(plan)], room),
+            "steps": _wrapped(_steps(plan), room),
+            "trackers": _wrapped([trackers], room),
+        },
+    ]
+    lines = [f"{plan.space.name} on {resources} ({machine})"]
+    for block in blocks:
+        if any(block.values()):
+            lines.append("")
+        for name, part in block.items():
+            for at, text in enumerate(part):
+                lines.append(("" if at else name).ljust(LEFT) + text)
     return "\n".join(lines)
 
 
-def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
+def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
     """Wrap paragraphs into lines of at most `width` columns."""
     return [
         line for text in paragraphs for line in textwrap.wrap(text, width, break_on_hyphens=False)
@@ -76,7 +73,7 @@ def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
 
 def _table(
     rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf
-) -> list[Any]:
+) -> list[str]:
     """Format rows as aligned columns, two spaces apart.
 
     While the lines are too wide, the widest column is made narrower.
@@ -92,7 +89,7 @@ def _table(
     return aligned([list(map(shortened, row, sizes)) for row in rows], right)
 
 
-def _dimensions(plan: Plan, width: int) -> list[Any]:
+def _dimensions(plan: Plan, width: int) -> list[str]:
     """List the dimensions: name, domain and values."""
     dims = plan.space.dimensions
     if not dims:
@@ -172,7 +169,7 @@ def _trials(plan: Plan) -> str:
     return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
 
 
-def _cells(plan: Plan, width: int) -> list[Any]:
+def _cells(plan: Plan, width: int) -> list[str]:
     """List the grid cells with their numbers of trials.
 
     Return [] if there are no cells or more than `MAX_LINES`.
@@ -190,7 +187,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
     )
 
 
-def _shapes(plan: Plan, width: int) -> list[Any]:
+def _shapes(plan: Plan, width: int) -> list[str]:
     """List the shapes.
 
     For each shape, give the number of its trials, and how many of them fit on the machine at the

@@ -233,29 +233,32 @@ def _task(
     named.
     """
     column = parts["train"].column(label)
-    task, classes = infer_task(label, None, {"train": column})
-    if wanted is not None:
-        given = wanted != task
-        task, classes = infer_task(label, wanted, {"train": column})
-        return task, classes, given
-    if task == "regression" and pa.types.is_floating(column.type):
-        values = pc.unique(column)
-        whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
-        # integers, read as floats because a label was missing
-        if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):
-            task, classes = infer_task(label, "multiclass", {"train": column})
-            return task, classes, True
-    if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
-        text = (
-            f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are "
-            "too many classes; "
-        )
+    inferred, classes = infer_task(label, None, {"train": column})
+    task = wanted or inferred
+    if wanted is None and inferred == "regression" and _has_numbered_classes(column):
+        task = "multiclass"
+    if task != inferred:
+        task, classes = infer_task(label, task, {"train": column})
+    most = max(20, min(MOST_CLASSES, len(column) // 5))
+    if wanted is None and classes is not None and len(classes) > most:
+        advice = "name another column"
         marker = next(text_findings(column, label), None) if is_text(column.type) else None
         if marker is not None and marker.kind == "marker":
-            text += (
+            advice = (
                 f"all are numbers but {marker.example!r}: if such a label is missing, make it empty"
             )
-        else:
-            text += "name another column"
+        text = (
+            f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are "
+            f"too many classes; {advice}"
+        )
         raise InputError("--label", text)
-    return task, classes, False
+    return task, classes, task != inferred
+
+
+def _has_numbered_classes(column: pa.ChunkedArray) -> bool:
+    """Return whether a label has few integers, read as floats because a label was missing."""
+    if not pa.types.is_floating(column.type):
+        return False
+    values = pc.unique(column)
+    whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
+    return bool(whole) and 2 < len(values) <= 20 and len(column) >= 20 * len(values)

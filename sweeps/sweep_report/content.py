@@ -77,7 +77,8 @@ def report(
     data = plot_data(record, space)
     results = format_results(record, space, result, data, ensembles)
     appendix = format_appendix(space, result, summary)
-    page = html_page.to_html(results, plots.all_figures(data, MAX_SLICES), appendix)
+    figures = plots.all_figures(data, MAX_SLICES)
+    page = html_page.to_html(result.sweep, results, figures, appendix)
     return Report(f"{results}\n\n{appendix}\n", page)
 
 

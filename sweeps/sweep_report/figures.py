@@ -8,10 +8,10 @@ from __future__ import annotations
 import html
 import math
 import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweeps.core.texts import shortened, value_text
@@ -209,56 +209,27 @@ class PlotData:
         return importance_of(self)
 
 
-def plot_data(record: Record, space: Space, is_driven: bool = False, now: float = 0.0) -> PlotData:
-    """Return what the figures of a sweep show.
+def plot_data(record: Record, space: Space, is_driven: bool = False) -> PlotData:
+    """Return what the figures of a sweep show now.
 
     Args:
         record: The content of the study.
         space: The search space.
         is_driven: True if a process is running the sweep.
-        now: Current time in seconds since the epoch.
     """
     from sweeps.search.plugins import planned_scheduler
     from sweeps.search.schedulers.base import all_rungs
 
-    rungs = tuple(all_rungs(planned_scheduler(space.scheduler)))
-    front = tuple(t.number for t in record.front)
-    parts = space.scheduler.max_t if space.scheduler.counts_rows else None
     return PlotData(
-        space.dimensions,
-        record.objectives.objectives,
-        rungs,
-        record.ran,
-        front,
-        is_driven,
-        now,
-        parts,
+        dimensions=space.dimensions,
+        objectives=record.objectives.objectives,
+        rungs=tuple(all_rungs(planned_scheduler(space.scheduler))),
+        trials=record.ran,
+        front=tuple(t.number for t in record.front),
+        is_driven=is_driven,
+        now=time.time(),
+        parts=space.scheduler.max_t if space.scheduler.counts_rows else None,
     )
-
-
-def read_plot_data(folder: Path) -> PlotData | None:
-    """Read what the figures of a sweep show from the sweep's folder.
-
-    This function runs no user code.
-
-    Returns:
-        The data; None if the sweep has no study yet.
-
-    Raises:
-        DamagedStudy: The study is damaged.
-        InputError: The folder is not a sweep's folder, its space file is invalid, or the study is
-            in a database that cannot be reached.
-    """
-    import time
-
-    from sweeps.core.folder_lock import is_driven
-    from sweeps.space.saved_space import recorded_space
-    from sweeps.study import record
-
-    space = recorded_space(folder)
-    driven = is_driven(folder)
-    study = record.read(folder)
-    return None if study is None else plot_data(study, space, driven, time.time())
 
 
 def basis_of(trials: Sequence[TrialState], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:

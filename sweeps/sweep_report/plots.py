@@ -45,6 +45,9 @@ STATES = {
     "INTERRUPTED": "#8a8f98",
     "GIVEN": "#9467bd",
 }
+# Colors of the values in parallel coordinates: Viridis without the dark end, which could not be
+# seen on a dark page.
+COLORS = [(0, "#a678de"), (0.25, "#6f94e0"), (0.5, "#2fa8a0"), (0.75, "#5dc963"), (1, "#fde725")]
 # The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel
 # coordinates, and bars.
 MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
@@ -180,7 +183,7 @@ def parallel(data: PlotData) -> Figure:
             # Outliers would otherwise hide all other differences of colors.
             "cmin": ordered[int(len(ordered) * OUTLIERS)],
             "cmax": ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1],
-            "colorscale": "Viridis",
+            "colorscale": COLORS,
             "reversescale": data.minimize,
             "showscale": True,
             "colorbar": {"title": {"text": data.metric}, "thickness": 12},
@@ -303,7 +306,7 @@ def timeline(data: PlotData) -> Figure:
             "marker": {"color": STATES[state]},
             "customdata": [t.id for t in chosen],
             "base": [iso(start) for start, _ in spans],
-            "x": [max(0.0, round(s * 1000)) for s in seconds],
+            "x": [round(s * 1000) for s in seconds],
             "y": [t.number for t in chosen],
             "text": [f"{s:.1f} s, {workers_of(t)}" for t, s in zip(chosen, seconds, strict=True)],
             "textposition": "none",
@@ -363,13 +366,12 @@ def pareto(data: PlotData) -> Figure:
     parts = (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c"))
     traces = []
     for label, chosen, color in parts:
-        chosen = sorted(chosen, key=lambda t: t.result.values[0] or 0.0)
         trace: dict[str, Any] = {
             "type": "scatter" if count == 2 else "scatter3d",
             "mode": "markers",
             "name": label,
             "customdata": [t.id for t in chosen],
-            "marker": {"color": color, "size": 7 if count == 2 else 4},
+            "marker": {"color": color},
             "meta": names,
             "hovertemplate": Raw(f"trial %{{customdata}}: {shown}<extra></extra>"),
         }

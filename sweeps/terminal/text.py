@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from rich.filesize import decimal
+
 from sweeps.core.command_hints import (
     DEFAULT_ROOT,
     printable,
@@ -21,8 +23,9 @@ from sweeps.core.durations import format_clock
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.texts import aligned, count_noun, count_states, first_names, shortened, value_text
-from sweeps.core.trial import flat, format_trial_id, trained_on
-from sweeps.sweep_report.configuration import scaling_text, short_rows
+from sweeps.core.trial import trained_on
+from sweeps.sweep_report.configuration import short_rows
+from sweeps.sweep_report.trial_rows import trial_facts
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
 
-COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # Width of lines if the output is a pipe or a file.
 UNBOUNDED = 10_000
 # Number of dimensions in the line about importance.
@@ -48,17 +50,6 @@ MAX_VALUE = 200
 def width_of(stream: TextIO) -> int:
     """Return the width of a stream's terminal, or `UNBOUNDED` for a pipe or a file."""
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
-
-
-def format_bytes(number: float) -> str:
-    """Format a number of bytes with two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
-    if number < 1000:
-        return f"{number:.0f} byte{'s' * (round(number) != 1)}"
-    for unit in ("KB", "MB", "GB", "TB"):
-        number /= 1000
-        if number < 999.5 or unit == "TB":
-            break
-    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:,.0f} {unit}"
 
 
 def format_age(seconds: float) -> str:
@@ -104,11 +95,11 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text.splitlines()))
 
 
-def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
+def pairs(values: Iterable[tuple[str, Any]]) -> list[str]:
     """Format names and values, one line each, with aligned values."""
-    values = [(name, value_text(value)) for name, value in values]
-    size = max((len(name) for name, _ in values), default=0)
-    return [f"{indent}{name:<{max(size, 12)}}  {value}" for name, value in values]
+    texts = [(name, value_text(value)) for name, value in values]
+    size = max([12, *(len(name) for name, _ in texts)])
+    return [f"  {name:<{size}}  {text}" for name, text in texts]
 
 
 def configuration(trial: Mapping[str, Any]) -> list[str]:
@@ -173,7 +164,7 @@ def _model_text(best: Mapping[str, Any] | None) -> str:
     """
     best = best or {}
     facts = [f"trained on {trained_on(best['refit'])}"] if best.get("refit") else []
-    facts += [format_bytes(best["bytes"])] if best.get("bytes") else []
+    facts += [decimal(best["bytes"])] if best.get("bytes") else []
     if speed := best.get("rows_per_second"):
         facts.append(f"predicts {float(f'{speed:.2g}'):,.0f} rows a second")
     return f" ({'; '.join(facts)})" if facts else ""
@@ -230,14 +221,14 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
         done: The verb of the text, `freed` or `would free`.
     """
     if not freed["checkpoints"]:
-        return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
+        return f"there is no checkpoint to delete; checkpoints use {decimal(freed['left'])}"
     what = (
         f"{count_noun(freed['checkpoints'], 'checkpoint')} of "
         f"{count_noun(freed['trials'], 'trial')}"
     )
     return (
-        f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use "
-        f"{format_bytes(freed['left'])}"
+        f"{done} {decimal(freed['bytes'])}: {what}; the other checkpoints use "
+        f"{decimal(freed['left'])}"
     )
 
 
@@ -265,26 +256,13 @@ def format_repair(done: RepairResult) -> str:
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
     """Format the Pareto front as a table with each trial's values and configuration."""
-    names = list(front[0]["values"])
-    data = list(dict.fromkeys(name for best in front for name in best.get("data", {})))
-    params = list(dict.fromkeys(name for best in front for name, _ in flat(best["params"])))
     rows = []
     for best in front:
-        own = dict(flat(best["params"]))
-        rows.append(
-            [
-                best["trial"],
-                *(best["values"][name] for name in names),
-                *(best["data"][name] for name in data),
-                best["preprocessor"],
-                scaling_text(best["scaling"]),
-                *(own.get(name, "-") for name in params),
-            ]
-        )
-    metrics = [name.upper() for name in names]
-    of_data = [f"data.{name}" for name in data]
-    head = ["FRONT", *metrics, *of_data, "preprocessor", "scaling", *params]
-    return format_table(head, rows, UNBOUNDED, right=metrics)
+        values = {name.upper(): value for name, value in best["values"].items()}
+        rows.append({"FRONT": best["trial"], **values, **dict(short_rows(best))})
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[row.get(name, "-") for name in head] for row in rows]
+    return format_table(head, cells, UNBOUNDED, right=values)
 
 
 # ---- `ls` and `show`
@@ -417,40 +395,6 @@ def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
     return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
 
 
-def _trial_facts(t: TrialState, metric: str) -> Iterator[tuple[str, Any]]:
-    """Yield what `show --trial` prints about a trial between its configuration and its value."""
-    r = t.result
-    yield "seed", t.trial.seed
-    if t.sizes:
-        yield "workers", ", ".join(map(str, t.sizes))
-    if t.trial.enqueued:
-        yield "origin", "the command `sweeps enqueue`"
-    if t.trial.repeat_of is not None:
-        yield "repeats", f"trial {format_trial_id(t.trial.repeat_of)}"
-    for taken in t.lineage:
-        values = {
-            name.removeprefix("pbt.params."): f"{value:.6g}"
-            for name, value in taken.metrics.items()
-        } | taken.options
-        changed = ", ".join(f"{name} {value}" for name, value in values.items())
-        more = f": {changed}" if changed else ""
-        yield f"at step {taken.step}", f"copied trial {taken.donor}{more}"
-    for name, value in r.metrics.items():
-        if name not in (*COSTS, metric):
-            yield name, value
-    if not r.feasible:
-        yield "feasible", "no"
-    if r.metrics:
-        spent = {name: r.metrics.get(name, 0.0) for name in COSTS}
-        shown = [
-            f"{v:.1f} {name.replace('_', ' ')}"
-            for name, v in spent.items()
-            if v or name != "gpu_seconds"
-        ]
-        yield "cost", ", ".join(shown)
-    yield "started", t.began.strftime("%Y-%m-%d %H:%M:%S")
-
-
 def _end_of(t: TrialState, state: str) -> str:
     """Format how a trial ended, in one line."""
     r = t.result
@@ -479,8 +423,7 @@ def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> st
     metric, goal = objectives.objectives[0].metric, objectives.objectives[0].goal
     lines = [_end_of(t, state)]
     lines += configuration(t.to_json())
-    for fact in _trial_facts(t, metric):
-        lines += pairs([fact])
+    lines += pairs(trial_facts(t))
     if r.value is not None:
         found = _value_of(r, objectives.cross_validated, objectives.on_more_rows)
         lines += ["", f"{metric} ({goal}): {found}"]
@@ -490,10 +433,7 @@ def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> st
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint and checkpoint is not None:
         place = checkpoint if is_address(checkpoint) else relative_path(Path(checkpoint))
-        lines += [
-            "",
-            *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {place}")], indent=""),
-        ]
+        lines += ["", f"checkpoint    step {r.checkpoint.best_step}, {place}"]
     if r.error:
         lines += ["", r.error.rstrip()]
     return "\n".join(lines)
