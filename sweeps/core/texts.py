@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 
-def value_text(value: Any) -> str:
+def value_text(value: JsonValue | tuple[JsonValue, ...]) -> str:
     """Return the text of a value. Floats have at most six significant digits.
 
     >>> value_text(0.12345678), value_text(None), value_text(True), value_text(("a", 1))

@@ -14,7 +14,7 @@ import contextlib
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -154,7 +154,7 @@ class Dashboard:
             dimensions=short_names([d.name for d in dimensions]),
         )
 
-    def figure(self, sweep: str, key: str, name: str = "", trials: str = "") -> dict[str, Any]:
+    def figure(self, sweep: str, key: str, name: str = "", trials: str = "") -> JSONResponse:
         """Return a figure of a sweep.
 
         Args:
@@ -166,12 +166,12 @@ class Dashboard:
         reader = self.reader(sweep)
         if key not in FIGURES:
             raise HTTPException(404, f"no figure `{key[:100]}`; valid: {', '.join(FIGURES)}")
-        options: dict[str, Any] = {}
+        options: dict[str, str | Sequence[str]] = {}
         if key == "slice":
             options["name"] = name
         elif key == "curves" and trials:
             options["chosen"] = tuple(trials.split(",")[:100])
-        return reader.figure(key, **options).to_json()
+        return JSONResponse(reader.figure(key, **options).to_json())
 
     def trial(self, sweep: str, trial: str) -> HTMLResponse:
         """Return one trial, with the last lines of its log."""

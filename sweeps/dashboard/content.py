@@ -8,9 +8,8 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from sweeps.core.json_files import is_number
 from sweeps.core.texts import count_states, value_text
@@ -19,6 +18,7 @@ from sweeps.space.domains import short_names
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.trial_rows import trial_facts, trial_rows
 
+Cell = float | str | None
 # Rows of a page of the table.
 ROWS = 25
 # States of trials that a command can still stop do not belong here.
@@ -78,7 +78,7 @@ class TrialTable:
     """
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[Cell]]
     page: int = 0
     count: int = 0
     total: int = 0
@@ -109,7 +109,7 @@ def trial_table(snapshot: Snapshot, query: TableQuery) -> TrialTable:
     return TrialTable(columns, shown, page=page, count=len(ordered), total=len(rows))
 
 
-def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Any]]]:
+def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Cell]]]:
     """Return the columns and the rows of all trials."""
     study = snapshot.study
     found = [] if study is None else list(trial_rows(study, snapshot.summary.state_of))
@@ -124,7 +124,7 @@ def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Any]]]:
     return columns, rows
 
 
-def fits(row: Sequence[Any], word: str, places: Mapping[str, int]) -> bool:
+def fits(row: Sequence[Cell], word: str, places: Mapping[str, int]) -> bool:
     """Return whether a row fits a word of the filter.
 
     A word such as `eta<0.1` compares a column. Any other word must be in some cell.
@@ -148,9 +148,9 @@ def fits(row: Sequence[Any], word: str, places: Mapping[str, int]) -> bool:
     return bool(compare(str(cell).lower(), wanted))
 
 
-def _cell(value: Any) -> float | str | None:
+def _cell(value: JsonValue) -> Cell:
     """Return a finite number, a text, or None."""
-    if is_number(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value if math.isfinite(value) else None
     return None if value is None else value_text(value)
 
@@ -183,15 +183,19 @@ def time_text(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
 
 
-def facts_of(t: TrialState, snapshot: Snapshot) -> list[tuple[str, Any]]:
+def facts_of(t: TrialState, snapshot: Snapshot) -> list[tuple[str, JsonValue]]:
     """Return the facts about one trial, as (name, value)."""
     r = t.result
     objectives = snapshot.study.objectives.objectives if snapshot.study is not None else ()
-    facts: dict[str, Any] = {"state": snapshot.summary.state_of(t)}
+    facts: dict[str, JsonValue] = {"state": snapshot.summary.state_of(t)}
     facts |= {o.metric: value for o, value in zip(objectives, r.values, strict=False)}
     facts["best step"] = None if r.best_step is None else f"{r.best_step} of {r.steps}"
     facts["stopped"] = t.reason
     facts |= dict(trial_facts(t)) | {f"final {name}": value for name, value in r.final.items()}
-    facts |= {"ended": t.ended, "attempts": t.attempt, "stage": snapshot.summary.stages.get(t.id)}
+    facts |= {
+        "ended": None if t.ended is None else str(t.ended),
+        "attempts": t.attempt,
+        "stage": snapshot.summary.stages.get(t.id),
+    }
     # NaN is not equal to itself
     return [(name, value) for name, value in facts.items() if value is not None and value == value]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sweeps.core.resources import Shape
 from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Space
 from sweeps.space.conditions import ABSENT
+from sweeps.space.domains import Key
 from sweeps.space.enumeration import shape_assignments
 from sweeps.space.templates import Template, dimensions
 
@@ -80,7 +80,7 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
         name for name in grids if len({repr(values.get(name, ABSENT)) for _, values in found}) > 1
     ]
 
-    def key(cell: Mapping[str, Any]) -> str:
+    def key(cell: Mapping[str, Key]) -> str:
         return repr([cell.get(name, ABSENT) for name in deciding])
 
     shapes: dict[str, set[Shape]] = defaultdict(set)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.metrics import usual_goal
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
@@ -13,6 +13,9 @@ from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
 from sweeps.scaffold.table_search import FOLDS, TableSearch, choose_search
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml_writer import flow
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 # Number of dropped columns that the command names.
 NAMED = 10
@@ -35,7 +38,7 @@ class Columns:
     """
 
     drop: dict[str, str] = field(default_factory=dict)
-    parse: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    parse: dict[str, tuple[JsonValue, str]] = field(default_factory=dict)
     texts: tuple[ColumnSummary, ...] = ()
     prose: tuple[str, ...] = ()
 
@@ -92,7 +95,7 @@ def columns_of(summary: DataSummary) -> Columns:
     """Decide what becomes of each feature, by the findings in the data."""
     found = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
     drop: dict[str, str] = {}
-    parse: dict[str, tuple[Any, str]] = {}
+    parse: dict[str, tuple[JsonValue, str]] = {}
     texts = []
     for column in (c for c in summary.columns if c.role == "feature"):
         finding = found.get(column.name, Finding(""))
@@ -246,7 +249,7 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
         keys[f"test: {_latest(table.time, 0.1) if table.time else 0.1}"] = test
     if table.missing_labels:
         keys["drop_missing_label: true"] = f"rows without a label: {table.missing_labels:,}"
-    missing: dict[str, list[Any]] = {}
+    missing: dict[str, list[JsonValue]] = {}
     if table.label_words:
         missing[table.label] = []
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"

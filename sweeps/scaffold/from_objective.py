@@ -14,6 +14,8 @@ from sweeps.scaffold.from_optuna import Parameter, metric_names, space_text
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+# A function of the user, which takes a trial of Optuna.
+Objective = Callable[[Any], Any]
 Direction = Literal["minimize", "maximize"]
 
 
@@ -63,7 +65,7 @@ def objective_texts(
     return space, _loop_text(reference, len(directions)), notes
 
 
-def _import_objective(reference: str, notes: list[str]) -> Callable[[Any], Any]:
+def _import_objective(reference: str, notes: list[str]) -> Objective:
     """Import an objective. The import runs the module's code.
 
     Args:
@@ -92,13 +94,11 @@ def _import_objective(reference: str, notes: list[str]) -> Callable[[Any], Any]:
     if not callable(objective):
         text = f"`{reference}` has the type {type(objective).__name__}, but must be a function"
         raise InputError("--from-objective", text)
-    found: Callable[[Any], Any] = objective
+    found: Objective = objective
     return found
 
 
-def _run_once(
-    objective: Callable[[Any], Any], reference: str, directions: Sequence[Direction]
-) -> FrozenTrial:
+def _run_once(objective: Objective, reference: str, directions: Sequence[Direction]) -> FrozenTrial:
     """Run an objective with a trial that is not pruned, and return the trial.
 
     The values are random, but the same in each call.
@@ -137,7 +137,7 @@ def _run_once(
     return study.trials[0]
 
 
-def _check_values(returned: Any, reference: str, count: int) -> None:
+def _check_values(returned: object, reference: str, count: int) -> None:
     """Raise an InputError if an objective did not return `count` numbers."""
     values = returned if isinstance(returned, (tuple, list)) else (returned,)
     try:

@@ -12,13 +12,14 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
-from sweeps.space.domains import RULES, argument_problems, build
+from sweeps.space.domains import RULES, Key, argument_problems, build
 from sweeps.space.yaml_writer import flow
 from sweeps.study.storage import DRIVER
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
 
 TRIALS = 30
 # Options of SQLAlchemy's engine with which a database refuses to write. SQLite needs `mode=ro`.
@@ -43,7 +44,7 @@ class Parameter:
 
     name: str
     distribution: BaseDistribution
-    when: tuple[str, tuple[Any, ...]] | None = None
+    when: tuple[str, tuple[Key, ...]] | None = None
 
 
 def open_study(storage: str, name: str | None) -> Study:
@@ -77,7 +78,7 @@ def open_study(storage: str, name: str | None) -> Study:
     return optuna.load_study(study_name=name or names[0], storage=stored)
 
 
-def _storage(storage: str) -> Any:
+def _storage(storage: str) -> BaseStorage:
     """Return Optuna's storage for a path or a URL. Missing files and tables are not created."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
@@ -117,7 +118,7 @@ def _sqlite_file(database: str) -> Path:
 
 
 def parameters_of(
-    trials: Sequence[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]],
+    trials: Sequence[tuple[Mapping[str, Key], Mapping[str, BaseDistribution]]],
 ) -> tuple[list[Parameter], list[str]]:
     """Return the parameters of a study, and notes about what could not be found out.
 
@@ -163,8 +164,8 @@ def parameters_of(
 
 
 def _condition(
-    name: str, choices: Mapping[str, Sequence[Any]], trials: Sequence[Mapping[str, Any]]
-) -> tuple[str, tuple[Any, ...]] | None:
+    name: str, choices: Mapping[str, Sequence[Key]], trials: Sequence[Mapping[str, Key]]
+) -> tuple[str, tuple[Key, ...]] | None:
     """Return the choice, and its values, that decide which trials have the parameter `name`.
 
     Args:
@@ -213,7 +214,7 @@ def domain(distribution: BaseDistribution) -> Any:
     return {kind: arguments}
 
 
-def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Key]:
     """Return an initial point with the values of a trial, except constants.
 
     The point has 0.3 where Optuna has 0.30000000000000004.
@@ -268,7 +269,7 @@ def space_text(
     goals: Sequence[tuple[str, str]],
     notes: Sequence[str] = (),
     trials: int = TRIALS,
-    initial: Sequence[Mapping[str, Any]] = (),
+    initial: Sequence[Mapping[str, Key]] = (),
     scheduler: str = "",
 ) -> str:
     """Return the text of a space file.
@@ -388,7 +389,7 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> tuple[str, 
 
 def best_points(
     study: Study, distributions: Mapping[str, BaseDistribution]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Key]]:
     """Return the different configurations of the best trials, at most `BEST`, the best first.
 
     The best trials of several objectives are those on the Pareto front. Infeasible trials, and
@@ -408,7 +409,7 @@ def best_points(
         feasible = [t for t in complete if all(value <= 0 for value in t.constraints.values())]
         maximize = study.direction == StudyDirection.MAXIMIZE
         best = sorted(feasible, key=lambda t: t.value or 0.0, reverse=maximize)
-    points: list[dict[str, Any]] = []
+    points: list[dict[str, Key]] = []
     for trial in best:
         inside = all(
             name in distributions and _contains(distributions[name], value)
@@ -421,7 +422,7 @@ def best_points(
     return points
 
 
-def _contains(distribution: BaseDistribution, value: Any) -> bool:
+def _contains(distribution: BaseDistribution, value: Key) -> bool:
     """Return whether a distribution has a value."""
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import JsonValue
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
@@ -28,6 +28,7 @@ from sweeps.data.tables import is_text
 from sweeps.data.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space import yaml12
+from sweeps.space.domains import Key
 from sweeps.space.problems import Problems, check
 from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 from sweeps.space.yaml_writer import flow
@@ -181,7 +182,7 @@ def _require_features(summary: DataSummary, dropped: Mapping[str, str]) -> None:
         raise InputError("--data", text)
 
 
-def _is_sorted(column: pa.ChunkedArray, rule: Any) -> bool:
+def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
     """Return whether rows are sorted by a date, and have at least `LEAST_TIMES` different dates.
 
     Args:
@@ -226,7 +227,7 @@ def _label_rule(table: pa.Table, label: str) -> str:
 
 def _task(
     label: str, parts: dict[str, pa.Table], wanted: str | None
-) -> tuple[str, tuple[Any, ...] | None, bool]:
+) -> tuple[str, tuple[Key, ...] | None, bool]:
     """Return the task, the classes, and whether the space file must name the task.
 
     It must name the task if sweeps would infer another one. `wanted` is the task that the user

@@ -16,6 +16,8 @@ from sweeps.space import Space, load
 from sweeps.space.source import SpaceText
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweeps.data.early_summary import TableReader
     from sweeps.scaffold.from_data import Table
 
@@ -109,7 +111,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
 def describe_request(
     source: str,
     reader: TableReader,
-    rows: Any,
+    rows: pa.Table,
     request: TableRequest,
     folder: Path,
 ) -> Table:

@@ -10,7 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import JsonValue
 
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Result, State
@@ -33,9 +35,10 @@ from sweeps.sweep_report.regret import (
 if TYPE_CHECKING:
     import pandas as pd
 
+V = TypeVar("V")
 # A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep
 # does not have.
-Row = tuple[str, tuple[Any, ...]]
+Row = tuple[str, tuple[JsonValue, ...]]
 # Rows of results that appear only if a sweep has a value.
 RARE = {"completed", "pruned", "failed", "regret", "test", "front", "CPU seconds", "GPU seconds"}
 # Metric of a trial that is added up, by the name of the row.
@@ -90,7 +93,7 @@ class ComparedSweep:
         return progress_of(self.record, pauses_of(self.record, self.drivers))
 
     @functools.cached_property
-    def configuration(self) -> dict[str, Any] | None:
+    def configuration(self) -> dict[str, JsonValue] | None:
         """The best configuration with dotted names; None if there is no best trial."""
         best = None if self.record is None else self.record.best
         if best is None:
@@ -133,7 +136,7 @@ class Comparison:
     equal_settings: int
     importance: tuple[Row, ...]
     configurations: tuple[Row, ...]
-    equal_values: dict[str, Any]
+    equal_values: dict[str, JsonValue]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -153,7 +156,7 @@ class Comparison:
             if len(group) > 1
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `sweeps compare --json` prints.
 
         NaN and infinity become None.
@@ -190,7 +193,7 @@ class Comparison:
 
         names = [s.name for s in self.sweeps]
         columns = names if len(set(names)) == len(names) else list(self.labels)
-        parts: dict[str, Sequence[tuple[Any, tuple[Any, ...]]]] = {
+        parts: dict[str, Sequence[tuple[str | int, Sequence[JsonValue]]]] = {
             "results": self.results,
             "settings": self.settings,
             "importance": self.importance,
@@ -394,9 +397,9 @@ def _results(
     )
 
 
-def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, Any]:
+def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, JsonValue]:
     """Return the values of one sweep by the names of the rows."""
-    found: dict[str, Any] = {
+    found: dict[str, JsonValue] = {
         "state": sweep.state,
         "objective": sweep.objective,
         "search": sweep.algorithm,
@@ -422,15 +425,15 @@ def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, Any]:
     return found
 
 
-def _rows(columns: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+def _rows(columns: Sequence[Mapping[str, V]]) -> Iterator[tuple[str, tuple[V | None, ...]]]:
     """Yield a row for each name, with the value of each column; None if a column has no value."""
     for name in dict.fromkeys(name for column in columns for name in column):
         yield name, tuple(column.get(name) for column in columns)
 
 
 def _differences(
-    columns: Sequence[Mapping[str, Any] | None],
-) -> tuple[tuple[Row, ...], dict[str, Any]]:
+    columns: Sequence[Mapping[str, JsonValue] | None],
+) -> tuple[tuple[Row, ...], dict[str, JsonValue]]:
     """Return the rows of the values that differ, and the values that are equal.
 
     A column that is None counts as unknown.

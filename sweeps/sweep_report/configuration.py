@@ -9,10 +9,12 @@ from sweeps.core.resources import workers_text
 from sweeps.core.trial import flat, without_repetition
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.core.trial import Trial
 
 
-def dotted_rows(trial: Trial, params: str = "") -> list[tuple[str, Any]]:
+def dotted_rows(trial: Trial, params: str = "") -> list[tuple[str, JsonValue]]:
     """Return the configuration of a trial as (dotted name, value).
 
     Args:
@@ -27,7 +29,7 @@ def dotted_rows(trial: Trial, params: str = "") -> list[tuple[str, Any]]:
     ]
 
 
-def short_rows(trial: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def short_rows(trial: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
     """Return the configuration of a trial as (name, value), with one row for the scaling.
 
     Args:
@@ -37,11 +39,11 @@ def short_rows(trial: Mapping[str, Any]) -> list[tuple[str, Any]]:
         *flat(trial.get("data", {}), "data."),
         ("preprocessor", without_repetition(trial["preprocessor"])),
         ("scaling", scaling_text(trial["scaling"])),
-        *flat(_without_lists(trial["params"])),
+        *flat({name: _without_lists(value) for name, value in trial["params"].items()}),
     ]
 
 
-def _without_lists(value: Any) -> Any:
+def _without_lists(value: JsonValue) -> JsonValue:
     """Return a value in which each list of lists or mappings is a mapping by position."""
     if isinstance(value, (list, tuple)) and any(
         isinstance(inner, (Mapping, list, tuple)) for inner in value

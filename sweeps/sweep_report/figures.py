@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweeps.core.texts import shortened, value_text
 from sweeps.space import Dimension
-from sweeps.space.domains import short_names
+from sweeps.space.domains import Key, short_names
 from sweeps.space.section_models import Objective
 from sweeps.study import ranking
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sweeps.sweep_report.importance import Importance
 
 T = TypeVar("T")
+# An object of Plotly's JSON, such as a trace or a layout.
+PlotlyObject = dict[str, Any]
 
 # Longest line of a caption in a notebook.
 CAPTION_WIDTH = 90
@@ -77,7 +79,7 @@ def short_texts(texts: Sequence[str], most: int) -> list[str]:
     return [f"{number}: {text}" for number, text in enumerate(short, 1)]
 
 
-def option_texts(dimension: Dimension) -> dict[Any, str]:
+def option_texts(dimension: Dimension) -> dict[Key, str]:
     """Return the text of each option of a dimension, by the option's key. The texts differ."""
     keys = [option.key for option in dimension.options]
     texts = short_texts([value_text(key) for key in keys], MOST_OPTION_CHARACTERS)
@@ -99,7 +101,7 @@ class Figure:
 
     key: str
     title: str
-    plot: dict[str, Any] = field(default_factory=dict)
+    plot: PlotlyObject = field(default_factory=dict)
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -133,7 +135,7 @@ class Figure:
             figure.update_xaxes(visible=False).update_yaxes(visible=False)
         return figure
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, str | PlotlyObject]:
         """Return the figure as a JSON object."""
         return {"key": self.key, "title": self.title, "plot": self.plot, "note": self.note}
 
@@ -193,7 +195,7 @@ class PlotData:
         The most important come first, if importances are known. Dimensions with a single value come
         last.
         """
-        seen: dict[str, set[Any]] = {}
+        seen: dict[str, set[Key]] = {}
         for t in self.ranked:
             for name, value in t.labels.items():
                 seen.setdefault(name, set()).add(value)
@@ -276,14 +278,16 @@ def thin(items: Sequence[T], most: int) -> list[T]:
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def whole_axis(values: Iterable[Any]) -> dict[str, Any]:
+def whole_axis(values: Iterable[Key]) -> dict[str, int]:
     """Return settings of an axis for a few whole numbers. Other axes need no settings.
 
     Without these settings, Plotly would also label fractions between the numbers.
     """
     known = set(values)
-    is_whole = bool(known) and all(isinstance(v, int) and not isinstance(v, bool) for v in known)
-    return {"dtick": 1} if is_whole and max(known) - min(known) <= MAX_WHOLE_TICKS else {}
+    whole = [v for v in known if isinstance(v, int) and not isinstance(v, bool)]
+    if not whole or len(whole) < len(known) or max(whole) - min(whole) > MAX_WHOLE_TICKS:
+        return {}
+    return {"dtick": 1}
 
 
 def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:

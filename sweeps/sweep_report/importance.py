@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.json_files import is_number
 from sweeps.space import Dimension
+from sweeps.space.domains import Key
 from sweeps.sweep_report.figures import (
     MIN_IMPORTANCE_TRIALS,
     PlotData,
@@ -67,7 +68,7 @@ def importance_of(data: PlotData) -> Importance:
 
 
 def distribution_of(
-    dimension: Dimension, values: Sequence[Any]
+    dimension: Dimension, values: Sequence[float]
 ) -> optuna.distributions.BaseDistribution:
     """Return an Optuna distribution that contains all values of a dimension.
 
@@ -89,7 +90,7 @@ def distribution_of(
     return FloatDistribution(lower, upper, log=dimension.is_log)
 
 
-def shown_options(dimension: Dimension) -> dict[Any, Any]:
+def shown_options(dimension: Dimension) -> dict[Key, Key]:
     """Return what a plot shows for each option: a number, which Optuna orders, or a text."""
     texts = option_texts(dimension)
     return {key: key if is_number(key) else text for key, text in texts.items()}

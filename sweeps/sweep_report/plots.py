@@ -11,15 +11,17 @@ import datetime
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.resources import workers_text
 from sweeps.core.texts import shortened
 from sweeps.space import Dimension
+from sweeps.space.domains import Key
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
     Figure,
     PlotData,
+    PlotlyObject,
     Raw,
     best_so_far,
     finite,
@@ -129,7 +131,7 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     return drawn("curves", traces, layout, note)
 
 
-def curve_of(data: PlotData, t: TrialState) -> dict[str, Any]:
+def curve_of(data: PlotData, t: TrialState) -> PlotlyObject:
     """Return the curve of a trial."""
     curve = thin(finite(t.curve), MAX_CURVE_POINTS)
     steps = [step for step, _ in curve]
@@ -203,14 +205,14 @@ def parallel(data: PlotData) -> Figure:
 
 def parallel_axis(
     data: PlotData, dimension: Dimension, trials: Sequence[TrialState]
-) -> dict[str, Any]:
+) -> PlotlyObject:
     """Return one axis of the parallel coordinates.
 
     Trials in which the dimension was not active are at the lowest position, `not set`.
     """
     had = [t.labels.get(dimension.name) for t in trials]
     unset = any(dimension.name not in t.labels for t in trials)
-    axis: dict[str, Any] = {"label": data.names[dimension.name]}
+    axis: PlotlyObject = {"label": data.names[dimension.name]}
     if dimension.options:
         texts = option_texts(dimension)
         places = {key: place for place, key in enumerate(texts, unset)}
@@ -366,7 +368,7 @@ def pareto(data: PlotData) -> Figure:
     parts = (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c"))
     traces = []
     for label, chosen, color in parts:
-        trace: dict[str, Any] = {
+        trace: PlotlyObject = {
             "type": "scatter" if count == 2 else "scatter3d",
             "mode": "markers",
             "name": label,
@@ -403,7 +405,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
 }
 
 
-def figure(data: PlotData, key: str, **options: Any) -> Figure:
+def figure(data: PlotData, key: str, **options: str | Sequence[str]) -> Figure:
     """Return a figure.
 
     If it cannot be made, return a figure without a plot, whose caption gives the reason.
@@ -446,16 +448,16 @@ def empty(key: str, note: str) -> Figure:
     return Figure(key, TITLES[key], note=note)
 
 
-def drawn(key: str, traces: list[dict[str, Any]], layout: dict[str, Any], note: str) -> Figure:
+def drawn(key: str, traces: list[PlotlyObject], layout: PlotlyObject, note: str) -> Figure:
     """Return a figure."""
     return Figure(key, TITLES[key], {"data": traces, "layout": layout}, note)
 
 
 def points(
-    data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Any]
-) -> dict[str, Any]:
+    data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Key]
+) -> PlotlyObject:
     """Return one point for each trial: its value by `x`, in the color of the state `name`."""
-    trace: dict[str, Any] = {
+    trace: PlotlyObject = {
         "type": "scatter",
         "mode": "markers",
         "name": name,
@@ -477,7 +479,7 @@ def points(
 
 def points_by_state(
     data: PlotData, trials: Sequence[TrialState], place: Callable[[TrialState], float | str]
-) -> list[dict[str, Any]]:
+) -> list[PlotlyObject]:
     """Return one point for each trial: its value by its place, in the color of its state."""
     return [
         points(data, state, chosen, [place(t) for t in chosen])
@@ -485,7 +487,7 @@ def points_by_state(
     ]
 
 
-def axes(x: str, y: str) -> dict[str, Any]:
+def axes(x: str, y: str) -> PlotlyObject:
     """Return the layout of a figure with two axes."""
     return {
         "xaxis": {"title": {"text": x}},

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.trial import format_trial_id
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.study.record import Record
     from sweeps.study.states import TrialState
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
-def trial_rows(study: Record, state_of: Callable[[TrialState], str]) -> Iterator[dict[str, Any]]:
+def trial_rows(
+    study: Record, state_of: Callable[[TrialState], str]
+) -> Iterator[dict[str, JsonValue]]:
     """Yield the values of each trial by the name of the column. The best trial comes first.
 
     Args:
@@ -30,7 +34,7 @@ def trial_rows(study: Record, state_of: Callable[[TrialState], str]) -> Iterator
     any_enqueued = any(t.trial.enqueued for t in study.trials)
     for t in sorted(study.trials, key=_rank(study)):
         values = t.result.values or (t.result.value,)
-        row: dict[str, Any] = {"trial": t.id, "state": state_of(t)}
+        row: dict[str, JsonValue] = {"trial": t.id, "state": state_of(t)}
         for i, metric in enumerate(metrics):
             row[metric] = values[i] if i < len(values) else None
         row |= {name: t.result.metrics.get(name) for name in limited}
@@ -50,7 +54,7 @@ def trial_rows(study: Record, state_of: Callable[[TrialState], str]) -> Iterator
         yield row | {name: labels.get(name) for name in dimensions}
 
 
-def _rank(study: Record) -> Callable[[TrialState], tuple[Any, ...]]:
+def _rank(study: Record) -> Callable[[TrialState], tuple[float, ...]]:
     """Return a function that returns the sort key of a trial.
 
     The Pareto front comes first, then feasible and complete trials, then the value. Repeats of one
@@ -60,7 +64,7 @@ def _rank(study: Record) -> Callable[[TrialState], tuple[Any, ...]]:
     front = {t.number for t in study.front}
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
-    def rank(t: TrialState) -> tuple[Any, ...]:
+    def rank(t: TrialState) -> tuple[float, ...]:
         r = of_configurations.get(t.trial.first_trial, t.result)
         order = 2 * (not r.feasible) + (r.state.name != "COMPLETE")
         value = math.inf if r.value is None or math.isnan(r.value) else sign * r.value
@@ -69,7 +73,7 @@ def _rank(study: Record) -> Callable[[TrialState], tuple[Any, ...]]:
     return rank
 
 
-def trial_facts(t: TrialState) -> Iterator[tuple[str, Any]]:
+def trial_facts(t: TrialState) -> Iterator[tuple[str, JsonValue]]:
     """Yield what a reader may want to know of a trial, besides its configuration and values."""
     r = t.result
     metric = t.objectives.objectives[0].metric

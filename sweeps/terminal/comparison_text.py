@@ -68,7 +68,7 @@ def format_comparison(comparison: Comparison, width: int) -> str:
 
 def _regret_rows(comparison: Comparison) -> list[Row]:
     """Return a row for each amount of a budget, such as `10 trials`."""
-    rows = []
+    rows: list[Row] = []
     for budget, amounts in comparison.regret.items():
         for amount, values in amounts:
             unit = "trial" if budget == "trials" and amount == 1 else UNITS[budget]

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.filesize import decimal
-
 from sweeps.core.command_hints import (
     DEFAULT_ROOT,
     printable,
@@ -28,6 +26,8 @@ from sweeps.sweep_report.configuration import short_rows
 from sweeps.sweep_report.trial_rows import trial_facts
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.bundle.ensemble_summary import EnsembleSummary
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
@@ -52,6 +52,13 @@ def width_of(stream: TextIO) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
+def format_bytes(number: int) -> str:
+    """Format a number of bytes, such as `512 bytes` or `1.2 GB`."""
+    from rich.filesize import decimal
+
+    return decimal(number)
+
+
 def format_age(seconds: float) -> str:
     """Format an age in the largest unit that fits: `40 s`, `12 min`, `3 h`, `5 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -60,7 +67,7 @@ def format_age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def short_value(value: Any) -> str:
+def short_value(value: JsonValue) -> str:
     """Format a value of a configuration.
 
     If it is long, show the beginning and the number of characters.
@@ -72,7 +79,10 @@ def short_value(value: Any) -> str:
 
 
 def format_table(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], width: int, right: Collection[str] = ()
+    head: Sequence[str],
+    rows: Sequence[Sequence[JsonValue]],
+    width: int,
+    right: Collection[str] = (),
 ) -> str:
     """Format an aligned table. If the table is too wide, long cells and then long lines are cut.
 
@@ -95,7 +105,7 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text.splitlines()))
 
 
-def pairs(values: Iterable[tuple[str, Any]]) -> list[str]:
+def pairs(values: Iterable[tuple[str, JsonValue]]) -> list[str]:
     """Format names and values, one line each, with aligned values."""
     texts = [(name, value_text(value)) for name, value in values]
     size = max([12, *(len(name) for name, _ in texts)])
@@ -164,7 +174,7 @@ def _model_text(best: Mapping[str, Any] | None) -> str:
     """
     best = best or {}
     facts = [f"trained on {trained_on(best['refit'])}"] if best.get("refit") else []
-    facts += [decimal(best["bytes"])] if best.get("bytes") else []
+    facts += [format_bytes(best["bytes"])] if best.get("bytes") else []
     if speed := best.get("rows_per_second"):
         facts.append(f"predicts {float(f'{speed:.2g}'):,.0f} rows a second")
     return f" ({'; '.join(facts)})" if facts else ""
@@ -221,14 +231,14 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
         done: The verb of the text, `freed` or `would free`.
     """
     if not freed["checkpoints"]:
-        return f"there is no checkpoint to delete; checkpoints use {decimal(freed['left'])}"
+        return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
     what = (
         f"{count_noun(freed['checkpoints'], 'checkpoint')} of "
         f"{count_noun(freed['trials'], 'trial')}"
     )
     return (
-        f"{done} {decimal(freed['bytes'])}: {what}; the other checkpoints use "
-        f"{decimal(freed['left'])}"
+        f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use "
+        f"{format_bytes(freed['left'])}"
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.sweep_report.trial_rows import trial_rows
 from sweeps.terminal.text import format_table
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.study.record import Record
 
@@ -39,7 +41,7 @@ def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | No
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def _cell(name: str, value: Any) -> Any:
+def _cell(name: str, value: JsonValue) -> JsonValue:
     if value is None:
         return "-"
     return f"{value:.1f}" if name.endswith("seconds") and isinstance(value, float) else value
