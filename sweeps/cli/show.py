@@ -164,7 +164,9 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @options.token_file("$SWEEPS_SERVE_TOKEN, else a new token, which is printed")
 @click.option(
     "--no-token",
-    is_flag=True,
+    "needs_token",
+    flag_value=False,
+    default=True,
     help="Require no token: every account of this machine may then send commands.",
 )
 @click.option(
@@ -172,10 +174,16 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     metavar="NAME",
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
-@click.option("--no-mlflow", is_flag=True, help="Do not show MLflow's web interface.")
+@click.option(
+    "--no-mlflow",
+    "mlflow",
+    flag_value=False,
+    default=True,
+    help="Do not show MLflow's web interface.",
+)
 @options.tracking_uri("$MLFLOW_TRACKING_URI, else SQLite in --dir")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
-def ui(root: Path, **given: Any) -> None:
+def ui(root: Path, token: str | None, token_file: Path | None, **given: Any) -> None:
     """Show the sweeps of a root folder, live, on a page in the browser.
 
     MLflow's web interface is behind the page. Ctrl-C ends it.
@@ -183,13 +191,9 @@ def ui(root: Path, **given: Any) -> None:
     from sweeps.dashboard.server import PageOptions, serve
     from sweeps.serving.access import token_of
 
-    needs_token = not given.pop("no_token")
-    chosen = given.pop("token"), given.pop("token_file")
-    if not needs_token and chosen != (None, None):
+    if not given["needs_token"] and (token is not None or token_file is not None):
         raise click.UsageError("--no-token cannot be used with --token or --token-file")
-    token = token_of(*chosen) if needs_token else None
-    mlflow = not given.pop("no_mlflow")
-    if not mlflow and given["tracking_uri"] is not None:
+    if not given["mlflow"] and given["tracking_uri"] is not None:
         raise click.UsageError("--tracking-uri cannot be used with --no-mlflow")
-    page = PageOptions(token=token, needs_token=needs_token, mlflow=mlflow, **given)
-    serve(root, page, click.echo)
+    chosen = token_of(token, token_file) if given["needs_token"] else None
+    serve(root, PageOptions(token=chosen, **given), click.echo)

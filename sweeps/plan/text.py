@@ -40,18 +40,18 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     blocks = [
         {"dimensions": _dimensions(plan, room)},
         {
-            "search": _wrapped([_search(plan)], room),
-            "learns from": _wrapped([str(sweep) for sweep in plan.earlier], room),
-            "trials": _wrapped([_trials(plan)], room),
+            "search": [_search(plan)],
+            "learns from": [str(sweep) for sweep in plan.earlier],
+            "trials": [_trials(plan)],
         },
         {"cells": _cells(plan, room)},
         {"shapes": _shapes(plan, room)},
         {
-            "at once": _wrapped([_concurrency(plan)], room),
-            "data": _wrapped(_data(plan), room),
-            "fits": _wrapped([_fits(plan)], room),
-            "steps": _wrapped(_steps(plan), room),
-            "trackers": _wrapped([trackers], room),
+            "at once": [_concurrency(plan)],
+            "data": _data(plan),
+            "fits": [_fits(plan)],
+            "steps": _steps(plan),
+            "trackers": [trackers],
         },
     ]
     lines = [f"{plan.space.name} on {resources} ({machine})"]
@@ -59,7 +59,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         if any(block.values()):
             lines.append("")
         for name, part in block.items():
-            for at, text in enumerate(part):
+            for at, text in enumerate(_wrapped(part, room)):
                 lines.append(("" if at else name).ljust(LEFT) + text)
     return "\n".join(lines)
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
+from sweeps.core.texts import first_names
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
 from sweeps.space.domains import RULES, Key, argument_problems, build
 from sweeps.space.yaml_writer import flow
@@ -64,13 +65,11 @@ def open_study(storage: str, name: str | None) -> Study:
 
     place = masked(storage)
     stored = _storage(storage)
-    summaries = optuna.get_all_study_summaries(stored, include_best_trial=False)
-    names = [study.study_name for study in summaries]
+    names = optuna.study.get_all_study_names(stored)
     if not names:
         raise InputError("--from-optuna", f"{place} has no study")
     if name is None and len(names) > 1:
-        listed = ", ".join(names[:10])
-        text = f"{place} has {len(names)} studies; name one of them: {listed}"
+        text = f"{place} has {len(names)} studies; name one of them: {first_names(names)}"
         raise InputError("--study", text)
     if name is not None and name not in names:
         text = f"{place} has no study `{name}`; {did_you_mean(name, names)}"
@@ -99,7 +98,8 @@ def _storage(storage: str) -> BaseStorage:
         if kind != "sqlite":
             known = ", ".join(["sqlite", *READ_ONLY])
             raise InputError("--from-optuna", f"{kind} is no database of Optuna; known are {known}")
-        path = _sqlite_file(url.database or "")
+        # The URL names the file as a path, or as `file:study.db?mode=ro`.
+        path = Path(unquote(urlsplit(url.database or "").path))
     if not path.is_file():
         raise InputError("--from-optuna", f"{path}: there is no such file")
     with path.open("rb") as opened:
@@ -108,13 +108,6 @@ def _storage(storage: str) -> BaseStorage:
         return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
     url_of_file = f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro&uri=true"
     return optuna.storages.RDBStorage(url_of_file, skip_table_creation=True)
-
-
-def _sqlite_file(database: str) -> Path:
-    """Return the file that an SQLite URL names, as a path or as `file:study.db?mode=ro`."""
-    if not database.startswith("file:"):
-        return Path(database)
-    return Path(unquote(database.removeprefix("file:").partition("?")[0]))
 
 
 def parameters_of(
@@ -143,17 +136,16 @@ def parameters_of(
             f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last "
             "trials are used."
         )
-    always = {name for name in latest if all(name in values for values, _ in trials)}
-    choices = {
-        name: own.choices
+    values = [own for own, _ in trials]
+    always = {name for name in latest if all(name in own for own in values)}
+    choices = [
+        name
         for name, own in latest.items()
-        if isinstance(own, CategoricalDistribution) and name in always
-    }
+        if name in always and isinstance(own, CategoricalDistribution)
+    ]
     found = []
     for name, distribution in latest.items():
-        when = (
-            None if name in always else _condition(name, choices, [values for values, _ in trials])
-        )
+        when = None if name in always else _condition(name, choices, values)
         if name not in always and when is None:
             notes.append(
                 f"{name}: only some trials have it, and no single choice decides which; it is "
@@ -164,19 +156,19 @@ def parameters_of(
 
 
 def _condition(
-    name: str, choices: Mapping[str, Sequence[Key]], trials: Sequence[Mapping[str, Key]]
+    name: str, choices: Sequence[str], trials: Sequence[Mapping[str, Key]]
 ) -> tuple[str, tuple[Key, ...]] | None:
     """Return the choice, and its values, that decide which trials have the parameter `name`.
 
     Args:
-        name: name of the parameter.
-        choices: the options of each choice that every trial has.
-        trials: values of each trial.
+        name: Name of the parameter.
+        choices: Names of the choices that every trial has.
+        trials: Values of each trial.
     """
-    for choice, options in choices.items():
+    for choice in choices:
         present = {values[choice] for values in trials if name in values}
         absent = {values[choice] for values in trials if name not in values}
-        if not present & absent and present <= set(options):
+        if not present & absent:
             return choice, tuple(sorted(present, key=str))
     return None
 

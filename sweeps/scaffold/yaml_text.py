@@ -45,11 +45,14 @@ def line(text: str, comment: str = "", indent: int = 0) -> str:
     return f"{head.ljust(COMMENT_AT)}  # {one_line(comment)}" if comment else head
 
 
-def comment_lines(text: str, width: int = 100) -> list[str]:
-    """Return any text as lines of comments. Only a single word makes a line longer than `width`."""
+def comment_lines(text: str) -> list[str]:
+    """Return any text as lines of comments.
+
+    Only a single word makes a line longer than 100 characters.
+    """
     import textwrap
 
-    parts = textwrap.wrap(one_line(text), width - 2, break_on_hyphens=False, break_long_words=False)
+    parts = textwrap.wrap(one_line(text), 98, break_on_hyphens=False, break_long_words=False)
     return [f"# {part}" for part in parts]
 
 

@@ -145,7 +145,7 @@ def format_results(
     space: Space,
     result: SweepResult,
     data: PlotData,
-    ensembles: Sequence[EnsembleSummary] = (),
+    ensembles: Sequence[EnsembleSummary],
 ) -> str:
     """Return the first part of the report as Markdown: everything about the trials.
 
@@ -166,7 +166,7 @@ def format_results(
     return "\n\n".join(part for part in parts if part)
 
 
-def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None = None) -> str:
+def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None) -> str:
     """Return the last part of the report as Markdown.
 
     The part has the data, the use of the bundle, and the space file. MLflow gets the report without

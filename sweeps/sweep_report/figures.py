@@ -10,7 +10,7 @@ import math
 import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,7 +137,7 @@ class Figure:
 
     def to_json(self) -> dict[str, str | PlotlyObject]:
         """Return the figure as a JSON object."""
-        return {"key": self.key, "title": self.title, "plot": self.plot, "note": self.note}
+        return asdict(self)
 
 
 @dataclass(frozen=True)

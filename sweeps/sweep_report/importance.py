@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeps.core.json_files import is_number
 from sweeps.space import Dimension
-from sweeps.space.domains import Key
 from sweeps.sweep_report.figures import (
     MIN_IMPORTANCE_TRIALS,
     PlotData,
     basis_of,
-    option_texts,
 )
 
 if TYPE_CHECKING:
@@ -81,19 +78,13 @@ def distribution_of(
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if dimension.options:
-        return CategoricalDistribution(list(shown_options(dimension).values()))
+        return CategoricalDistribution([option.key for option in dimension.options])
     if dimension.lower is None or dimension.highest is None:
         return FloatDistribution(min(values), max(values))
     lower, upper = min([dimension.lower, *values]), max([dimension.highest, *values])
     if dimension.is_integer:
         return IntDistribution(int(lower), int(upper), log=dimension.is_log)
     return FloatDistribution(lower, upper, log=dimension.is_log)
-
-
-def shown_options(dimension: Dimension) -> dict[Key, Key]:
-    """Return what a plot shows for each option: a number, which Optuna orders, or a text."""
-    texts = option_texts(dimension)
-    return {key: key if is_number(key) else text for key, text in texts.items()}
 
 
 def study_of(data: PlotData, values: Mapping[int, float]) -> optuna.Study:
@@ -113,11 +104,10 @@ def study_of(data: PlotData, values: Mapping[int, float]) -> optuna.Study:
     for d in data.dimensions:
         if seen := [t.labels[d.name] for t in data.trials if d.name in t.labels]:
             distributions[d.name] = distribution_of(d, seen)
-    options = {d.name: shown_options(d) for d in data.dimensions}
     for t in data.trials:
         if t.number in values:
             own = {name: found for name, found in distributions.items() if name in t.labels}
-            params = {name: options[name].get(t.labels[name], t.labels[name]) for name in own}
+            params = {name: t.labels[name] for name in own}
             study.add_trial(
                 optuna.trial.create_trial(params=params, distributions=own, value=values[t.number])
             )
