@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from sweeps.core.trial import format_trial_id
@@ -32,7 +32,7 @@ def trial_rows(
     dimensions = list(dict.fromkeys(name for t in study.trials for name in t.labels))
     front = {t.number for t in study.front}
     any_enqueued = any(t.trial.enqueued for t in study.trials)
-    for t in sorted(study.trials, key=_rank(study)):
+    for t in sorted(study.trials, key=_rank(study, front)):
         values = t.result.values or (t.result.value,)
         row: dict[str, JsonValue] = {"trial": t.id, "state": state_of(t)}
         for i, metric in enumerate(metrics):
@@ -54,14 +54,13 @@ def trial_rows(
         yield row | {name: labels.get(name) for name in dimensions}
 
 
-def _rank(study: Record) -> Callable[[TrialState], tuple[float, ...]]:
+def _rank(study: Record, front: Collection[int]) -> Callable[[TrialState], tuple[float, ...]]:
     """Return a function that returns the sort key of a trial.
 
     The Pareto front comes first, then feasible and complete trials, then the value. Repeats of one
     configuration stay together.
     """
     sign = 1 if study.goal == "minimize" else -1
-    front = {t.number for t in study.front}
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: TrialState) -> tuple[float, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 from sweeps.sweep_report.trial_rows import trial_rows
@@ -54,11 +52,8 @@ def trials_csv(study: Record | None, sweep: SweepSummary) -> str:
     """
     if study is None or not study.trials:
         return ""
-    out = io.StringIO()
+    import pandas as pd
+
     rows = list(trial_rows(study, sweep.state_of))
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        nan = [name for name, value in row.items() if value != value]
-        writer.writerow(row | dict.fromkeys(nan, ""))
-    return out.getvalue()
+    text: str = pd.DataFrame(rows, dtype=object).to_csv(index=False)
+    return text
