@@ -37,9 +37,9 @@ class Parameter:
     """A parameter of an Optuna study or objective.
 
     Attributes:
-        name: name of the parameter.
+        name: Name of the parameter.
         distribution: Optuna's distribution.
-        when: values of another parameter for which this parameter exists, as (name, values). None
+        when: Values of another parameter for which this parameter exists, as (name, values). None
             if every trial has the parameter.
     """
 
@@ -54,12 +54,12 @@ def open_study(storage: str, name: str | None) -> Study:
     Nothing is written.
 
     Args:
-        storage: the path or URL.
-        name: name of the study. None if the storage has only one study.
+        storage: The path or URL.
+        name: Name of the study. None if the storage has only one study.
 
     Raises:
-        InputError: the storage has no such file, or no such study.
-        Exception: the storage cannot be read. The errors of the libraries have no common class.
+        InputError: The storage has no such file, or no such study.
+        Exception: The storage cannot be read. The errors of the libraries have no common class.
     """
     import optuna
 
@@ -119,7 +119,7 @@ def parameters_of(
     all trials whether the parameter exists.
 
     Args:
-        trials: for each trial, its values and its distributions, by the name of the parameter.
+        trials: For each trial, its values and its distributions, by the name of the parameter.
     """
     from optuna.distributions import CategoricalDistribution
 
@@ -179,7 +179,7 @@ def domain(distribution: BaseDistribution) -> Any:
     A domain is a mapping, such as {"uniform": [0, 1]}.
 
     Raises:
-        ValueError: the distribution has no counterpart in a space file. The message says why.
+        ValueError: The distribution has no counterpart in a space file. The message says why.
     """
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
@@ -228,7 +228,7 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     """Return the lines of `space.params`.
 
     Raises:
-        InputError: a parameter has no counterpart.
+        InputError: A parameter has no counterpart.
     """
     lines, problems = [], []
     for parameter in parameters:
@@ -267,15 +267,15 @@ def space_text(
     """Return the text of a space file.
 
     Args:
-        name: name of the study or the objective.
-        origin: the options of `sweeps init`, such as `--from-optuna study.db`.
-        loop: the training loop, as `module:function`.
-        parameters: the parameters.
-        goals: metric and goal of each objective.
-        notes: notes for the comment at the beginning of the file.
-        trials: number of trials.
-        initial: configurations to try first.
-        scheduler: value of the key `scheduler`; "" to leave the key out.
+        name: Name of the study or the objective.
+        origin: The options of `sweeps init`, such as `--from-optuna study.db`.
+        loop: The training loop, as `module:function`.
+        parameters: The parameters.
+        goals: Metric and goal of each objective.
+        notes: Notes for the comment at the beginning of the file.
+        trials: Number of trials.
+        initial: Configurations to try first.
+        scheduler: Value of the key `scheduler`; "" to leave the key out.
     """
     objectives = [{"metric": metric, "goal": goal} for metric, goal in goals]
     sections = [f"objective: {quoted(objectives[0] if len(objectives) == 1 else objectives)}"]
@@ -317,14 +317,14 @@ def study_texts(
     The best trials of the study are run first.
 
     Args:
-        storage: path or URL of the storage.
-        study_name: name of the study. None if the storage has only one study.
-        name: text from which the name of the sweep is made.
-        origin: the options of `sweeps init`.
-        loop: name of the module with the loop.
+        storage: Path or URL of the storage.
+        study_name: Name of the study. None if the storage has only one study.
+        name: Text from which the name of the sweep is made.
+        origin: The options of `sweeps init`.
+        loop: Name of the module with the loop.
 
     Raises:
-        InputError: the study cannot be read, has no trial with parameters, or a parameter has no
+        InputError: The study cannot be read, has no trial with parameters, or a parameter has no
             counterpart in a space file.
     """
     try:
@@ -388,8 +388,8 @@ def best_points(
     values outside the ranges, are left out.
 
     Args:
-        study: the study.
-        distributions: distribution of each parameter in the space file.
+        study: The study.
+        distributions: Distribution of each parameter in the space file.
     """
     from optuna.study import StudyDirection
     from optuna.trial import TrialState

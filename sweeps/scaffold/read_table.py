@@ -47,7 +47,7 @@ def read_keys(text: str) -> tuple[ReadKeys, str]:
     Also return the keys as the space file has them.
 
     Raises:
-        InputError: the text is not YAML, or a key or its value is wrong.
+        InputError: The text is not YAML, or a key or its value is wrong.
     """
     node = yaml12.parse(text, "--read", override=True)
     problems = Problems()
@@ -63,15 +63,15 @@ def open_table(
     """Read a data file, or some rows of a large one.
 
     Args:
-        path: the file, a folder, a glob or a URI, as the user gave it.
-        folder: folder of the space file; None to name the file by its absolute path.
-        read: how text files are read.
+        path: The file, a folder, a glob or a URI, as the user gave it.
+        folder: Folder of the space file; None to name the file by its absolute path.
+        read: How text files are read.
 
     Returns:
         The source as the space file names it, the reader, and the rows.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The file cannot be read.
     """
     try:
         source = source_in(path, folder)
@@ -123,15 +123,15 @@ def describe_table(
     """Find out what the label is, and summarise the table.
 
     Args:
-        source: the source as the space file names it.
-        reader: the reader of the table.
-        table: the rows.
-        label: the column to predict.
-        folder: folder of the space file.
+        source: The source as the space file names it.
+        reader: The reader of the table.
+        table: The rows.
+        label: The column to predict.
+        folder: Folder of the space file.
         task: "binary", "multiclass" or "regression"; None to infer it.
 
     Raises:
-        InputError: the table has no such column, or the column cannot be a label.
+        InputError: The table has no such column, or the column cannot be a label.
     """
     _require_label(source, table, label)
     rule = _label_rule(table, label)
@@ -186,8 +186,8 @@ def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
     """Return whether rows are sorted by a date, and have at least `LEAST_TIMES` different dates.
 
     Args:
-        column: dates, or texts of dates.
-        rule: rule of `data.parse` for texts of dates. A mapping allows texts that are no dates.
+        column: Dates, or texts of dates.
+        rule: Rule of `data.parse` for texts of dates. A mapping allows texts that are no dates.
     """
     times = column.combine_chunks()
     if is_text(times.type):

@@ -37,9 +37,9 @@ def line(text: str, comment: str = "", indent: int = 0) -> str:
     """Return one line of a space file, with a comment that starts in the same column in each line.
 
     Args:
-        text: the line without its indentation, as YAML.
-        comment: any text; "" for no comment.
-        indent: number of spaces before the line.
+        text: The line without its indentation, as YAML.
+        comment: Any text; "" for no comment.
+        indent: Number of spaces before the line.
     """
     head = " " * indent + text
     return f"{head.ljust(COMMENT_AT)}  # {one_line(comment)}" if comment else head
