@@ -60,7 +60,8 @@ class SweepReader:
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         self.folder = folder
-        self._clock, self._lock = clock, threading.Lock()
+        self._clock = clock
+        self._lock = threading.Lock()
         self._record = record.RecordReader(folder)
         self._snapshot: Snapshot | None = None
         self._summary: tuple[str, SweepSummary] | None = None
@@ -120,7 +121,8 @@ class SweepReader:
             return self._figures[wanted]
 
     def _read(self) -> Snapshot:
-        old, version = self._snapshot, version_of(self.folder)
+        old = self._snapshot
+        version = version_of(self.folder)
         if old is not None and (old.version == version or self.rest()):
             return old
         with self._resting():
@@ -149,7 +151,10 @@ def read(reader: record.RecordReader, version: str) -> Snapshot:
         version: Version of the snapshot.
     """
     folder = reader.folder
-    summary, study, data, problem = summarize(folder, reader), None, None, ""
+    summary = summarize(folder, reader)
+    study = None
+    data = None
+    problem = ""
     try:
         study = reader.read()
         if study is not None:

@@ -81,7 +81,8 @@ def distribution_of(
         return CategoricalDistribution([option.key for option in dimension.options])
     if dimension.lower is None or dimension.highest is None:
         return FloatDistribution(min(values), max(values))
-    lower, upper = min([dimension.lower, *values]), max([dimension.highest, *values])
+    lower = min([dimension.lower, *values])
+    upper = max([dimension.highest, *values])
     if dimension.is_integer:
         return IntDistribution(int(lower), int(upper), log=dimension.is_log)
     return FloatDistribution(lower, upper, log=dimension.is_log)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
-    from sweeps.core.trial import Result
     from sweeps.study.record import Record
     from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
@@ -397,12 +396,15 @@ def format_importance(importance: Importance) -> str:
     return f"{shares}{f', and {more} more' if more > 0 else ''}; by {importance.basis}"
 
 
-def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
-    """Format the value of a trial, and say which step it belongs to; see `format_trial`."""
-    if cross_validated:
+def _value_of(t: TrialState) -> str:
+    """Format the value of a trial, and say which step it belongs to."""
+    r = t.result
+    if t.objectives.cross_validated:
         return f"{r.value:.6g}, the mean over {count_noun(r.steps, 'fold')}"
     at = f" at step {r.best_step}" if r.best_step is not None else ""
-    return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
+    if t.objectives.on_more_rows:
+        return f"{r.value:.6g}{at}, the run on most rows"
+    return f"best {r.value:.6g}{at}"
 
 
 def _end_of(t: TrialState, state: str) -> str:
@@ -429,14 +431,13 @@ def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> st
         state: The word for the trial's state.
         checkpoint: Path or address of the trial's best checkpoint; None if it does not exist.
     """
-    r, objectives = t.result, t.objectives
-    metric, goal = objectives.objectives[0].metric, objectives.objectives[0].goal
+    r = t.result
+    objective = t.objectives.objectives[0]
     lines = [_end_of(t, state)]
     lines += configuration(t.to_json())
     lines += pairs(trial_facts(t))
     if r.value is not None:
-        found = _value_of(r, objectives.cross_validated, objectives.on_more_rows)
-        lines += ["", f"{metric} ({goal}): {found}"]
+        lines += ["", f"{objective.metric} ({objective.goal}): {_value_of(t)}"]
     if t.curve:
         first, last = t.curve[0], t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  step {last[0]}: {last[1]:.6g}")
