@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable
-
-if TYPE_CHECKING:
-    from sweeps.controller.control import Outcome
 
 timeout_option = click.option(
     "--timeout",
@@ -41,7 +35,7 @@ def stop(sweep: str, trial: str | None, timeout: float, as_json: bool, root: Pat
     """
     from sweeps.controller.control import SweepControl
 
-    _print(SweepControl.of(sweep, root, timeout).stop(trial), as_json)
+    options.echo(SweepControl.of(sweep, root, timeout).stop(trial), as_json)
 
 
 @main.command(short_help="Let a running sweep start no new trials.")
@@ -57,7 +51,7 @@ def pause(sweep: str, timeout: float, as_json: bool, root: Path | str) -> None:
     """
     from sweeps.controller.control import SweepControl
 
-    _print(SweepControl.of(sweep, root, timeout).pause(), as_json)
+    options.echo(SweepControl.of(sweep, root, timeout).pause(), as_json)
 
 
 @main.command(short_help="Choose the values of the next trial of a running sweep.")
@@ -85,8 +79,4 @@ def enqueue(
     from sweeps.space.assignments import parse_assignments
 
     values = parse_assignments(params, "--params")
-    _print(SweepControl.of(sweep, root, timeout).enqueue(values, "--params"), as_json)
-
-
-def _print(outcome: Outcome, as_json: bool) -> None:
-    click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))
+    options.echo(SweepControl.of(sweep, root, timeout).enqueue(values, "--params"), as_json)

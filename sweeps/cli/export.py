@@ -15,13 +15,10 @@ from sweeps.cli.group import main
 @options.sweep
 @click.option(
     "--trial",
-    default=None,
     metavar="ID",
     help="Export this trial.  [default: the best]",
 )
-@click.option(
-    "--top", type=click.IntRange(1), default=None, metavar="K", help="Export the K best trials."
-)
+@click.option("--top", type=click.IntRange(1), metavar="K", help="Export the K best trials.")
 @click.option(
     "--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives."
 )
@@ -36,7 +33,6 @@ from sweeps.cli.group import main
 @click.option(
     "--ensemble",
     type=click.IntRange(1),
-    default=None,
     metavar="N",
     help="Export an average of at most N models, which N rounds choose by the rows of valid.",
 )
@@ -44,19 +40,16 @@ from sweeps.cli.group import main
     "-o",
     "--output",
     type=options.PATH,
-    default=None,
     help="Folder to write the bundle to.  [default: SWEEP/exports/ID]",
 )
 @click.option(
     "--register",
     "name",
-    default=None,
     metavar="NAME",
     help="Register the bundle in MLflow as a new version of the model NAME.",
 )
 @click.option(
     "--alias",
-    default=None,
     metavar="ALIAS",
     help="With --register: move this alias to the new version if this version is better than the "
     "version that has the alias.",

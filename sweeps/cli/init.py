@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,105 +19,92 @@ from sweeps.core.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.scaffold.from_data import Table
+    from sweeps.scaffold.from_objective import Direction
     from sweeps.space import Space
 
 Found = TypeVar("Found")
 DEFAULT = Path("space.yaml")
-_SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
+# What a space file can be written from, and the options that belong to each of these sources.
+SOURCES = {
+    "data": ("label", "task", "metric", "trainer", "read"),
+    "from_wandb": (),
+    "from_optuna": ("study",),
+    "from_objective": ("direction",),
+}
 
 
 @main.command(short_help="Write a space file from data, a W&B sweep or an Optuna study.")
 @click.argument("file", type=options.PATH, default=DEFAULT)
 @click.option(
     "--data",
-    default=None,
     metavar="PATH",
     help="Table to train on: a CSV, TSV, JSON lines or Parquet file, a folder, a glob or a URI.",
 )
-@click.option("--label", default=None, metavar="COLUMN", help="Column of --data to predict.")
+@click.option("--label", metavar="COLUMN", help="Column of --data to predict.")
 @options.table
 @click.option(
     "--from-wandb",
     type=options.PATH,
-    default=None,
     metavar="FILE",
     help="Configuration of a W&B sweep, such as sweep.yaml.",
 )
 @click.option(
     "--from-optuna",
-    default=None,
     metavar="STORAGE",
     help="Optuna study: an SQLite or journal file, or the URL of a database.",
 )
 @click.option(
     "--study",
-    default=None,
     metavar="NAME",
     help="Name of the study in --from-optuna.  [default: its only study]",
 )
 @click.option(
     "--from-objective",
-    default=None,
     metavar="MODULE:FUNCTION",
     help="Optuna objective. It is run once.",
 )
 @click.option(
     "--direction",
-    "directions",
     multiple=True,
     type=click.Choice(["minimize", "maximize"]),
     help="Direction of --from-objective, once for each value that it returns.  [default: minimize]",
 )
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
-def init(
-    file: Path,
-    data: str | None,
-    label: str | None,
-    task: str | None,
-    metric: str | None,
-    trainer: str | None,
-    read: str | None,
-    from_wandb: Path | None,
-    from_optuna: str | None,
-    study: str | None,
-    from_objective: str | None,
-    directions: tuple[str, ...],
-    force: bool,
-) -> None:
+def init(file: Path, force: bool, **given: Any) -> None:
     """Write the space file FILE (default: space.yaml).
 
     Without an option, the command asks for a table and its label.
     """
-    given = [
-        name
-        for name, value in zip(
-            _SOURCES, (data, from_wandb, from_optuna, from_objective), strict=True
-        )
-        if value is not None
-    ]
-    if len(given) > 1:
-        raise InputError(given[1], f"cannot be combined with {given[0]}; give one of them")
-    for name, value, needed in (
-        ("--study", study, from_optuna),
-        ("--direction", directions, from_objective),
-    ):
-        if value and needed is None:
-            raise InputError(
-                name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"
-            )
-    asked = {"label": label, "task": task, "metric": metric, "trainer": trainer, "read": read}
-    for name, value in asked.items():
-        if value is not None and given not in (["--data"], []):
-            raise InputError(f"--{name}", f"cannot be combined with {given[0]}")
+    _check_options([name for name, value in given.items() if value])
     with _one_line_errors():
-        if from_wandb is not None:
-            _from_wandb(file, from_wandb, force)
-        elif from_optuna is not None:
-            _from_optuna(file, from_optuna, study, force)
-        elif from_objective is not None:
-            _from_objective(file, from_objective, directions or ("minimize",), force)
+        if given["from_wandb"] is not None:
+            _from_wandb(file, given["from_wandb"], force)
+        elif given["from_optuna"] is not None:
+            _from_optuna(file, given["from_optuna"], given["study"], force)
+        elif given["from_objective"] is not None:
+            directions: Sequence[Direction] = given["direction"] or ("minimize",)
+            _from_objective(file, given["from_objective"], directions, force)
         else:
-            _from_data(file, data, asked, force)
+            asked = {name: given[name] for name in SOURCES["data"]}
+            _from_data(file, given["data"], asked, force)
+
+
+def _check_options(given: Sequence[str]) -> None:
+    """Raise an InputError if options are given that do not fit together."""
+    sources = [name for name in given if name in SOURCES]
+    if len(sources) > 1:
+        text = f"cannot be combined with {_option(sources[0])}; give one of them"
+        raise InputError(_option(sources[1]), text)
+    source = sources[0] if sources else "data"
+    for owner, names in SOURCES.items():
+        for name in names:
+            if name in given and owner != source:
+                raise InputError(_option(name), f"needs {_option(owner)}")
+
+
+def _option(name: str) -> str:
+    """Return how a user writes an option."""
+    return f"--{name.replace('_', '-')}"
 
 
 @contextlib.contextmanager
@@ -159,11 +147,7 @@ def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bo
         names = table.column_names
         likely = read_table.likely_label(names)
         if not asks:
-            text = (
-                f"is required; name one of the {len(names)} columns, such as {likely}: "
-                f"{', '.join(names[:20])}"
-            )
-            raise InputError("--label", text + (", ..." if len(names) > 20 else ""))
+            raise InputError("--label", f"is required; {read_table.label_hint(names)}")
         click.echo(printable(f"Columns: {', '.join(names)}"))
     found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
     text = from_data.space_text(found, _name_given(file), read)
@@ -211,57 +195,44 @@ def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> No
     from sweeps.scaffold.files import write_files
     from sweeps.scaffold.from_optuna import study_texts
 
-    name = module_name(file)
-    loop = file.parent / f"{name}.py"
+    loop = _loop_file(file)
     origin = f"--from-optuna {masked(storage)}"
-    texts = study_texts(storage, study, file.stem, origin, name)
+    text, code = study_texts(storage, study, file.stem, origin, loop.stem)
     modules = {}
     first = ""
     if not loop.exists():
-        modules[loop] = texts.loop
+        modules[loop] = code
         first = f"move your objective into {shell_quoted(loop)}, then "
-    space = write_files(file, texts.space, modules, force)
+    space = write_files(file, text, modules, force)
     _done(space, file, [file, *modules], first=first)
 
 
-def _from_objective(file: Path, reference: str, directions: tuple[str, ...], force: bool) -> None:
+def _from_objective(
+    file: Path, reference: str, directions: Sequence[Direction], force: bool
+) -> None:
     from sweeps.data.sources import importable
     from sweeps.scaffold.files import refuse_existing, write_files
-    from sweeps.scaffold.from_objective import (
-        import_objective,
-        loop_text,
-        notes_of,
-        objective_space,
-        record,
-    )
+    from sweeps.scaffold.from_objective import objective_texts
 
-    loop = file.parent / f"{module_name(file)}.py"
-    if reference.partition(":")[0] == loop.stem:
+    loop = _loop_file(file)
+    module = reference.partition(":")[0]
+    if module == loop.stem:
         text = f"{loop} would be overwritten, which has the objective; name another FILE"
         raise InputError("--from-objective", text)
     refuse_existing([file, loop], force)
+    name = _name_given(file) or module.rpartition(".")[2]
     # The objective may change the working directory, to which the paths refer.
-    notes: list[str] = []
     with importable(file.parent.absolute(), Path.cwd()), contextlib.chdir("."):
-        found = record(import_objective(reference, notes), reference, directions)
-    found.notes += notes
-    name = _name_given(file) or reference.partition(":")[0].rpartition(".")[2]
-    space = objective_space(
-        name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}"
-    )
-    modules = {loop: loop_text(reference, directions)}
-    _done(write_files(file, space, modules, force), file, [file, loop])
-    for note in notes_of(found)[1:]:
+        text, code, notes = objective_texts(reference, directions, name, loop.stem)
+    _done(write_files(file, text, {loop: code}, force), file, [file, loop])
+    for note in notes:
         click.echo(printable(f"note: {note}"), err=True)
 
 
-def module_name(file: Path) -> str:
-    """Return the name of the module that is written beside a space file.
-
-    An example is `space_loop` for `space.yaml`.
-    """
-    stem = "".join(c if c.isalnum() and c.isascii() else "_" for c in file.name.partition(".")[0])
-    return f"{'_' * stem[:1].isdigit()}{stem}_loop"
+def _loop_file(file: Path) -> Path:
+    """Return the module that is written beside a space file: `space_loop.py` for `space.yaml`."""
+    stem = re.sub(r"[^A-Za-z0-9]", "_", file.name.partition(".")[0])
+    return file.parent / f"{'_' * stem[:1].isdigit()}{stem}_loop.py"
 
 
 def _problems(file: Path) -> list[Problem]:

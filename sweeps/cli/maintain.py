@@ -27,13 +27,11 @@ from sweeps.terminal import text
 @click.option(
     "--top",
     type=click.IntRange(1),
-    default=None,
     metavar="K",
     help="Only the K best trials keep checkpoints.  [default: all]",
 )
 @click.option(
     "--max-disk",
-    default=None,
     metavar="SIZE",
     help="Size limit of all checkpoints together, such as 10GB; checkpoints of the worst trials "
     "are deleted first.  [default: no limit]",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
-from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.command_hints import DEFAULT_ROOT, printable
 from sweeps.core.errors import InputError
 from sweeps.core.stores import check_address, is_address
 
@@ -21,39 +22,35 @@ STARTED = time.monotonic()
 PATH: Any = click.Path(path_type=Path)
 
 
-class _Root(click.ParamType[Any]):
-    """Type of `--dir`: the path of a folder, or the address `s3://BUCKET/PREFIX`."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return check_address(value, "--dir") if is_address(value) else Path(value)
+def _root(value: str | Path) -> str | Path:
+    """Return a folder, or the address `s3://BUCKET/PREFIX`."""
+    return check_address(str(value), "--dir") if is_address(value) else Path(value)
 
 
-class _LocalRoot(_Root):
-    """Type of `--dir` in commands that do not read from a store."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if is_address(value):
-            verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun and gc"
-            raise InputError(
-                "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
-            )
-        return super().convert(value, param, ctx)
+def _local_root(value: str | Path) -> Path:
+    """Return a folder, in commands that do not read from a store."""
+    if is_address(value):
+        verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun and gc"
+        raise InputError(
+            "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
+        )
+    return Path(value)
 
 
-ROOT: Any = _Root()
-_ROOT_OPTION: dict[str, Any] = {"default": Path(DEFAULT_ROOT), "show_default": True}
-root = click.option(
-    "--dir", "root", type=_LocalRoot(), **_ROOT_OPTION, help="Root folder of all sweeps."
-)
-stored_root = click.option(
-    "--dir",
-    "root",
-    type=ROOT,
-    **_ROOT_OPTION,
-    help="Root folder of all sweeps, or s3://BUCKET/PREFIX.",
-)
+def _root_option(convert: Callable[[str | Path], str | Path], text: str) -> Callable[[F], F]:
+    return click.option(
+        "--dir",
+        "root",
+        type=convert,
+        metavar="PATH",
+        default=Path(DEFAULT_ROOT),
+        show_default=True,
+        help=text,
+    )
+
+
+root = _root_option(_local_root, "Root folder of all sweeps.")
+stored_root = _root_option(_root, "Root folder of all sweeps, or s3://BUCKET/PREFIX.")
 sweep = click.argument("sweep")
 trial = click.argument("trial")
 bundle = click.argument("bundle", type=PATH)
@@ -73,11 +70,32 @@ def _minutes_left(ctx: click.Context, param: click.Parameter, value: float | Non
 minutes = click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    default=None,
     metavar="N",
     callback=_minutes_left,
     help="End this command after N minutes, with the export of the best trial.",
 )
+
+
+def _option(name: str, about: str, **settings: Any) -> Callable[[str], Callable[[F], F]]:
+    """Return a function that makes an option, given the text about its default."""
+
+    def option(default: str) -> Callable[[F], F]:
+        return click.option(name, help=f"{about}  [default: {default}]", **settings)
+
+    return option
+
+
+address = _option("--address", "Address of a Ray cluster.")
+tracking_uri = _option("--tracking-uri", "MLflow tracking URI.")
+allowed_hosts = _option(
+    "--allowed-hosts", "Allowed values of the Host header.", metavar="HOST[,HOST]"
+)
+token_file = _option("--token-file", "File with the token.", type=PATH)
+token = click.option(
+    "--token",
+    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
+)
+host = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option(
     "--json",
@@ -86,6 +104,17 @@ only_json = click.option(
     help="Print one JSON object on standard output and nothing else.",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
+
+
+def port(default: int) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--port`."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=True,
+        help="Port to listen on; 0 picks a free port.",
+    )
 
 
 def share(default: str) -> Callable[[F], F]:
@@ -101,7 +130,6 @@ def share(default: str) -> Callable[[F], F]:
             command = click.option(
                 f"--{name.lower()}s",
                 type=click.IntRange(min=least),
-                default=None,
                 metavar="N",
                 help=text,
             )(command)
@@ -110,17 +138,13 @@ def share(default: str) -> Callable[[F], F]:
     return decorate
 
 
-edited_keys = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of FILE, such as limits.max_trials=8.",
-)
+def overrides(text: str) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--set`, with this text in the help."""
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
 
-label = click.option(
-    "--label", default=None, metavar="COLUMN", help="Column to predict, if FILE is a table."
-)
+
+edited_keys = overrides("Override a key of FILE, such as limits.max_trials=8.")
+label = click.option("--label", metavar="COLUMN", help="Column to predict, if FILE is a table.")
 
 
 def table(command: F) -> F:
@@ -139,5 +163,17 @@ def table(command: F) -> F:
             "Task for a table, if sweeps should not infer it from the label.",
         ),
     ):
-        command = click.option(f"--{name}", type=of, default=None, help=text)(command)
+        command = click.option(f"--{name}", type=of, help=text)(command)
     return command
+
+
+class Printable(Protocol):
+    """The outcome of a command: a text, and a JSON object."""
+
+    def to_json(self) -> Mapping[str, object]:
+        """Return the JSON object that `--json` prints."""
+
+
+def echo(outcome: Printable, as_json: bool) -> None:
+    """Print the outcome of a command."""
+    click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))

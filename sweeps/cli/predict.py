@@ -19,7 +19,6 @@ from sweeps.cli.group import main
 @click.option(
     "-o",
     "--output",
-    default=None,
     help="CSV, TSV, JSON lines or Parquet file to write, a path or a URI.  [default: CSV on "
     "standard output]",
 )
@@ -50,14 +49,8 @@ def predict(bundle: Path, source: str, output: str | None, root: Path) -> None:
 
 @main.command()
 @options.bundle
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Port to listen on; 0 picks a free port.",
-)
+@options.host
+@options.port(8000)
 @click.option(
     "--max-bytes",
     type=click.IntRange(1),
@@ -79,23 +72,9 @@ def predict(bundle: Path, source: str, output: str | None, root: Path) -> None:
     show_default=True,
     help="Limit of open connections; requests above it get the status 503.",
 )
-@click.option(
-    "--allowed-hosts",
-    default=None,
-    metavar="HOST[,HOST]",
-    help="Allowed values of the Host header.  [default: any]",
-)
-@click.option(
-    "--token",
-    default=None,
-    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
-)
-@click.option(
-    "--token-file",
-    type=options.PATH,
-    default=None,
-    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]",
-)
+@options.allowed_hosts("any")
+@options.token
+@options.token_file("$SWEEPS_SERVE_TOKEN, else none")
 @click.option(
     "--no-example", is_flag=True, help="Do not show a row of the data at /docs and /example."
 )

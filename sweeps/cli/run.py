@@ -26,34 +26,12 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path())
 @options.label
 @options.table
-@click.option(
-    "--dir",
-    "root",
-    type=options.ROOT,
-    default=None,
-    help="Root folder of all sweeps, or s3://BUCKET/PREFIX.  [default: sweeps-runs]",
-)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of FILE, such as limits.max_trials=8.",
-)
-@click.option(
-    "--address",
-    default=None,
-    help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this "
-    "machine]",
-)
-@click.option(
-    "--tracking-uri",
-    default=None,
-    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
-)
+@options.stored_root
+@options.edited_keys
+@options.address("the cluster of the Ray job, else start Ray on this machine")
+@options.tracking_uri("$MLFLOW_TRACKING_URI, else SQLite in --dir")
 @click.option(
     "--storage",
-    default=None,
     metavar="URL",
     help="Database of the study, postgresql://...  [default: a journal file in the sweep's folder]",
 )
@@ -73,29 +51,12 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
 
 @main.command()
 @options.sweep
-@click.option(
-    "--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials."
-)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a limit of the sweep, such as limits.timeout=2h.",
-)
-@click.option(
-    "--address",
-    default=None,
-    help="Address of a Ray cluster.  [default: the address of the original run]",
-)
-@click.option(
-    "--tracking-uri",
-    default=None,
-    help="MLflow tracking URI.  [default: the URI of the original run]",
-)
+@click.option("--add-trials", type=click.IntRange(min=1), metavar="N", help="Run N more trials.")
+@options.overrides("Change a limit of the sweep, such as limits.timeout=2h.")
+@options.address("the address of the original run")
+@options.tracking_uri("the URI of the original run")
 @click.option(
     "--storage",
-    default=None,
     metavar="URL",
     help="URL of the study's database. Needed for a password, which sweeps does not store.",
 )
@@ -124,8 +85,7 @@ def resume(
 
     control = SweepControl.of(sweep, root)
     if not any((add_trials, *how.values())) and control.is_paused():
-        outcome = control.resume()
-        click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))
+        options.echo(control.resume(), as_json)
         return
     _run_with_progress(
         functools.partial(resume_sweep, fetched(sweep, root), add_trials=add_trials or 0, **how),
@@ -137,11 +97,7 @@ def resume(
 @main.command()
 @options.sweep
 @options.trial
-@click.option(
-    "--address",
-    default=None,
-    help="Address of a Ray cluster.  [default: the address of the original run]",
-)
+@options.address("the address of the original run")
 @options.share("the limit of the original run")
 @options.trust
 @options.as_json
@@ -156,7 +112,7 @@ def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -
     from sweeps.controller.stored_sweeps import fetched
 
     comparison = rerun_trial(fetched(sweep, root), trial, **how)
-    click.echo(json.dumps(comparison.to_json()) if as_json else printable(str(comparison)))
+    options.echo(comparison, as_json)
     sys.exit(0 if comparison.equal else 1)
 
 

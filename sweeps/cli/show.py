@@ -19,7 +19,6 @@ from sweeps.terminal.trial_table import format_trials, trials_csv
 if TYPE_CHECKING:
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.study.record import Record
-    from sweeps.sweep_report.importance import Importance
 
 # Number of trials that `show` prints without `--all`, the best first.
 SHOWN_TRIALS = 20
@@ -52,7 +51,6 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @options.sweep
 @click.option(
     "--trial",
-    default=None,
     metavar="ID",
     help="Show one trial: its configuration, curve and error. `best` is the best trial.",
 )
@@ -86,6 +84,7 @@ def _show(
     as_json: bool,
 ) -> None:
     from sweeps.bundle.ensemble_summary import ensembles_of
+    from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
     from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record
 
@@ -99,7 +98,8 @@ def _show(
     if as_csv:
         click.echo(printable(trials_csv(study, summary)), nl=False)
         return
-    importance = _importance(folder, study)
+    space = space_or_none(folder, [])
+    importance = None if space is None else sweep_importance(study, space)
     ensembles = ensembles_of(folder, summary.store if is_copy else None)
     if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
@@ -140,30 +140,10 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
 
 
-def _importance(folder: Path, study: Record | None) -> Importance | None:
-    """Return the importances of a sweep's dimensions.
-
-    Return None if there are too few trials, or if the space file cannot be read.
-    """
-    from sweeps.controller.sweep_comparison import sweep_importance
-    from sweeps.core.errors import InputError
-    from sweeps.space.saved_space import recorded_space
-    from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS
-
-    if study is None or len(study.ran) < MIN_IMPORTANCE_TRIALS:
-        return None
-    try:
-        return sweep_importance(study, recorded_space(folder))
-    except InputError:
-        return None
-
-
 @main.command()
 @options.sweep
 @options.trial
-@click.option(
-    "--rank", type=int, default=None, help="Print the log of this rank only.  [default: all ranks]"
-)
+@click.option("--rank", type=int, help="Print the log of this rank only.  [default: all ranks]")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing while the trial runs.")
 @options.root
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
@@ -177,50 +157,33 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 
 @main.command(short_help="Show all sweeps, live, on a page in the browser.")
 @options.root
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=5050,
-    show_default=True,
-    help="Port to listen on; 0 picks a free port.",
-)
-@click.option(
-    "--allowed-hosts",
-    default=None,
-    metavar="HOST[,HOST]",
-    help="Allowed values of the Host header.  [default: this machine]",
-)
-@click.option(
-    "--token",
-    default=None,
-    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
-)
-@click.option(
-    "--token-file",
-    type=options.PATH,
-    default=None,
-    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else a new token, which is printed]",
-)
+@options.host
+@options.port(5050)
+@options.allowed_hosts("this machine")
+@options.token
+@options.token_file("$SWEEPS_SERVE_TOKEN, else a new token, which is printed")
 @click.option(
     "--no-token",
-    is_flag=True,
+    "needs_token",
+    flag_value=False,
+    default=True,
     help="Require no token: every account of this machine may then send commands.",
 )
 @click.option(
     "--sweep",
-    default=None,
     metavar="NAME",
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
-@click.option("--no-mlflow", is_flag=True, help="Do not show MLflow's web interface.")
 @click.option(
-    "--tracking-uri",
-    default=None,
-    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
+    "--no-mlflow",
+    "mlflow",
+    flag_value=False,
+    default=True,
+    help="Do not show MLflow's web interface.",
 )
+@options.tracking_uri("$MLFLOW_TRACKING_URI, else SQLite in --dir")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
-def ui(root: Path, **given: Any) -> None:
+def ui(root: Path, token: str | None, token_file: Path | None, **given: Any) -> None:
     """Show the sweeps of a root folder, live, on a page in the browser.
 
     MLflow's web interface is behind the page. Ctrl-C ends it.
@@ -228,13 +191,9 @@ def ui(root: Path, **given: Any) -> None:
     from sweeps.dashboard.server import PageOptions, serve
     from sweeps.serving.access import token_of
 
-    needs_token = not given.pop("no_token")
-    chosen = given.pop("token"), given.pop("token_file")
-    if not needs_token and chosen != (None, None):
+    if not given["needs_token"] and (token is not None or token_file is not None):
         raise click.UsageError("--no-token cannot be used with --token or --token-file")
-    token = token_of(*chosen) if needs_token else None
-    mlflow = not given.pop("no_mlflow")
-    if not mlflow and given["tracking_uri"] is not None:
+    if not given["mlflow"] and given["tracking_uri"] is not None:
         raise click.UsageError("--tracking-uri cannot be used with --no-mlflow")
-    page = PageOptions(token=token, needs_token=needs_token, mlflow=mlflow, **given)
-    serve(root, page, click.echo)
+    chosen = token_of(token, token_file) if given["needs_token"] else None
+    serve(root, PageOptions(token=chosen, **given), click.echo)

@@ -61,7 +61,6 @@ def schema() -> None:
 @options.edited_keys
 @click.option(
     "--resources",
-    default=None,
     metavar="CPU=8,GPU=2",
     help="Resources of the machine to plan for.  [default: this machine's]",
 )

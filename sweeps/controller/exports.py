@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps import sweep_report
 from sweeps.bundle import ensemble as ensemble_export
 from sweeps.bundle import export as trial_export
 from sweeps.bundle import integrity, trial_choice
@@ -34,6 +33,7 @@ from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space, saved_space
 from sweeps.study import storage
 from sweeps.study.study_store import StudyStore
+from sweeps.sweep_report import content
 from sweeps.tracking.mlflow import registry, uris
 
 # Pairs of options that cannot be combined.
@@ -151,7 +151,7 @@ def export(
         else:
             written = [export_run.write_ensemble(ensemble, place, reuse)]
             if place is None:
-                report = sweep_report.refresh(export_run.folder, export_run.space)
+                report = content.refresh(export_run.folder, export_run.space)
     stored_sweeps.save_exports(export_run.folder, [*(one.path for one in written), *report])
     return written
 

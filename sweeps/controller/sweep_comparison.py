@@ -18,6 +18,7 @@ from sweeps.space.saved_space import recorded_space
 from sweeps.study import record
 from sweeps.study.record import Record
 from sweeps.sweep_report.comparison import ComparedSweep, Comparison, compare
+from sweeps.sweep_report.figures import plot_data
 from sweeps.sweep_report.importance import Importance, importance_of
 
 
@@ -77,9 +78,14 @@ def compared(folder: Path) -> ComparedSweep:
 
 
 def sweep_importance(study: Record | None, space: Space) -> Importance:
-    """Return the importances of a sweep's dimensions."""
-    found = importance_of(study, space)
-    if study is not None and len(study.objectives.objectives) > 1 and found.shares:
+    """Return the importances of a sweep's dimensions. A stranger's study can have any values."""
+    if study is None:
+        return Importance(unknown="there is no trial")
+    try:
+        found = importance_of(plot_data(study, space))
+    except Exception as e:
+        return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
+    if len(study.objectives.objectives) > 1 and found.shares:
         return replace(found, basis=f"{found.basis}, for {study.metric}")
     return found
 

@@ -37,8 +37,10 @@ def plot(
         InputError: The space has no such dimension, or its number of objectives does not fit the
             figure.
     """
+    from sweeps.core.folder_lock import is_driven
+    from sweeps.study import record
     from sweeps.sweep_report import plots
-    from sweeps.sweep_report.figures import Figure, read_plot_data
+    from sweeps.sweep_report.figures import Figure, plot_data
 
     space = recorded_space(folder)
     count = len(space.objectives)
@@ -50,7 +52,8 @@ def plot(
         raise InputError("plot_pareto", text)
     if name:
         name = dimension_of(space, name)
-    data = read_plot_data(folder)
+    study = record.read(folder)
+    data = None if study is None else plot_data(study, space, is_driven(folder))
     note = ""
     if data is None or not data.ranked:
         note = plots.NO_VALUES

@@ -509,9 +509,9 @@ class SweepRun:
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown, or "" if the report could not be written."""
-        from sweeps import sweep_report
+        from sweeps.sweep_report import content
 
-        written = sweep_report.write(self.folder, self.space, concluded.result)
+        written = content.write(self.folder, self.space, concluded.result)
         if written is None:
             return ""
         for name, text in (("report.md", written.markdown), ("report.html", written.html)):

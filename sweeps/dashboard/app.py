@@ -14,7 +14,7 @@ import contextlib
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sweeps.controller.commands import Answer, Command, CommandError, parse
+from sweeps.controller.commands import Answer, CommandError, parse
 from sweeps.controller.control import DriverEnded, ask
 from sweeps.controller.log_reader import read_logs
 from sweeps.controller.sweep_lookup import trial_of
@@ -39,14 +39,15 @@ from sweeps.controller.sweep_summary import SweepSummary
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.folder_lock import is_driven
 from sweeps.core.sweep_folder import is_sweep
+from sweeps.core.texts import count_states, value_text
 from sweeps.dashboard import content
-from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
+from sweeps.dashboard.mlflow_pages import POLICY as MLFLOW_POLICY
 from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access, AllowedHosts, Guard
 from sweeps.space.domains import short_names
 from sweeps.sweep_report import html_page
-from sweeps.sweep_report.configuration import value_text
+from sweeps.sweep_report.configuration import dotted_rows
 from sweeps.sweep_report.plots import FIGURES, TITLES
 
 STATIC = Path(__file__).parent / "static"
@@ -57,7 +58,7 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 TEMPLATES.filters |= {
-    "counts": content.counts,
+    "counts": count_states,
     "time": content.time_text,
     "value": value_text,
 }
@@ -71,14 +72,11 @@ POLL_SECONDS, ALIVE_SECONDS = 1.0, 15.0
 ANSWER_SECONDS = 5.0
 # Control sequences of terminals, such as colors.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
-HEADERS = {
-    # Nothing comes from another server. Plotly makes functions from text and sets styles.
-    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-eval'; "
-    "style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
+# Nothing comes from another server. Plotly makes functions from text and sets styles.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 COMMAND_HEADER = "x-sweeps"
 READ_ONLY = (
     "this server takes no commands, because other machines can reach it and it has no token; "
@@ -157,13 +155,24 @@ class Dashboard:
             dimensions=short_names([d.name for d in dimensions]),
         )
 
-    def figure(self, sweep: str, key: str, request: Request) -> dict[str, Any]:
-        """Return a figure of a sweep."""
+    def figure(self, sweep: str, key: str, name: str = "", trials: str = "") -> JSONResponse:
+        """Return a figure of a sweep.
+
+        Args:
+            sweep: Name of the sweep's folder.
+            key: A key of `FIGURES`.
+            name: The dimension of a slice; "" for the most important one.
+            trials: Ids of the trials in the figure of the curves; "" for the default.
+        """
         reader = self.reader(sweep)
         if key not in FIGURES:
             raise HTTPException(404, f"no figure `{key[:100]}`; valid: {', '.join(FIGURES)}")
-        options = content.figure_options(reader.snapshot().data, request.query_params, key)
-        return reader.figure(key, **options).to_json()
+        options: dict[str, str | Sequence[str]] = {}
+        if key == "slice":
+            options["name"] = name
+        elif key == "curves" and trials:
+            options["chosen"] = tuple(trials.split(",")[:100])
+        return JSONResponse(reader.figure(key, **options).to_json())
 
     def trial(self, sweep: str, trial: str) -> HTMLResponse:
         """Return one trial, with the last lines of its log."""
@@ -178,8 +187,8 @@ class Dashboard:
         return render(
             "trial.html",
             trial=found,
-            result=content.trial_facts(found, snapshot),
-            configuration=content.trial_configuration(found),
+            result=content.facts_of(found, snapshot),
+            configuration=dotted_rows(found.trial),
             may_stop=self.may_command and not has_ended,
             log=log,
             note=note,
@@ -204,19 +213,21 @@ class Dashboard:
             command = parse(body)
         except CommandError as e:
             raise HTTPException(422, str(e)) from None
+        answer = Answer()
         try:
-            answer = _ask(folder, command)
+            if not is_driven(folder):
+                raise DriverEnded
+            with contextlib.suppress(TimeoutError):
+                answer = ask(folder, command, ANSWER_SECONDS)
         except DriverEnded:
             raise HTTPException(
                 409, f"no process runs the sweep; `sweeps resume {sweep}` continues it"
             ) from None
         except SweepsError as e:
             raise HTTPException(409, str(e)) from None
-        if answer is not None and answer.problems:
+        if answer.problems:
             raise HTTPException(422 if answer.invalid else 409, "; ".join(answer.problems))
-        return JSONResponse(
-            {"sent": command.command, "text": "" if answer is None else answer.text}, 202
-        )
+        return JSONResponse({"sent": command.command, "text": answer.text}, 202)
 
     async def events(self, sweep: str | None = None) -> StreamingResponse:
         """Return a stream of server-sent events.
@@ -271,22 +282,6 @@ def read_log(folder: Path, trial: str) -> tuple[str, str]:
     return "\n".join(CONTROL.sub("", line) for line in lines), note
 
 
-def _ask(folder: Path, command: Command) -> Answer | None:
-    """Send a command, and return the answer.
-
-    Return None if there is no answer within `ANSWER_SECONDS`.
-
-    Raises:
-        DriverEnded: No process runs the sweep.
-    """
-    if not is_driven(folder):
-        raise DriverEnded
-    try:
-        return ask(folder, command, ANSWER_SECONDS)
-    except TimeoutError:
-        return None
-
-
 def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = None) -> ASGIApp:
     """Return the application.
 
@@ -313,23 +308,27 @@ def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = 
     files.mount("/page", StaticFiles(directory=STATIC))
 
     app = FastAPI(openapi_url=None)
-    app.mount("/api", WithHeaders(Guard(data, access), HEADERS))
+    app.mount("/api", WithPolicy(Guard(data, access), POLICY))
     if mlflow is not None:
         app.get(f"/{PATH}")(lambda: RedirectResponse(f"{PATH}/"))
-        app.mount(f"/{PATH}", WithHeaders(mlflow, MLFLOW_HEADERS))
-    app.mount("/", WithHeaders(files, HEADERS))
+        app.mount(f"/{PATH}", WithPolicy(mlflow, MLFLOW_POLICY))
+    app.mount("/", WithPolicy(files, POLICY))
     app.add_middleware(GZipMiddleware, minimum_size=2000)
     if access.hosts:
         app.add_middleware(AllowedHosts, allowed_hosts=access.hosts, www_redirect=False)
     return app
 
 
-class WithHeaders:
-    """ASGI middleware that adds headers to every answer."""
+class WithPolicy:
+    """ASGI middleware that adds a content security policy and other headers to every answer."""
 
-    def __init__(self, app: ASGIApp, headers: Mapping[str, str]):
+    def __init__(self, app: ASGIApp, policy: str):
         self.app = app
-        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self.headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application."""

@@ -8,17 +8,17 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from sweeps.core.json_files import is_number
+from sweeps.core.texts import count_states, value_text
 from sweeps.dashboard.reader import Snapshot
 from sweeps.space.domains import short_names
-from sweeps.study.states import TrialState, lineage_text
-from sweeps.sweep_report.configuration import configuration_rows, value_text
-from sweeps.sweep_report.figures import PlotData, option_text
+from sweeps.study.states import TrialState
+from sweeps.sweep_report.trial_rows import trial_facts, trial_rows
 
+Cell = float | str | None
 # Rows of a page of the table.
 ROWS = 25
 # States of trials that a command can still stop do not belong here.
@@ -78,7 +78,7 @@ class TrialTable:
     """
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[Cell]]
     page: int = 0
     count: int = 0
     total: int = 0
@@ -109,30 +109,22 @@ def trial_table(snapshot: Snapshot, query: TableQuery) -> TrialTable:
     return TrialTable(columns, shown, page=page, count=len(ordered), total=len(rows))
 
 
-def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Any]]]:
+def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Cell]]]:
     """Return the columns and the rows of all trials."""
     study = snapshot.study
-    if study is None:
+    found = [] if study is None else list(trial_rows(study, snapshot.summary.state_of))
+    if study is None or not found:
         return [Column("trial", "trial")], []
-    metrics = [o.metric for o in study.objectives.objectives]
-    dimensions = snapshot.data.dimensions if snapshot.data is not None else ()
-    names = short_names([d.name for d in dimensions])
-    columns = [Column("trial", "trial"), Column("state", "state")]
-    columns += [Column(f"value.{at}", metric, True) for at, metric in enumerate(metrics)]
-    columns += [Column("steps", "steps", True), Column("seconds", "seconds", True)]
-    for d in dimensions:
-        columns.append(Column(d.name, names[d.name], all(is_number(o.key) for o in d.options)))
-    rows = []
-    for t in study.trials:
-        values = [*t.result.values, *[None] * len(metrics)][: len(metrics)]
-        row = [t.id, snapshot.summary.state_of(t), *map(_finite, values)]
-        row += [t.result.steps, round(t.result.seconds, 2)]
-        row += [_cell(t.labels[d.name]) if d.name in t.labels else None for d in dimensions]
-        rows.append(row)
+    keys = {o.metric: f"value.{at}" for at, o in enumerate(study.objectives.objectives)}
+    rows = [[_cell(value) for value in row.values()] for row in found]
+    columns = []
+    for at, (name, label) in enumerate(short_names(list(found[0])).items()):
+        numbers = all(row[at] is None or is_number(row[at]) for row in rows)
+        columns.append(Column(keys.get(name, name), label, numbers))
     return columns, rows
 
 
-def fits(row: Sequence[Any], word: str, places: Mapping[str, int]) -> bool:
+def fits(row: Sequence[Cell], word: str, places: Mapping[str, int]) -> bool:
     """Return whether a row fits a word of the filter.
 
     A word such as `eta<0.1` compares a column. Any other word must be in some cell.
@@ -156,19 +148,18 @@ def fits(row: Sequence[Any], word: str, places: Mapping[str, int]) -> bool:
     return bool(compare(str(cell).lower(), wanted))
 
 
-def _cell(value: Any) -> Any:
-    return value if is_number(value) else option_text(value)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _cell(value: JsonValue) -> Cell:
+    """Return a finite number, a text, or None."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value if math.isfinite(value) else None
+    return None if value is None else value_text(value)
 
 
 def sweep_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return the facts above the table of trials, as (name, value)."""
     summary = snapshot.summary
     of = f"of {summary.total:,} trials" if summary.total else "trials"
-    facts = [(of, counts(summary.trials) or "none")]
+    facts = [(of, count_states(summary.trials) or "none")]
     if summary.best is not None:
         trial, value = summary.best
         facts.append((f"best {summary.metric}, trial {trial}", value_text(value)))
@@ -187,51 +178,24 @@ def sweep_notes(snapshot: Snapshot) -> list[str]:
     return [*early, *problem, *map(str, snapshot.summary.problems), *result.get("notes", ())]
 
 
-def counts(trials: Mapping[str, int]) -> str:
-    """Return the number of trials in each state as text."""
-    return ", ".join(f"{number:,} {state}" for state, number in trials.items() if number)
-
-
 def time_text(seconds: float) -> str:
     """Return a time, in seconds since the epoch, as local time."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
 
 
-def trial_facts(t: TrialState, snapshot: Snapshot) -> list[tuple[str, str]]:
+def facts_of(t: TrialState, snapshot: Snapshot) -> list[tuple[str, JsonValue]]:
     """Return the facts about one trial, as (name, value)."""
     r = t.result
     objectives = snapshot.study.objectives.objectives if snapshot.study is not None else ()
-    facts: dict[str, Any] = {"state": snapshot.summary.state_of(t)}
+    facts: dict[str, JsonValue] = {"state": snapshot.summary.state_of(t)}
     facts |= {o.metric: value for o, value in zip(objectives, r.values, strict=False)}
     facts["best step"] = None if r.best_step is None else f"{r.best_step} of {r.steps}"
     facts["stopped"] = t.reason
-    facts |= {name: value for name, value in {**r.metrics, **r.final}.items() if name not in facts}
-    facts |= {"attempts": t.attempt, "seed": t.trial.seed, "began": t.began, "ended": t.ended}
-    facts["repeats"] = None if t.trial.repeat_of is None else f"trial {t.trial.repeat_of:04d}"
-    facts["copied from"] = lineage_text(t.lineage) if t.lineage else None
-    facts["stage"] = snapshot.summary.stages.get(t.id)
-    return [
-        (name, value_text(value))
-        for name, value in facts.items()
-        if value is not None and value == value  # not NaN
-    ]
-
-
-def trial_configuration(t: TrialState) -> list[tuple[str, str]]:
-    """Return the configuration of one trial, as (name, value)."""
-    return [
-        *configuration_rows(t.trial.data, "data."),
-        ("preprocessor", t.trial.chain),
-        *configuration_rows(t.trial.shape.scaling, "scaling."),
-        *configuration_rows(t.params),
-    ]
-
-
-def figure_options(data: PlotData | None, query: Mapping[str, str], key: str) -> dict[str, Any]:
-    """Return the options of a figure from a request's query. Unknown keys and names are ignored."""
-    known = {d.name for d in data.dimensions} if data is not None else set()
-    if key == "slice" and query.get("name") in known:
-        return {"name": query["name"]}
-    if key == "curves" and query.get("trials"):
-        return {"chosen": tuple(query["trials"].split(",")[:100])}
-    return {}
+    facts |= dict(trial_facts(t)) | {f"final {name}": value for name, value in r.final.items()}
+    facts |= {
+        "ended": None if t.ended is None else str(t.ended),
+        "attempts": t.attempt,
+        "stage": snapshot.summary.stages.get(t.id),
+    }
+    # NaN is not equal to itself
+    return [(name, value) for name, value in facts.items() if value is not None and value == value]

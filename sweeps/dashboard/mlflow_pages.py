@@ -24,11 +24,7 @@ from sweeps.serving.access import TOKEN_RULE, Access
 # The path of MLflow's interface, relative to the page.
 PATH = "mlflow"
 # MLflow's pages need inline scripts and styles, which the policy of our own page forbids.
-HEADERS = {
-    "content-security-policy": "frame-ancestors 'self'; base-uri 'self'; form-action 'self'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
+POLICY = "frame-ancestors 'self'; base-uri 'self'; form-action 'self'"
 _API = r"/(?:ajax-)?api/\d\.0/mlflow"
 _RECORDS = "experiments|runs|logged-models|registered-models|model-versions"
 _READ = re.compile(

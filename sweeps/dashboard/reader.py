@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sweeps.controller.sweep_summary import SweepSummary, summarize
 from sweeps.core.errors import InputError, SweepsError
@@ -61,13 +60,14 @@ class SweepReader:
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         self.folder = folder
-        self._clock, self._lock = clock, threading.Lock()
+        self._clock = clock
+        self._lock = threading.Lock()
         self._record = record.RecordReader(folder)
         self._snapshot: Snapshot | None = None
         self._summary: tuple[str, SweepSummary] | None = None
         self._version = ""
         self._next = 0.0  # earliest time of the next reading
-        self._figures: dict[Any, Figure] = {}
+        self._figures: dict[str, Figure] = {}
 
     def snapshot(self) -> Snapshot:
         """Return the sweep.
@@ -104,7 +104,7 @@ class SweepReader:
         """
         return max(0.0, self._next - self._clock())
 
-    def figure(self, key: str, **options: Any) -> Figure:
+    def figure(self, key: str, **options: str | Sequence[str]) -> Figure:
         """Return a figure of the sweep; see `sweeps.sweep_report.plots.figure`."""
         with self._lock:
             snapshot = self._read()
@@ -112,7 +112,7 @@ class SweepReader:
             if data is None:
                 reason = "The study cannot be read." if snapshot.problem else ""
                 return Figure(key, "", note=reason or "The sweep has no trials yet.")
-            wanted = (key, *sorted(options.items()))
+            wanted = repr((key, sorted(options.items())))
             if wanted not in self._figures:
                 if len(self._figures) >= KEPT_FIGURES:
                     self._figures.clear()
@@ -121,7 +121,8 @@ class SweepReader:
             return self._figures[wanted]
 
     def _read(self) -> Snapshot:
-        old, version = self._snapshot, version_of(self.folder)
+        old = self._snapshot
+        version = version_of(self.folder)
         if old is not None and (old.version == version or self.rest()):
             return old
         with self._resting():
@@ -150,11 +151,14 @@ def read(reader: record.RecordReader, version: str) -> Snapshot:
         version: Version of the snapshot.
     """
     folder = reader.folder
-    summary, study, data, problem = summarize(folder, reader), None, None, ""
+    summary = summarize(folder, reader)
+    study = None
+    data = None
+    problem = ""
     try:
         study = reader.read()
         if study is not None:
-            data = plot_data(study, recorded_space(folder), summary.is_running, time.time())
+            data = plot_data(study, recorded_space(folder), summary.is_running)
     except SweepsError as e:
         problem = str(e)
     return Snapshot(version, summary, study, data, problem)
@@ -168,7 +172,7 @@ def version_of(folder: Path) -> str:
     paths = SweepFolder(folder)
     driven = is_driven(folder)
     files = (paths.journal, paths.origin, paths.result, paths.stages)
-    states: list[Any] = [driven, *map(_stamp, files)]
+    states: list[tuple[int, int] | int | None] = [driven, *map(_stamp, files)]
     with contextlib.suppress(InputError):  # `origin.json` is damaged, which the summary reports
         if driven and storage.place_of(folder) is not None:
             states.append(int(time.time() / DATABASE_SECONDS))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sweeps.core import logging_setup
@@ -31,6 +31,7 @@ from sweeps.tracking.mlflow.uris import check_uri
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
     from sweeps.dashboard.app import Dashboard
 
@@ -161,7 +162,7 @@ def _browser(url: str) -> Iterator[None]:
         yield
 
 
-def _server(app: Any, dashboard: Dashboard, say: Callable[[str], None]) -> uvicorn.Server:
+def _server(app: ASGIApp, dashboard: Dashboard, say: Callable[[str], None]) -> uvicorn.Server:
     """Return uvicorn's server, which ends the streams of events when it shuts down."""
     import uvicorn
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sweeps.core.texts import aligned
 from sweeps.data import ingest, schema_probe, summary_text
 from sweeps.data.files import Source, find_files, reading, sources_of
 from sweeps.data.load import summarize_source
@@ -119,7 +120,7 @@ def _text(found: SourceSummary, named: bool) -> str:
     about = "" if found.rows_exact else "about "
     blocks = [
         [f"{head}: {about}{summary_text.one_line(found.summary)}"],
-        summary_text.text_table(summary_text.HEAD, summary_text.table_rows(found.summary)),
+        aligned([summary_text.HEAD, *summary_text.table_rows(found.summary)], right=(2, 3)),
         summary_text.remarks(found.summary),
         [f"warning: {warning.text}" for warning in found.warnings],
     ]

@@ -6,7 +6,7 @@ The summary is one line for `sweeps run`, and a table for the other two. The fun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sweeps.core.command_hints import printable
@@ -103,18 +103,6 @@ def remarks(summary: DataSummary) -> list[str]:
             "values are of all rows."
         )
     return texts
-
-
-def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as aligned lines, two spaces apart. The columns in `NUMBERS` end alike."""
-    sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(size) if i in NUMBERS else cell.ljust(size)
-            for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
-    ]
 
 
 def data_messages(stored: Mapping[str, Any], space: Space) -> tuple[str, ...]:

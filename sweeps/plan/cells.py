@@ -5,40 +5,34 @@ A shape is a number of workers and the resources of each worker.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sweeps.core.resources import Shape
 from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Space
 from sweeps.space.conditions import ABSENT
+from sweeps.space.domains import Key
 from sweeps.space.enumeration import shape_assignments
 from sweeps.space.templates import Template, dimensions
 
 
-def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
-    """Yield the order in which each round of trials visits the cells, without end.
-
-    A round has one trial in each cell. An order is a list of indices into `cells`.
-    `sweeps.search.cells.next_cell` chooses the cells in the same order.
-    """
-    order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
-    return itertools.cycle((order, order[::-1]))
-
-
 def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
-    """Return how many trials each cell gets if the sweep visits the cells in `visiting_order`.
+    """Return how many trials each cell gets. `sweeps.search.cells.next_cell` chooses the cells.
+
+    A round has one trial in each cell. Every other round visits the cells in reverse order.
 
     Args:
         cells: All cells of a space.
         trials: Number of trials in all cells together.
     """
-    whole, rest = divmod(trials, len(cells))
-    counts = [whole] * len(cells)
-    for i in next(itertools.islice(visiting_order(cells), whole % 2, None))[:rest]:
+    rounds, rest = divmod(trials, len(cells))
+    counts = [rounds] * len(cells)
+    order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
+    if rounds % 2:
+        order.reverse()
+    for i in order[:rest]:
         counts[i] += 1
     return counts
 
@@ -86,7 +80,7 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
         name for name in grids if len({repr(values.get(name, ABSENT)) for _, values in found}) > 1
     ]
 
-    def key(cell: Mapping[str, Any]) -> str:
+    def key(cell: Mapping[str, Key]) -> str:
         return repr([cell.get(name, ABSENT) for name in deciding])
 
     shapes: dict[str, set[Shape]] = defaultdict(set)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError
 from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials
@@ -21,6 +21,8 @@ from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.search.earlier_trials import EarlierSweep
 
 
@@ -91,7 +93,7 @@ class Plan:
             (cell, count) for cell, count in zip(self.space.cells, self.counts, strict=True) if cell
         ]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return the plan as JSON data, with null for unknown numbers."""
         return {
             "name": self.space.name,
@@ -128,7 +130,7 @@ class Plan:
         }
 
 
-def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
+def domain(dim: Dimension) -> list[JsonValue] | dict[str, JsonValue]:
     """Return the domain of a dimension as JSON data.
 
     Returns:
@@ -138,12 +140,12 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     """
     if dim.options:
         return [option.key for option in dim.options]
-    ends = (
-        {"mean": dim.mean, "sd": dim.sd}
-        if dim.lower is None
-        else {"lowest": dim.lower, "highest": dim.highest}
-    )
-    return ends | ({} if dim.q in (None, 1) else {"q": dim.q})
+    shown: dict[str, JsonValue] = {"lowest": dim.lower, "highest": dim.highest}
+    if dim.lower is None:
+        shown = {"mean": dim.mean, "sd": dim.sd}
+    if dim.q not in (None, 1):
+        shown["q"] = dim.q
+    return shown
 
 
 def plan(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any
 
+from sweeps.core.texts import aligned, count_noun, shortened, value_text
 from sweeps.plan.steps import StepCount
 from sweeps.plan.summary import Plan
 from sweeps.search.plugins import planned_scheduler
@@ -36,37 +36,35 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     resources = (
         ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
     )
-    parts = {
-        "dimensions": _dimensions(plan, room),
-        "search": _wrapped([_search(plan)], room),
-        "learns from": _wrapped([str(sweep) for sweep in plan.earlier], room),
-        "trials": _wrapped([_trials(plan)], room),
-        "cells": _cells(plan, room),
-        "shapes": _shapes(plan, room),
-        "at once": _wrapped([_concurrency(plan)], room),
-        "data": _wrapped(_data(plan), room),
-        "fits": _wrapped([_fits(plan)], room),
-        "steps": _wrapped(_steps(plan), room),
-        "trackers": _wrapped(
-            [", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room
-        ),
-    }
-    lines = [f"{plan.space.name} on {resources} ({machine})", ""]
-    for name, part in parts.items():
-        if name in ("cells", "shapes") and len(part) > 1:
-            part = [*([] if lines[-1] == "" else [None]), *part, None]  # blank lines around a table
-        elif name == "dimensions":
-            part = [*part, None]
-        named = False
-        for text in part:
-            lines.append(
-                "" if text is None else (("" if named else name).ljust(LEFT) + text).rstrip()
-            )
-            named = named or text is not None
+    trackers = ", ".join(tracker.name for tracker in plan.space.trackers) or "none"
+    blocks = [
+        {"dimensions": _dimensions(plan, room)},
+        {
+            "search": [_search(plan)],
+            "learns from": [str(sweep) for sweep in plan.earlier],
+            "trials": [_trials(plan)],
+        },
+        {"cells": _cells(plan, room)},
+        {"shapes": _shapes(plan, room)},
+        {
+            "at once": [_concurrency(plan)],
+            "data": _data(plan),
+            "fits": [_fits(plan)],
+            "steps": _steps(plan),
+            "trackers": [trackers],
+        },
+    ]
+    lines = [f"{plan.space.name} on {resources} ({machine})"]
+    for block in blocks:
+        if any(block.values()):
+            lines.append("")
+        for name, part in block.items():
+            for at, text in enumerate(_wrapped(part, room)):
+                lines.append(("" if at else name).ljust(LEFT) + text)
     return "\n".join(lines)
 
 
-def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
+def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
     """Wrap paragraphs into lines of at most `width` columns."""
     return [
         line for text in paragraphs for line in textwrap.wrap(text, width, break_on_hyphens=False)
@@ -75,7 +73,7 @@ def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
 
 def _table(
     rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf
-) -> list[Any]:
+) -> list[str]:
     """Format rows as aligned columns, two spaces apart.
 
     While the lines are too wide, the widest column is made narrower.
@@ -88,29 +86,10 @@ def _table(
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:
         sizes[sizes.index(max(sizes))] -= 1
-    lines = []
-    for row in rows:
-        cells = (_cut(text, size) for text, size in zip(row, sizes, strict=True))
-        padded = [
-            c.rjust(s) if i in right else c.ljust(s)
-            for i, (c, s) in enumerate(zip(cells, sizes, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return lines
+    return aligned([list(map(shortened, row, sizes)) for row in rows], right)
 
 
-def _cut(text: str, size: int) -> str:
-    """Shorten a text to `size` characters.
-
-    If the text is longer, an ellipsis replaces its middle.
-    """
-    if len(text) <= size:
-        return text
-    tail = (size - 1) * 2 // 3
-    return text[: size - 1 - tail] + "…" + text[len(text) - tail :]
-
-
-def _dimensions(plan: Plan, width: int) -> list[Any]:
+def _dimensions(plan: Plan, width: int) -> list[str]:
     """List the dimensions: name, domain and values."""
     dims = plan.space.dimensions
     if not dims:
@@ -129,18 +108,13 @@ def _dimensions(plan: Plan, width: int) -> list[Any]:
 def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
-        return ", ".join(_as_yaml(option.key) for option in dim.options)
+        return ", ".join(value_text(option.key) for option in dim.options)
     text = (
         f"mean {dim.mean:g}, sd {dim.sd:g}"
         if dim.lower is None
         else f"{dim.lower:g} to {dim.highest:g}"
     )
     return text + (f", by {dim.q:g}" if dim.q not in (None, 1) else "")
-
-
-def _as_yaml(key: Any) -> str:
-    """Format the key of an option as in YAML, for example `null` for None and `true` for True."""
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _search(plan: Plan) -> str:
@@ -159,7 +133,7 @@ def _trials(plan: Plan) -> str:
     text = f"{plan.trials}"
     if cells := plan.cells:
         least, most = min(plan.counts), max(plan.counts)
-        text += f" in {len(cells)} cell{'s' * (len(cells) > 1)}"
+        text += f" in {count_noun(len(cells), 'cell')}"
         grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
         if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
             short = short_names(list(grids))
@@ -172,10 +146,7 @@ def _trials(plan: Plan) -> str:
             )
     if plan.configurations is not None:
         all_run = ", and each is tried once" * (plan.trials == plan.configurations)
-        text += (
-            f"; the space has {plan.configurations:,} "
-            f"configuration{'s' * (plan.configurations != 1)}{all_run}"
-        )
+        text += f"; the space has {count_noun(plan.configurations, 'configuration')}{all_run}"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
         total = plan.trials + plan.repeats
@@ -198,7 +169,7 @@ def _trials(plan: Plan) -> str:
     return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
 
 
-def _cells(plan: Plan, width: int) -> list[Any]:
+def _cells(plan: Plan, width: int) -> list[str]:
     """List the grid cells with their numbers of trials.
 
     Return [] if there are no cells or more than `MAX_LINES`.
@@ -208,7 +179,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
         return []
     names = list(dict.fromkeys(name for cell, _ in cells for name in cell))
     rows = [
-        [*(_as_yaml(cell[name]) if name in cell else "-" for name in names), str(count)]
+        [*(value_text(cell[name]) if name in cell else "-" for name in names), str(count)]
         for cell, count in cells
     ]
     return _table(
@@ -216,7 +187,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
     )
 
 
-def _shapes(plan: Plan, width: int) -> list[Any]:
+def _shapes(plan: Plan, width: int) -> list[str]:
     """List the shapes.
 
     For each shape, give the number of its trials, and how many of them fit on the machine at the
@@ -227,40 +198,28 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
     up_to = "up to " if is_sampled else ""
     rows = []
     for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
-        trials = f"{up_to}{e.trials} trial{'s' * (e.trials != 1)}"
+        trials = up_to + count_noun(e.trials, "trial")
         rows.append([str(e.shape), trials, f"{fitting:>{digits}} at once"])
-    table = _table(
-        rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]],
-        right=[1],
-        width=width,
-    )
-    return (
-        table
-        if len(rows) <= MAX_LINES
-        else [*table[:-1], f"… {len(rows) - MAX_LINES + 1} more", table[-1]]
-    )
+    hidden = len(rows) - MAX_LINES + 1
+    if len(rows) <= MAX_LINES:
+        return _table(rows, right=[1], width=width)
+    table = _table([*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
+    return [*table[:-1], f"… {hidden} more", table[-1]]
 
 
 def _concurrency(plan: Plan) -> str:
     """Describe how many trials run at the same time, and what limits this number."""
-    limit, number = (
-        plan.space.limits.max_concurrent_trials,
-        f"{plan.concurrency} trial{'s' * (plan.concurrency > 1)}",
-    )
+    limit = plan.space.limits.max_concurrent_trials
+    number = count_noun(plan.concurrency, "trial")
     if plan.concurrency == plan.trials:
         return "all trials"
-    if limit is None:
-        return (
-            f"at most {number}, if each has the smallest shape"
-            if len(plan.shapes) > 1
-            else f"{number}; more do not fit"
-        )
-    waits = (
-        f"; {plan.fitting_trials} fit, the others wait"
-        if plan.concurrency > plan.fitting_trials
-        else ""
-    )
-    return f"{number} (limits.max_concurrent_trials){waits}"
+    if limit is not None:
+        waits = f"; {plan.fitting_trials} fit, the others wait"
+        is_waiting = plan.concurrency > plan.fitting_trials
+        return f"{number} (limits.max_concurrent_trials){waits * is_waiting}"
+    if len(plan.shapes) > 1:
+        return f"at most {number}, if each has the smallest shape"
+    return f"{number}; more do not fit"
 
 
 def _data(plan: Plan) -> list[str]:
@@ -286,14 +245,10 @@ def _fits(plan: Plan) -> str:
     text = "1 preprocessor, fitted once"
     if fits.most > 1:
         text = f"{fits.most} preprocessors, each fitted once"
-    return f"{'' if fits.exact else 'at most '}{text}{_each(plan)}"
-
-
-def _each(plan: Plan) -> str:
-    folds = plan.space.data.folds
-    return (" on its data variant" if plan.variants != 1 else "") + (
-        f" for each of {folds} folds" if folds else ""
-    )
+    at_most = "" if fits.exact else "at most "
+    variant = " on its data variant" if plan.variants != 1 else ""
+    folds = f" for each of {plan.space.data.folds} folds" if plan.space.data.folds else ""
+    return f"{at_most}{text}{variant}{folds}"
 
 
 def _steps(plan: Plan) -> list[str]:
@@ -320,12 +275,10 @@ def _steps(plan: Plan) -> list[str]:
         else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
     )
     scheduler = planned_scheduler(plan.space.scheduler)
-    brackets = (
-        [str(scheduler.rungs(bracket)[0]) for bracket in range(scheduler.bracket_count)]
-        if scheduler.bracket_count > 1
-        else []
-    )
-    begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
+    begun = ""
+    if scheduler.bracket_count > 1:
+        starts = [str(scheduler.rungs(at)[0]) for at in range(scheduler.bracket_count)]
+        begun = f"; its brackets start at steps {', '.join(starts)}"
     return [
         (
             f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random "

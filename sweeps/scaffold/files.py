@@ -28,13 +28,13 @@ def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool)
     names may be elsewhere.
 
     Args:
-        file: path of the space file.
-        text: its text.
-        modules: text of each Python module, by its path.
+        file: Path of the space file.
+        text: Its text.
+        modules: Text of each Python module, by its path.
         force: True to overwrite files that exist.
 
     Raises:
-        InputError: a file exists and `force` is false, a text is not valid, or a file cannot be
+        InputError: A file exists and `force` is false, a text is not valid, or a file cannot be
             written.
     """
     refuse_existing([file, *modules], force)

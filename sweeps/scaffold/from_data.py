@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.metrics import usual_goal
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
@@ -13,6 +13,9 @@ from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
 from sweeps.scaffold.table_search import FOLDS, TableSearch, choose_search
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml_writer import flow
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 # Number of dropped columns that the command names.
 NAMED = 10
@@ -28,14 +31,14 @@ class Columns:
     """The use of each column of a table in the space file.
 
     Attributes:
-        drop: reason for each column that is dropped.
-        parse: rule and reason for each column that is parsed. A rule is a text or a mapping.
-        texts: the columns that stay texts and need an encoder.
-        prose: the columns of texts that are hashed word by word.
+        drop: Reason for each column that is dropped.
+        parse: Rule and reason for each column that is parsed. A rule is a text or a mapping.
+        texts: The columns that stay texts and need an encoder.
+        prose: The columns of texts that are hashed word by word.
     """
 
     drop: dict[str, str] = field(default_factory=dict)
-    parse: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    parse: dict[str, tuple[JsonValue, str]] = field(default_factory=dict)
     texts: tuple[ColumnSummary, ...] = ()
     prose: tuple[str, ...] = ()
 
@@ -50,20 +53,20 @@ class Table:
     """A table for which a space file is written.
 
     Attributes:
-        source: path of the file, as the space file names it.
-        label: the label column.
+        source: Path of the file, as the space file names it.
+        label: The label column.
         task: "binary", "multiclass" or "regression".
         given_task: True if the space file must name the task, because sweeps would infer another
             one.
-        label_rule: rule of `data.parse` for the label; "" if there is none.
-        missing_labels: number of rows without a label.
-        label_words: the words among the classes that may mean a missing label; "" if there are
+        label_rule: Rule of `data.parse` for the label; "" if there is none.
+        missing_labels: Number of rows without a label.
+        label_words: The words among the classes that may mean a missing label; "" if there are
             none.
-        summary: summary of the rows.
+        summary: Summary of the rows.
         exact: False if the number of rows is an estimate.
-        metric: the metric to optimize; "" for the usual metric of the task.
-        trainer: name of the trainer.
-        time: the column of dates by which the rows are sorted; "" if there is none.
+        metric: The metric to optimize; "" for the usual metric of the task.
+        trainer: Name of the trainer.
+        time: The column of dates by which the rows are sorted; "" if there is none.
     """
 
     source: str
@@ -92,7 +95,7 @@ def columns_of(summary: DataSummary) -> Columns:
     """Decide what becomes of each feature, by the findings in the data."""
     found = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
     drop: dict[str, str] = {}
-    parse: dict[str, tuple[Any, str]] = {}
+    parse: dict[str, tuple[JsonValue, str]] = {}
     texts = []
     for column in (c for c in summary.columns if c.role == "feature"):
         finding = found.get(column.name, Finding(""))
@@ -125,8 +128,8 @@ def choices(table: Table, file: str) -> list[str]:
     ones, and the columns that are dropped: at most `NAMED` of them, and the number of the others.
 
     Args:
-        table: the table.
-        file: name of the space file, which has all of them.
+        table: The table.
+        file: Name of the space file, which has all of them.
     """
     lines = [_task_line(table)]
     if table.time:
@@ -179,9 +182,9 @@ def space_text(table: Table, name: str = "", read: str = "") -> str:
     """Return the text of a space file for a table. The file runs as it stands.
 
     Args:
-        table: the table.
-        name: text from which the name of the sweep is made; "" for the name of the table.
-        read: value of `data.read`; "" if text files are read as usual.
+        table: The table.
+        name: Text from which the name of the sweep is made; "" for the name of the table.
+        read: Value of `data.read`; "" if text files are read as usual.
     """
     columns = columns_of(table.summary)
     search = table.search
@@ -246,7 +249,7 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
         keys[f"test: {_latest(table.time, 0.1) if table.time else 0.1}"] = test
     if table.missing_labels:
         keys["drop_missing_label: true"] = f"rows without a label: {table.missing_labels:,}"
-    missing: dict[str, list[Any]] = {}
+    missing: dict[str, list[JsonValue]] = {}
     if table.label_words:
         missing[table.label] = []
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"

@@ -1,72 +1,79 @@
-"""Run an Optuna objective once, and write the files with which sweeps runs the same objective.
-
-The objective runs with a trial that records its calls.
-"""
+"""Run an Optuna objective once, and write the files with which sweeps runs the same objective."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 from unittest.mock import patch
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.references import describe_error, short
-from sweeps.scaffold.from_optuna import Parameter, space_text
+from sweeps.scaffold.from_optuna import Parameter, metric_names, space_text
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
-# Number of parameters after which the run of an objective ends. A space file cannot hold as many.
-MOST_PARAMETERS = 2000
-# Names of the methods of a trial that suggest a value. The others are deprecated forms of these.
-SUGGESTS = (
-    "suggest_float",
-    "suggest_int",
-    "suggest_categorical",
-    "suggest_uniform",
-    "suggest_loguniform",
-    "suggest_discrete_uniform",
-)
+# A function of the user, which takes a trial of Optuna.
+Objective = Callable[[Any], Any]
+Direction = Literal["minimize", "maximize"]
 
 
-class TooManyParameters(BaseException):
-    """An objective suggests too many parameters. Its `except Exception` cannot catch this."""
+def objective_texts(
+    reference: str, directions: Sequence[Direction], name: str, loop: str
+) -> tuple[str, str, list[str]]:
+    """Run an objective once, and return the texts of two files, and notes.
 
+    Args:
+        reference: The objective, as `module:function`.
+        directions: "minimize" or "maximize" for each value that the objective returns.
+        name: Text from which the name of the sweep is made.
+        loop: Name of the module with the loop.
 
-@dataclass
-class Recording:
-    """The calls that an objective made in one run.
+    Returns:
+        (space file, module with the loop, notes about the objective).
 
-    Attributes:
-        distributions: distribution of each parameter that the objective suggested, in order.
-        steps: steps at which the objective reported a value.
-        values: what the objective returned; () if it was pruned.
-        not_run: parameter and line of each suggestion that this run did not reach, or whose name is
-            computed.
-        notes: what else one run cannot show.
+    Raises:
+        InputError: The objective cannot be imported or run, or a parameter has no counterpart in a
+            space file.
     """
+    notes: list[str] = []
+    objective = _import_objective(reference, notes)
+    trial = _run_once(objective, reference, directions)
+    reports = trial.intermediate_values
+    scheduler = ""
+    if len(reports) > 1:
+        notes.append(
+            f"The objective reported {len(reports)} values, up to step {max(reports)}; the "
+            "scheduler can stop trials early."
+        )
+        grace_period = max(1, len(reports) // 10)
+        scheduler = f"{{name: asha, max_t: {len(reports) + 1}, grace_period: {grace_period}}}"
+    about = (
+        "One run of the objective was recorded. Parameters that it suggests in another branch are "
+        "missing here, and bounds that it computes from other parameters are those of this run."
+    )
+    space = space_text(
+        name,
+        f"--from-objective {reference}",
+        f"{loop}:train",
+        parameters=[Parameter(key, own) for key, own in trial.distributions.items()],
+        goals=list(zip(metric_names(len(directions)), directions, strict=True)),
+        notes=[about, *notes],
+        scheduler=scheduler,
+    )
+    return space, _loop_text(reference, len(directions)), notes
 
-    distributions: dict[str, BaseDistribution] = field(default_factory=dict)
-    steps: list[int] = field(default_factory=list)
-    values: tuple[float, ...] = ()
-    not_run: tuple[tuple[str, int], ...] = ()
-    notes: list[str] = field(default_factory=list)
 
-
-def import_objective(reference: str, notes: list[str] | None = None) -> Callable[[Any], Any]:
+def _import_objective(reference: str, notes: list[str]) -> Objective:
     """Import an objective. The import runs the module's code.
 
     Args:
-        reference: the objective, as `module:function`.
-        notes: receives a note if the import runs a study.
+        reference: The objective, as `module:function`.
+        notes: Receives a note if the import runs a study.
 
     Raises:
-        InputError: the module or the function does not exist, or the module cannot be imported. The
+        InputError: The module or the function does not exist, or the module cannot be imported. The
             error names the user's line.
     """
     if (problem := references.problem(reference)) is not None:  # before any code runs
@@ -76,203 +83,79 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
     try:
         with patch.object(Study, "ask", autospec=True, side_effect=Study.ask) as ask:
             objective = references.resolve(reference)
-        if ask.called and notes is not None:
-            module = reference.partition(":")[0]
-            notes.append(
-                f"The import of `{module}` runs a study, and each worker imports `{module}` "
-                "again: "
-                'put the code that runs the study below `if __name__ == "__main__":`.'
-            )
     except references.RefError as e:
         raise InputError("--from-objective", str(e)) from e
+    if ask.called:
+        module = reference.partition(":")[0]
+        notes.append(
+            f"The import of `{module}` runs a study, and each worker imports `{module}` again: "
+            'put the code that runs the study below `if __name__ == "__main__":`.'
+        )
     if not callable(objective):
         text = f"`{reference}` has the type {type(objective).__name__}, but must be a function"
         raise InputError("--from-objective", text)
-    found: Callable[[Any], Any] = objective
+    found: Objective = objective
     return found
 
 
-def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]) -> Recording:
-    """Run an objective once, and record what it does.
+def _run_once(objective: Objective, reference: str, directions: Sequence[Direction]) -> FrozenTrial:
+    """Run an objective with a trial that is not pruned, and return the trial.
 
     The values are random, but the same in each call.
 
-    Args:
-        objective: the function that takes a trial.
-        name: the reference to it, for messages.
-        directions: "minimize" or "maximize" for each value that the objective returns.
-
     Raises:
-        InputError: the objective raised an error, suggested nothing, or returned something else
+        InputError: The objective raised an error, suggested nothing, or returned something else
             than its values.
     """
     import optuna
 
-    found = Recording()
-    trial = _recording_trial(found, directions)
-    pruned = False
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        directions=directions,
+        sampler=optuna.samplers.RandomSampler(seed=0),
+        pruner=optuna.pruners.NopPruner(),
+    )
+    trial = study.ask()
     try:
         returned = objective(trial)
     except optuna.TrialPruned:
-        pruned = True
-    except KeyboardInterrupt:
-        raise
-    except BaseException as e:  # the user's code may raise anything, such as SystemExit
+        pass
+    except (Exception, SystemExit) as e:
         values = short(repr, trial.params)
-        text = f"`{name}` raised {describe_error(e)}; it must run once, with the values {values}"
+        text = (
+            f"`{reference}` raised {describe_error(e)}; it must run once, with the values {values}"
+        )
         raise InputError("--from-objective", text) from e
-    if not found.distributions:
-        raise InputError(
-            "--from-objective",
-            f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned",
+    else:
+        _check_values(returned, reference, len(directions))
+    if not trial.distributions:
+        text = (
+            f"`{reference}` suggested no parameter with `trial.suggest_...`, so nothing can be "
+            "tuned"
         )
-    if not pruned:
-        found.values = _values(returned, name, directions)
-    source = _source(objective)
-    found.not_run = tuple(
-        (name, at) for name, at in suggestions_in(source) if name not in found.distributions
-    )
-    return found
-
-
-def _recording_trial(found: Recording, directions: Sequence[str]) -> Any:
-    """Return a trial that records suggestions and reports in `found`, and is never pruned."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    goals = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
-    study = optuna.create_study(directions=goals, sampler=optuna.samplers.RandomSampler(seed=0))
-
-    class RecordingTrial(optuna.trial.Trial):
-        """A trial that records suggestions and reports, and is never pruned."""
-
-        def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
-            found.distributions.setdefault(name, distribution)
-            if len(found.distributions) > MOST_PARAMETERS:
-                raise TooManyParameters(f"more than {MOST_PARAMETERS:,} parameters were suggested")
-            return super()._suggest(name, distribution)
-
-        def report(self, value: float, step: int) -> None:
-            found.steps.append(int(step))
-            super().report(value, step)
-
-        def should_prune(self) -> bool:
-            return False
-
-    return RecordingTrial(study, study.ask()._trial_id)
-
-
-def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float, ...]:
-    """Return the values of an objective as floats."""
-    several = isinstance(returned, (tuple, list))
-    try:
-        values = tuple(float(value) for value in (returned if several else (returned,)))
-    except (TypeError, ValueError):
-        values = ()
-    if len(values) == len(directions):
-        return values
-    if not values:
-        text = f"`{name}` returned {short(repr, returned)}, "
-        text += "but must return a number, or several numbers"
         raise InputError("--from-objective", text)
-    text = (
-        f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction "
-        "maximize` once for each of them"
-    )
-    raise InputError("--direction", text)
+    return study.trials[0]
 
 
-def _source(objective: Callable[..., Any]) -> str:
-    """Return the source of the function or of the object's class; "" if it cannot be found."""
+def _check_values(returned: object, reference: str, count: int) -> None:
+    """Raise an InputError if an objective did not return `count` numbers."""
+    values = returned if isinstance(returned, (tuple, list)) else (returned,)
     try:
-        return textwrap.dedent(
-            inspect.getsource(objective if inspect.isfunction(objective) else type(objective))
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        text = (
+            f"`{reference}` returned {short(repr, returned)}, but must return a number, or several "
+            "numbers"
         )
-    except (OSError, TypeError):
-        return ""
-
-
-def suggestions_in(source: str) -> list[tuple[str, int]]:
-    """Return the parameter and the line of each `suggest_...("name", ...)` in a source. Pure.
-
-    If a name is computed, its expression is returned, such as `f'layer_{i}'`.
-    """
-    try:
-        tree = references.syntax_tree(source)
-    except SyntaxError:
-        return []
-    found = [(_name(call), call.lineno) for call in _suggestions(tree)]
-    return sorted(dict.fromkeys(found), key=lambda item: item[1])
-
-
-def _suggestions(tree: ast.AST) -> Iterator[ast.Call]:
-    """Yield each call of `suggest_...` that has a name."""
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in SUGGESTS
-            and (node.args or any(keyword.arg == "name" for keyword in node.keywords))
-        ):
-            yield node
-
-
-def _name(call: ast.Call) -> str:
-    """Return the name that a suggestion has, or the expression that computes it."""
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
-    name = [*call.args[:1], *named][0]
-    return str(name.value) if isinstance(name, ast.Constant) else ast.unparse(name)
-
-
-# ---- the files
-
-
-def metric_names(directions: Sequence[str]) -> tuple[str, ...]:
-    """Return the name of the metric for each value of an objective."""
-    return (
-        ("value",) if len(directions) == 1 else tuple(f"value_{i}" for i in range(len(directions)))
-    )
-
-
-def notes_of(found: Recording) -> list[str]:
-    """Return notes about what one run cannot show."""
-    notes = [
-        "One run of the objective was recorded. Parameters that it suggests in another branch are "
-        "missing here, and bounds that it computes from other parameters are those of this run."
-    ]
-    if found.not_run:
-        names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.not_run)
-        notes.append(
-            f"This run did not reach these suggestions, or their names are computed: {names}. Add "
-            "the domains that are missing under "
-            "`params`, with a condition such as `when: {params.NAME: value}`."
+        raise InputError("--from-objective", text)
+    if len(numbers) != count:
+        text = (
+            f"`{reference}` returned {len(numbers)} values; give `--direction minimize` or "
+            "`--direction maximize` once for each of them"
         )
-    notes += found.notes
-    if len(found.steps) > 1:
-        notes.append(
-            f"The objective reported {len(found.steps)} values, up to step {max(found.steps)}; "
-            "the scheduler can stop trials early."
-        )
-    return notes
-
-
-def objective_space(
-    name: str, found: Recording, directions: Sequence[str], loop: str, origin: str
-) -> str:
-    """Return the text of the space file for a recorded objective. Pure.
-
-    Raises:
-        InputError: a parameter has no counterpart in a space file.
-    """
-    goals = list(zip(metric_names(directions), directions, strict=True))
-    parameters = [Parameter(key, distribution) for key, distribution in found.distributions.items()]
-    reports = len(found.steps)
-    scheduler = (
-        f"{{name: asha, max_t: {reports + 1}, grace_period: {max(1, reports // 10)}}}"
-        if reports > 1 and len(directions) == 1
-        else ""
-    )
-    return space_text(name, origin, loop, parameters, goals, notes_of(found), scheduler=scheduler)
+        raise InputError("--direction", text)
 
 
 LOOP = '''"""Run the Optuna objective `{reference}` as a trial of sweeps. \
@@ -310,21 +193,18 @@ raises an exception."""
 '''
 
 
-def loop_text(reference: str, directions: Sequence[str]) -> str:
+def _loop_text(reference: str, count: int) -> str:
     """Return the text of the module with `train(config)`, which runs an objective.
 
     The objective gets the values of a trial. The function is pure.
 
     Args:
-        reference: the objective, as `module:function`.
-        directions: the direction of each value that the objective returns.
+        reference: The objective, as `module:function`.
+        count: Number of values that the objective returns.
     """
     module, _, attr = reference.partition(":")
-    names = metric_names(directions)
-    several = len(names) > 1
-    metrics = ", ".join(
-        f'"{name}": {f"values[{i}]" if several else "value"}' for i, name in enumerate(names)
-    )
+    values = [f"values[{i}]" for i in range(count)] if count > 1 else ["value"]
+    metrics = zip(metric_names(count), values, strict=True)
     first, dot, rest = attr.partition(".")
     return LOOP.format(
         reference=reference,
@@ -332,6 +212,6 @@ def loop_text(reference: str, directions: Sequence[str]) -> str:
         imported=first if first == "objective" else f"{first} as objective",
         called=f"objective{dot}{rest}",
         report=REPORT,
-        returned="values" if several else "value",
-        metrics="{" + metrics + "}",
+        returned="values" if count > 1 else "value",
+        metrics="{" + ", ".join(f'"{name}": {value}' for name, value in metrics) + "}",
     )

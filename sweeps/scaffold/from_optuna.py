@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
-from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
-from sweeps.space.domains import RULES, argument_problems, build
+from sweeps.core.texts import first_names
+from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
+from sweeps.space.domains import RULES, Key, argument_problems, build
 from sweeps.space.yaml_writer import flow
 from sweeps.study.storage import DRIVER
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
 
 TRIALS = 30
 # Options of SQLAlchemy's engine with which a database refuses to write. SQLite needs `mode=ro`.
@@ -35,15 +37,15 @@ class Parameter:
     """A parameter of an Optuna study or objective.
 
     Attributes:
-        name: name of the parameter.
+        name: Name of the parameter.
         distribution: Optuna's distribution.
-        when: values of another parameter for which this parameter exists, as (name, values). None
+        when: Values of another parameter for which this parameter exists, as (name, values). None
             if every trial has the parameter.
     """
 
     name: str
     distribution: BaseDistribution
-    when: tuple[str, tuple[Any, ...]] | None = None
+    when: tuple[str, tuple[Key, ...]] | None = None
 
 
 def open_study(storage: str, name: str | None) -> Study:
@@ -52,24 +54,22 @@ def open_study(storage: str, name: str | None) -> Study:
     Nothing is written.
 
     Args:
-        storage: the path or URL.
-        name: name of the study. None if the storage has only one study.
+        storage: The path or URL.
+        name: Name of the study. None if the storage has only one study.
 
     Raises:
-        InputError: the storage has no such file, or no such study.
-        Exception: the storage cannot be read. The errors of the libraries have no common class.
+        InputError: The storage has no such file, or no such study.
+        Exception: The storage cannot be read. The errors of the libraries have no common class.
     """
     import optuna
 
     place = masked(storage)
     stored = _storage(storage)
-    summaries = optuna.get_all_study_summaries(stored, include_best_trial=False)
-    names = [study.study_name for study in summaries]
+    names = optuna.study.get_all_study_names(stored)
     if not names:
         raise InputError("--from-optuna", f"{place} has no study")
     if name is None and len(names) > 1:
-        listed = ", ".join(names[:10])
-        text = f"{place} has {len(names)} studies; name one of them: {listed}"
+        text = f"{place} has {len(names)} studies; name one of them: {first_names(names)}"
         raise InputError("--study", text)
     if name is not None and name not in names:
         text = f"{place} has no study `{name}`; {did_you_mean(name, names)}"
@@ -77,7 +77,7 @@ def open_study(storage: str, name: str | None) -> Study:
     return optuna.load_study(study_name=name or names[0], storage=stored)
 
 
-def _storage(storage: str) -> Any:
+def _storage(storage: str) -> BaseStorage:
     """Return Optuna's storage for a path or a URL. Missing files and tables are not created."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
@@ -98,7 +98,8 @@ def _storage(storage: str) -> Any:
         if kind != "sqlite":
             known = ", ".join(["sqlite", *READ_ONLY])
             raise InputError("--from-optuna", f"{kind} is no database of Optuna; known are {known}")
-        path = _sqlite_file(url.database or "")
+        # The URL names the file as a path, or as `file:study.db?mode=ro`.
+        path = Path(unquote(urlsplit(url.database or "").path))
     if not path.is_file():
         raise InputError("--from-optuna", f"{path}: there is no such file")
     with path.open("rb") as opened:
@@ -109,15 +110,8 @@ def _storage(storage: str) -> Any:
     return optuna.storages.RDBStorage(url_of_file, skip_table_creation=True)
 
 
-def _sqlite_file(database: str) -> Path:
-    """Return the file that an SQLite URL names, as a path or as `file:study.db?mode=ro`."""
-    if not database.startswith("file:"):
-        return Path(database)
-    return Path(unquote(database.removeprefix("file:").partition("?")[0]))
-
-
 def parameters_of(
-    trials: Sequence[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]],
+    trials: Sequence[tuple[Mapping[str, Key], Mapping[str, BaseDistribution]]],
 ) -> tuple[list[Parameter], list[str]]:
     """Return the parameters of a study, and notes about what could not be found out.
 
@@ -125,7 +119,7 @@ def parameters_of(
     all trials whether the parameter exists.
 
     Args:
-        trials: for each trial, its values and its distributions, by the name of the parameter.
+        trials: For each trial, its values and its distributions, by the name of the parameter.
     """
     from optuna.distributions import CategoricalDistribution
 
@@ -142,17 +136,16 @@ def parameters_of(
             f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last "
             "trials are used."
         )
-    always = {name for name in latest if all(name in values for values, _ in trials)}
-    choices = {
-        name: own.choices
+    values = [own for own, _ in trials]
+    always = {name for name in latest if all(name in own for own in values)}
+    choices = [
+        name
         for name, own in latest.items()
-        if isinstance(own, CategoricalDistribution) and name in always
-    }
+        if name in always and isinstance(own, CategoricalDistribution)
+    ]
     found = []
     for name, distribution in latest.items():
-        when = (
-            None if name in always else _condition(name, choices, [values for values, _ in trials])
-        )
+        when = None if name in always else _condition(name, choices, values)
         if name not in always and when is None:
             notes.append(
                 f"{name}: only some trials have it, and no single choice decides which; it is "
@@ -163,19 +156,19 @@ def parameters_of(
 
 
 def _condition(
-    name: str, choices: Mapping[str, Sequence[Any]], trials: Sequence[Mapping[str, Any]]
-) -> tuple[str, tuple[Any, ...]] | None:
+    name: str, choices: Sequence[str], trials: Sequence[Mapping[str, Key]]
+) -> tuple[str, tuple[Key, ...]] | None:
     """Return the choice, and its values, that decide which trials have the parameter `name`.
 
     Args:
-        name: name of the parameter.
-        choices: the options of each choice that every trial has.
-        trials: values of each trial.
+        name: Name of the parameter.
+        choices: Names of the choices that every trial has.
+        trials: Values of each trial.
     """
-    for choice, options in choices.items():
+    for choice in choices:
         present = {values[choice] for values in trials if name in values}
         absent = {values[choice] for values in trials if name not in values}
-        if not present & absent and present <= set(options):
+        if not present & absent:
             return choice, tuple(sorted(present, key=str))
     return None
 
@@ -186,7 +179,7 @@ def domain(distribution: BaseDistribution) -> Any:
     A domain is a mapping, such as {"uniform": [0, 1]}.
 
     Raises:
-        ValueError: the distribution has no counterpart in a space file. The message says why.
+        ValueError: The distribution has no counterpart in a space file. The message says why.
     """
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
@@ -213,7 +206,7 @@ def domain(distribution: BaseDistribution) -> Any:
     return {kind: arguments}
 
 
-def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Key]:
     """Return an initial point with the values of a trial, except constants.
 
     The point has 0.3 where Optuna has 0.30000000000000004.
@@ -235,7 +228,7 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     """Return the lines of `space.params`.
 
     Raises:
-        InputError: a parameter has no counterpart.
+        InputError: A parameter has no counterpart.
     """
     lines, problems = [], []
     for parameter in parameters:
@@ -255,6 +248,11 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     return lines
 
 
+def metric_names(count: int) -> list[str]:
+    """Return a name for each value of an objective."""
+    return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
+
+
 def space_text(
     name: str,
     origin: str,
@@ -263,54 +261,40 @@ def space_text(
     goals: Sequence[tuple[str, str]],
     notes: Sequence[str] = (),
     trials: int = TRIALS,
-    initial: Sequence[Mapping[str, Any]] = (),
+    initial: Sequence[Mapping[str, Key]] = (),
     scheduler: str = "",
 ) -> str:
     """Return the text of a space file.
 
     Args:
-        name: name of the study or the objective.
-        origin: the options of `sweeps init`, such as `--from-optuna study.db`.
-        loop: the training loop, as `module:function`.
-        parameters: the parameters.
-        goals: metric and goal of each objective.
-        notes: notes for the comment at the beginning of the file.
-        trials: number of trials.
-        initial: configurations to try first.
-        scheduler: value of the key `scheduler`; "" to leave the key out.
+        name: Name of the study or the objective.
+        origin: The options of `sweeps init`, such as `--from-optuna study.db`.
+        loop: The training loop, as `module:function`.
+        parameters: The parameters.
+        goals: Metric and goal of each objective.
+        notes: Notes for the comment at the beginning of the file.
+        trials: Number of trials.
+        initial: Configurations to try first.
+        scheduler: Value of the key `scheduler`; "" to leave the key out.
     """
-    params = params_lines(parameters)
+    objectives = [{"metric": metric, "goal": goal} for metric, goal in goals]
+    sections = [f"objective: {quoted(objectives[0] if len(objectives) == 1 else objectives)}"]
+    if scheduler:
+        sections.append(f"scheduler: {scheduler}")
+    sections.append(f"limits: {{max_trials: {trials}}}")
     points = [point_of(parameters, values) for values in initial]
-    head = comment_lines(f"Written by `sweeps init {origin}`.")
-    for note in notes:
-        head += ["#", *comment_lines(note)]
-    objectives = [f"{{metric: {quoted(metric)}, goal: {goal}}}" for metric, goal in goals]
-    lines = [*head, f"name: {quoted(sweep_name(name))}", f"trainer: {{loop: {quoted(loop)}}}", ""]
-    lines.append(
-        f"objective: {objectives[0]}"
-        if len(objectives) == 1
-        else f"objective: [{', '.join(objectives)}]"
-    )
-    lines += [f"scheduler: {scheduler}"] if scheduler else []
-    lines.append(f"limits: {{max_trials: {trials}}}")
     if any(points):
         comment = "the best trials of the study are run first"
-        lines += ["search:", line("initial_points:", comment, 2)]
-        lines += [f"    - {quoted(point)}" for point in points]
-    return "\n".join([*lines, "", "space:", "  params:", *params]) + "\n"
-
-
-@dataclass(frozen=True)
-class StudyTexts:
-    """The files for a study.
-
-    Attributes:
-        space: text of the space file.
-        loop: text of the module with the loop.
-    """
-
-    space: str
-    loop: str
+        sections += ["search:", line("initial_points:", comment, 2)]
+        sections += [f"    - {quoted(point)}" for point in points]
+    return space_file(
+        origin,
+        notes,
+        name=name,
+        trainer=f"{{loop: {quoted(loop)}}}",
+        sections=sections,
+        params=params_lines(parameters),
+    )
 
 
 # Names from the study are in comments and literals only, so that they cannot become code.
@@ -327,20 +311,20 @@ def train(config):
 
 def study_texts(
     storage: str, study_name: str | None, name: str, origin: str, loop: str
-) -> StudyTexts:
-    """Return the space file of a study, and a module for the loop.
+) -> tuple[str, str]:
+    """Return the text of the space file of a study, and the text of a module for the loop.
 
     The best trials of the study are run first.
 
     Args:
-        storage: path or URL of the storage.
-        study_name: name of the study. None if the storage has only one study.
-        name: text from which the name of the sweep is made.
-        origin: the options of `sweeps init`.
-        loop: name of the module with the loop.
+        storage: Path or URL of the storage.
+        study_name: Name of the study. None if the storage has only one study.
+        name: Text from which the name of the sweep is made.
+        origin: The options of `sweeps init`.
+        loop: Name of the module with the loop.
 
     Raises:
-        InputError: the study cannot be read, has no trial with parameters, or a parameter has no
+        InputError: The study cannot be read, has no trial with parameters, or a parameter has no
             counterpart in a space file.
     """
     try:
@@ -354,7 +338,7 @@ def study_texts(
         raise InputError("--from-optuna", text) from e
 
 
-def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
+def _study_texts(study: Study, name: str, origin: str, loop: str) -> tuple[str, str]:
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.distributions]
     if not trials:
         raise InputError(
@@ -362,14 +346,17 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
         )
     parameters, notes = parameters_of([(trial.params, trial.distributions) for trial in trials])
     directions = [direction.name.lower() for direction in study.directions]
-    goals = list(zip(_metrics(study), directions, strict=True))
+    metrics = study.metric_names or metric_names(len(directions))
+    goals = list(zip(metrics, directions, strict=True))
     initial = best_points(
         study, {parameter.name: parameter.distribution for parameter in parameters}
     )
-    best = {0: "", 1: " Its best trial is run first."}.get(
-        len(initial), f" Its {len(initial)} best trials are run first."
-    )
-    notes = [*notes, f"The study `{study.study_name}` has {len(trials)} trials.{best}"]
+    about = f"The study `{study.study_name}` has {len(trials)} trials."
+    if len(initial) == 1:
+        about += " Its best trial is run first."
+    elif initial:
+        about += f" Its {len(initial)} best trials are run first."
+    notes = [*notes, about]
     space = space_text(
         name,
         origin,
@@ -380,29 +367,29 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
         trials=max(TRIALS, len(trials)),
         initial=initial,
     )
-    metrics = ", ".join(f"{metric!r}: ..." for metric, _ in goals)
+    values = ", ".join(f"{metric!r}: ..." for metric in metrics)
     head = comment_lines(
         f"The training loop of the study `{study.study_name}`. Written by `sweeps init`: "
         "the study has no code, so move your objective here. "
         f"`config` has the values of one trial, such as config[{parameters[0].name!r}]."
     )
     message = (
-        f"move the body of your objective here, and end it with: ray.train.report({{{metrics}}})"
+        f"move the body of your objective here, and end it with: ray.train.report({{{values}}})"
     )
-    return StudyTexts(space, LOOP.format(head="\n".join(head), message=message))
+    return space, LOOP.format(head="\n".join(head), message=message)
 
 
 def best_points(
     study: Study, distributions: Mapping[str, BaseDistribution]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Key]]:
     """Return the different configurations of the best trials, at most `BEST`, the best first.
 
     The best trials of several objectives are those on the Pareto front. Infeasible trials, and
     values outside the ranges, are left out.
 
     Args:
-        study: the study.
-        distributions: distribution of each parameter in the space file.
+        study: The study.
+        distributions: Distribution of each parameter in the space file.
     """
     from optuna.study import StudyDirection
     from optuna.trial import TrialState
@@ -410,16 +397,11 @@ def best_points(
     if len(study.directions) > 1:
         best = study.best_trials
     else:
-        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        feasible = [
-            trial for trial in trials if all(value <= 0 for value in trial.constraints.values())
-        ]
-        sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
-        best = sorted(
-            (trial for trial in feasible if trial.value is not None),
-            key=lambda trial: sign * (trial.value or 0.0),
-        )
-    points: list[dict[str, Any]] = []
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        feasible = [t for t in complete if all(value <= 0 for value in t.constraints.values())]
+        maximize = study.direction == StudyDirection.MAXIMIZE
+        best = sorted(feasible, key=lambda t: t.value or 0.0, reverse=maximize)
+    points: list[dict[str, Key]] = []
     for trial in best:
         inside = all(
             name in distributions and _contains(distributions[name], value)
@@ -432,17 +414,9 @@ def best_points(
     return points
 
 
-def _contains(distribution: BaseDistribution, value: Any) -> bool:
+def _contains(distribution: BaseDistribution, value: Key) -> bool:
     """Return whether a distribution has a value."""
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
     except ValueError:  # a choice without this option
         return False
-
-
-def _metrics(study: Study) -> list[str]:
-    """Return the names of the study's metrics."""
-    if study.metric_names:
-        return list(study.metric_names)
-    count = len(study.directions)
-    return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
+from sweeps.scaffold.yaml_text import line, quoted, space_file
 from sweeps.space.foreign_syntax import translate_mapping
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.yaml_writer import flow
@@ -16,43 +17,19 @@ DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 # Number of trials if the configuration has no `run_cap`, and largest step if `early_terminate`
 # names none.
 TRIALS, STEPS = 30, 100
+# Our name of each key of `early_terminate` that has a counterpart.
+EARLY_TERMINATE = {"max_iter": "max_t", "min_iter": "grace_period", "eta": "reduction_factor"}
 # The keys of a parameter that define its values.
 DISTRIBUTION = ("distribution", "value", "values", "min", "max", "q", "mu", "sigma")
 
 
+@dataclass
 class _Translation:
-    """Collects the notes and the problems of a translation, and remembers which keys were read."""
+    """The method of the sweep, and the notes and the problems of its translation."""
 
-    def __init__(self, source: str):
-        self.source, self.method = source, ""
-        self.notes: list[str] = []
-        self.problems: list[Problem] = []
-        self._read: set[int] = set()
-
-    def get(self, node: Node, key: str) -> Node:
-        """Return the value of a key, which counts as read.
-
-        A node with the value None if the mapping has no such key.
-        """
-        child: Node = node.value.get(key, Node(None, node.mark))
-        self._read.add(id(child))
-        return child
-
-    def section(self, node: Node, key: str) -> Node:
-        """Return the mapping under a key; an empty mapping if there is none.
-
-        Another value does not count as read.
-        """
-        child = node.value.get(key)
-        return self.get(node, key) if child is not None and child.is_map else Node({}, node.mark)
-
-    def unread(self, node: Node, path: str = "") -> Iterator[str]:
-        """Yield the dotted path of each key that was not read."""
-        for key, child in node.value.items():
-            if id(child) not in self._read:
-                yield f"{path}{key}"
-            elif child.is_map:
-                yield from self.unread(child, f"{path}{key}.")
+    method: str
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def problem(self, mark: Mark, key: str, text: str) -> None:
         self.problems.append(Problem(str(mark), f"{key}: {text}"))
@@ -61,57 +38,67 @@ class _Translation:
 def space_text(root: Node, source: str) -> str:
     """Return the text of a space file for the configuration of a W&B sweep.
 
+    Each key that is translated is removed from the configuration, so that the others are left.
+
     Args:
-        root: the parsed configuration.
-        source: name of its file.
+        root: The parsed configuration.
+        source: Name of its file.
 
     Raises:
-        InputError: the configuration has no parameters, or a parameter has no counterpart.
+        InputError: The configuration has no parameters, or a parameter has no counterpart.
     """
-    found = _Translation(source)
-    given = found.section(root, "parameters") if root.is_map else root
-    if not root.is_map or not given.value:
+    if not root.is_map or not (given := _section(root, "parameters")).value:
         raise InputError(source, "is not a W&B sweep: it has no mapping `parameters`")
-    method = found.get(root, "method")
-    found.method = str(method.plain() or "bayes")
+    method = _take(root, "method")
+    found = _Translation(str(method.plain() or "bayes"))
     if found.method not in ALGORITHMS:
         found.problem(method.mark, "method", f"must be {', '.join(ALGORITHMS)}, got {found.method}")
-    parameters = list(_parameters(given, found, 4))
+    params = list(_parameters(given, found, 4))
     trainer = _trainer(root, found)
-    rest = [_objective(root, found), *_search(root, found)]
-    name = sweep_name(
-        str(found.get(root, "name").value or source.rpartition("/")[2].partition(".")[0])
-    )
-    if unread := ", ".join(found.unread(root)):
-        found.notes.append(f"These keys have no counterpart and were left out: {unread}.")
+    sections = [_objective(root, found), *_search(root, found)]
+    name = str(_take(root, "name").value or source.rpartition("/")[2].partition(".")[0])
+    if left := ", ".join(_left(root)):
+        found.notes.append(f"These keys have no counterpart and were left out: {left}.")
     if found.problems:
         raise InputError(found.problems)
-    head = comment_lines(f"Written by `sweeps init --from-wandb {source}`.")
-    for note in found.notes:
-        head += ["#", *comment_lines(note)]
-    return (
-        "\n".join(
-            [
-                *head,
-                f"name: {quoted(name)}",
-                trainer,
-                "",
-                *rest,
-                "",
-                "space:",
-                "  params:",
-                *parameters,
-            ]
-        )
-        + "\n"
+    return space_file(
+        f"--from-wandb {source}",
+        found.notes,
+        name=name,
+        trainer=trainer,
+        sections=sections,
+        params=params,
     )
+
+
+def _take(node: Node, key: str) -> Node:
+    """Remove a key from a mapping, and return its value.
+
+    A node with the value None if the mapping has no such key.
+    """
+    taken: Node = node.value.pop(key, Node(None, node.mark))
+    return taken
+
+
+def _section(node: Node, key: str) -> Node:
+    """Return the mapping under a key; an empty mapping if there is none."""
+    child: Node | None = node.value.get(key)
+    return child if child is not None and child.is_map else Node({}, node.mark)
+
+
+def _left(node: Node, path: str = "") -> Iterator[str]:
+    """Yield the dotted path of each key that was not removed."""
+    for key, child in node.value.items():
+        if child.is_map:
+            yield from _left(child, f"{path}{key}.")
+        else:
+            yield f"{path}{key}"
 
 
 def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
     """Yield the lines of `space.params`."""
-    for name in node.value:
-        child = found.get(node, name)
-        if child.is_map and (inner := found.section(child, "parameters")).value:
+    for name, child in node.value.items():
+        if child.is_map and (inner := _section(child, "parameters")).value:
             yield line(f"{flow(str(name))}:", indent=indent)
             yield from _parameters(inner, found, indent + 2)
             continue
@@ -132,7 +119,7 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
 
     Add a problem and return None if there is no counterpart.
     """
-    given = {key: found.get(node, key) for key in DISTRIBUTION if key in node.value}
+    given = {key: _take(node, key) for key in DISTRIBUTION if key in node.value}
     kind = str(given["distribution"].value) if "distribution" in given else _implied(given)
     if kind == "constant" and "value" in given:
         return quoted(given["value"].plain())
@@ -173,9 +160,9 @@ def _implied(given: dict[str, Node]) -> str:
 
 
 def _trainer(root: Node, found: _Translation) -> str:
-    """Return the key `trainer`: the command of the configuration, without a shell."""
-    program = str(found.get(root, "program").value or "train.py")
-    given = found.get(root, "command")
+    """Return the value of the key `trainer`: the command of the configuration, without a shell."""
+    program = str(_take(root, "program").value or "train.py")
+    given = _take(root, "command")
     command = given.plain() or list(DEFAULT_COMMAND)
     if not isinstance(command, list):
         found.problem(given.mark, "command", "must be a list")
@@ -198,19 +185,19 @@ def _trainer(root: Node, found: _Translation) -> str:
         "The script must print the metric as lines of JSON, or call sweeps.report: see "
         "docs/how-to/command.md."
     )
-    return f"trainer: {{command: {flow(words)}}}"
+    return f"{{command: {flow(words)}}}"
 
 
 def _objective(root: Node, found: _Translation) -> str:
     """Return the key `objective`."""
-    metric = found.section(root, "metric")
-    name = found.get(metric, "name").plain()
-    goal = found.get(metric, "goal").plain() or "minimize"
+    metric = _section(root, "metric")
+    name = _take(metric, "name").plain()
+    goal = _take(metric, "goal").plain() or "minimize"
     if name is None:
         found.notes.append(
             "The sweep had no metric: replace `loss` by the metric that the script reports."
         )
-    if (target := found.get(metric, "target").value) is not None:
+    if (target := _take(metric, "target").value) is not None:
         found.notes.append(f"metric.target: add `target: {target}` to `limits`.")
     return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {quoted(goal)}}}"
 
@@ -220,25 +207,22 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
     yield line(
         f"search: {{algorithm: {ALGORITHMS.get(found.method, 'gp')}}}", f"method: {found.method}"
     )
-    early = found.section(root, "early_terminate")
+    early = _section(root, "early_terminate")
     if early.value:
-        keys = ("type", "s", "max_iter", "min_iter", "eta")
-        values = {key: found.get(early, key).plain() for key in keys if key in early.value}
-        brackets = values.get("s")
-        most = values.get("max_iter")
-        if most is None:
+        _take(early, "type")
+        brackets = _take(early, "s").plain()
+        is_hyperband = isinstance(brackets, int) and brackets > 1
+        options = {"name": "hyperband" if is_hyperband else "asha", "max_t": STEPS}
+        if "max_iter" not in early.value:
             found.notes.append(
                 f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole "
                 "trial."
             )
-        options = {
-            "name": "hyperband" if isinstance(brackets, int) and brackets > 1 else "asha",
-            "max_t": most or STEPS,
-        }
-        options |= {"grace_period": values["min_iter"]} if "min_iter" in values else {}
-        options |= {"reduction_factor": values["eta"]} if "eta" in values else {}
+        for theirs, ours in EARLY_TERMINATE.items():
+            if theirs in early.value:
+                options[ours] = _take(early, theirs).plain()
         yield f"scheduler: {quoted(options)}"
-    cap = found.get(root, "run_cap").plain()
+    cap = _take(root, "run_cap").plain()
     if found.method != "grid" or cap:
         if cap is None:
             found.notes.append(

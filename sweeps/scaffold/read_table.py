@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import JsonValue
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
@@ -28,6 +28,7 @@ from sweeps.data.tables import is_text
 from sweeps.data.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space import yaml12
+from sweeps.space.domains import Key
 from sweeps.space.nodes import located
 from sweeps.space.problems import Problems, check
 from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
@@ -47,7 +48,7 @@ def read_keys(text: str) -> tuple[ReadKeys, str]:
     Also return the keys as the space file has them.
 
     Raises:
-        InputError: the text is not YAML, or a key or its value is wrong.
+        InputError: The text is not YAML, or a key or its value is wrong.
     """
     node = yaml12.parse(text, "--read", override=True)
     problems = Problems()
@@ -63,15 +64,15 @@ def open_table(
     """Read a data file, or some rows of a large one.
 
     Args:
-        path: the file, a folder, a glob or a URI, as the user gave it.
-        folder: folder of the space file; None to name the file by its absolute path.
-        read: how text files are read.
+        path: The file, a folder, a glob or a URI, as the user gave it.
+        folder: Folder of the space file; None to name the file by its absolute path.
+        read: How text files are read.
 
     Returns:
         The source as the space file names it, the reader, and the rows.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The file cannot be read.
     """
     try:
         source = source_in(path, folder)
@@ -106,6 +107,12 @@ def likely_label(names: list[str]) -> str:
     return next((name for word in LABEL_NAMES for name in names if name.lower() == word), names[-1])
 
 
+def label_hint(names: list[str]) -> str:
+    """Return a text that asks for the label, with the first columns of a table."""
+    listed = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+    return f"name one of the {len(names)} columns, such as {likely_label(names)}: {listed}"
+
+
 def describe_table(
     source: str,
     reader: TableReader,
@@ -117,15 +124,15 @@ def describe_table(
     """Find out what the label is, and summarise the table.
 
     Args:
-        source: the source as the space file names it.
-        reader: the reader of the table.
-        table: the rows.
-        label: the column to predict.
-        folder: folder of the space file.
+        source: The source as the space file names it.
+        reader: The reader of the table.
+        table: The rows.
+        label: The column to predict.
+        folder: Folder of the space file.
         task: "binary", "multiclass" or "regression"; None to infer it.
 
     Raises:
-        InputError: the table has no such column, or the column cannot be a label.
+        InputError: The table has no such column, or the column cannot be a label.
     """
     _require_label(source, table, label)
     rule = _label_rule(table, label)
@@ -176,12 +183,12 @@ def _require_features(summary: DataSummary, dropped: Mapping[str, str]) -> None:
         raise InputError("--data", text)
 
 
-def _is_sorted(column: pa.ChunkedArray, rule: Any) -> bool:
+def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
     """Return whether rows are sorted by a date, and have at least `LEAST_TIMES` different dates.
 
     Args:
-        column: dates, or texts of dates.
-        rule: rule of `data.parse` for texts of dates. A mapping allows texts that are no dates.
+        column: Dates, or texts of dates.
+        rule: Rule of `data.parse` for texts of dates. A mapping allows texts that are no dates.
     """
     times = column.combine_chunks()
     if is_text(times.type):
@@ -221,36 +228,39 @@ def _label_rule(table: pa.Table, label: str) -> str:
 
 def _task(
     label: str, parts: dict[str, pa.Table], wanted: str | None
-) -> tuple[str, tuple[Any, ...] | None, bool]:
+) -> tuple[str, tuple[Key, ...] | None, bool]:
     """Return the task, the classes, and whether the space file must name the task.
 
     It must name the task if sweeps would infer another one. `wanted` is the task that the user
     named.
     """
     column = parts["train"].column(label)
-    task, classes = infer_task(label, None, {"train": column})
-    if wanted is not None:
-        given = wanted != task
-        task, classes = infer_task(label, wanted, {"train": column})
-        return task, classes, given
-    if task == "regression" and pa.types.is_floating(column.type):
-        values = pc.unique(column)
-        whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
-        # integers, read as floats because a label was missing
-        if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):
-            task, classes = infer_task(label, "multiclass", {"train": column})
-            return task, classes, True
-    if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
-        text = (
-            f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are "
-            "too many classes; "
-        )
+    inferred, classes = infer_task(label, None, {"train": column})
+    task = wanted or inferred
+    if wanted is None and inferred == "regression" and _has_numbered_classes(column):
+        task = "multiclass"
+    if task != inferred:
+        task, classes = infer_task(label, task, {"train": column})
+    most = max(20, min(MOST_CLASSES, len(column) // 5))
+    if wanted is None and classes is not None and len(classes) > most:
+        advice = "name another column"
         marker = next(text_findings(column, label), None) if is_text(column.type) else None
         if marker is not None and marker.kind == "marker":
-            text += (
+            advice = (
                 f"all are numbers but {marker.example!r}: if such a label is missing, make it empty"
             )
-        else:
-            text += "name another column"
+        text = (
+            f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are "
+            f"too many classes; {advice}"
+        )
         raise InputError("--label", text)
-    return task, classes, False
+    return task, classes, task != inferred
+
+
+def _has_numbered_classes(column: pa.ChunkedArray) -> bool:
+    """Return whether a label has few integers, read as floats because a label was missing."""
+    if not pa.types.is_floating(column.type):
+        return False
+    values = pc.unique(column)
+    whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
+    return bool(whole) and 2 < len(values) <= 20 and len(column) >= 20 * len(values)

@@ -26,10 +26,10 @@ class TableSearch:
     """The splits, the scheduler and the parameters with which a table is searched.
 
     Attributes:
-        folds: number of folds of the cross-validation; 0 for a holdout of a fifth of the rows.
+        folds: Number of folds of the cross-validation; 0 for a holdout of a fifth of the rows.
         has_test: True if a test split is cut off.
-        scheduler: value of the key `scheduler` and its comment; None for no scheduler.
-        params: entries of `params`, each with its comment.
+        scheduler: Value of the key `scheduler` and its comment; None for no scheduler.
+        params: Entries of `params`, each with its comment.
     """
 
     folds: int
@@ -42,9 +42,9 @@ def choose_search(trainer: str, rows: int, classes: int, foldable: bool = True) 
     """Choose how a table is searched.
 
     Args:
-        trainer: one of `TRAINERS`.
-        rows: number of rows of the table.
-        classes: number of classes; 0 for a regression.
+        trainer: One of `TRAINERS`.
+        rows: Number of rows of the table.
+        classes: Number of classes; 0 for a regression.
         foldable: False if folds would mix past and future, or a class lacks a row for each fold.
     """
     folds = FOLDS if rows < FOLDS_BELOW and foldable else 0

@@ -17,6 +17,8 @@ from sweeps.space.nodes import SpaceSource
 from sweeps.space.yaml12 import parse
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweeps.data.early_summary import TableReader
     from sweeps.scaffold.from_data import Table
 
@@ -34,11 +36,11 @@ class TableRequest:
     """The options of a command that takes a table in place of a space file.
 
     Attributes:
-        label: the column to predict.
+        label: The column to predict.
         task: "binary", "multiclass" or "regression"; None to infer it from the label.
-        metric: the metric to optimize, such as `auc`; None for the usual metric of the task.
-        trainer: name of the trainer; None for `xgboost`.
-        read: how text files are read: the keys of `data.read` in YAML; None for the usual way.
+        metric: The metric to optimize, such as `auc`; None for the usual metric of the task.
+        trainer: Name of the trainer; None for `xgboost`.
+        read: How text files are read: the keys of `data.read` in YAML; None for the usual way.
     """
 
     label: str
@@ -52,12 +54,12 @@ def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | N
     """Return what a user asks for, or None if the user gave a search space and no table.
 
     Args:
-        given: a path, or an object from a script.
-        label: the column to predict.
-        others: the other fields of `TableRequest`.
+        given: A path, or an object from a script.
+        label: The column to predict.
+        others: The other fields of `TableRequest`.
 
     Raises:
-        InputError: a table lacks its label, or another option lacks the table.
+        InputError: A table lacks its label, or another option lacks the table.
     """
     is_path = isinstance(given, (str, os.PathLike))
     if label is not None:
@@ -70,11 +72,8 @@ def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | N
 
         keys, _ = read_table.read_keys(others["read"] or "")
         names = read_table.open_table(str(given), None, keys)[2].column_names
-        text = (
-            f"is required, because {Path(given).name} is a table; name the column to predict, "
-            f"such as {read_table.likely_label(names)}: {', '.join(names[:20])}"
-        )
-        raise InputError("--label", text + ", ..." * (len(names) > 20))
+        hint = read_table.label_hint(names)
+        raise InputError("--label", f"is required, because {Path(given).name} is a table; {hint}")
     for name, value in others.items():
         if value is not None:
             text = "needs a table and --label; a space file has keys for this"
@@ -86,11 +85,11 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
     """Return the space that `sweeps init` would write for a table, and the tables to save.
 
     Args:
-        table: path of a file, a folder, a glob or a URI; or a table in memory.
-        request: what the user asks for.
+        table: Path of a file, a folder, a glob or a URI; or a table in memory.
+        request: What the user asks for.
 
     Raises:
-        InputError: the table cannot be read, or the request does not fit the table.
+        InputError: The table cannot be read, or the request does not fit the table.
     """
     from sweeps.data.passed_tables import save_tables
     from sweeps.scaffold import from_data, read_table
@@ -115,7 +114,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
 def describe_request(
     source: str,
     reader: TableReader,
-    rows: Any,
+    rows: pa.Table,
     request: TableRequest,
     folder: Path,
 ) -> Table:
@@ -124,7 +123,7 @@ def describe_request(
     For `source`, `reader`, `rows` and `folder`, see `read_table.describe_table`.
 
     Raises:
-        InputError: the request does not fit the table.
+        InputError: The request does not fit the table.
     """
     from sweeps.scaffold import read_table
 

@@ -37,25 +37,55 @@ def line(text: str, comment: str = "", indent: int = 0) -> str:
     """Return one line of a space file, with a comment that starts in the same column in each line.
 
     Args:
-        text: the line without its indentation, as YAML.
-        comment: any text; "" for no comment.
-        indent: number of spaces before the line.
+        text: The line without its indentation, as YAML.
+        comment: Any text; "" for no comment.
+        indent: Number of spaces before the line.
     """
     head = " " * indent + text
     return f"{head.ljust(COMMENT_AT)}  # {one_line(comment)}" if comment else head
 
 
-def comment_lines(text: str, width: int = 100) -> list[str]:
-    """Return any text as lines of comments. Only a single word makes a line longer than `width`."""
+def comment_lines(text: str) -> list[str]:
+    """Return any text as lines of comments.
+
+    Only a single word makes a line longer than 100 characters.
+    """
     import textwrap
 
-    parts = textwrap.wrap(one_line(text), width - 2, break_on_hyphens=False, break_long_words=False)
+    parts = textwrap.wrap(one_line(text), 98, break_on_hyphens=False, break_long_words=False)
     return [f"# {part}" for part in parts]
 
 
 def one_line(text: str) -> str:
     """Return a stranger's text in one line, which cannot end a comment or control a terminal."""
     return printable(" ".join(text.split()))
+
+
+def space_file(
+    origin: str,
+    notes: Sequence[str],
+    *,
+    name: str,
+    trainer: str,
+    sections: Sequence[str],
+    params: Sequence[str],
+) -> str:
+    """Return the text of a space file that is translated from another tool.
+
+    Args:
+        origin: The options of `sweeps init`, such as `--from-optuna study.db`.
+        notes: Notes for the comment at the beginning of the file.
+        name: Text from which the name of the sweep is made.
+        trainer: Value of the key `trainer`.
+        sections: Lines of the sections about the search.
+        params: Lines of `space.params`.
+    """
+    lines = comment_lines(f"Written by `sweeps init {origin}`.")
+    for note in notes:
+        lines += ["#", *comment_lines(note)]
+    lines += [f"name: {quoted(sweep_name(name))}", f"trainer: {trainer}", ""]
+    lines += [*sections, "", "space:", "  params:", *params]
+    return "\n".join(lines) + "\n"
 
 
 def sweep_name(text: str) -> str:

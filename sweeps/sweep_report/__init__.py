@@ -2,7 +2,3 @@
 
 The page of `sweeps ui` and notebooks show the same figures.
 """
-
-from sweeps.sweep_report.content import refresh, write
-
-__all__ = ["refresh", "write"]

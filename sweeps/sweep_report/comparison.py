@@ -10,18 +10,22 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import JsonValue
 
 from sweeps.core.result import to_json_value
-from sweeps.core.trial import Result, State, flat
+from sweeps.core.trial import Result, State
 from sweeps.space import Space
 from sweeps.space.settings import SAME_VALID_ROWS, settings_of
 from sweeps.study import ranking
 from sweeps.study.record import Record
+from sweeps.sweep_report.configuration import dotted_rows
 from sweeps.sweep_report.importance import Importance
 from sweeps.sweep_report.regret import (
     BUDGETS,
-    Progress,
+    Moment,
+    best_after,
     best_result,
     pauses_of,
     progress_of,
@@ -31,20 +35,14 @@ from sweeps.sweep_report.regret import (
 if TYPE_CHECKING:
     import pandas as pd
 
+V = TypeVar("V")
 # A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep
 # does not have.
-Row = tuple[str, tuple[Any, ...]]
-# Names of the rows of results, in their order, and those that appear only if a sweep has a value.
-RESULTS = (
-    *("state", "objective", "search", "scheduler", "trials", "completed", "pruned", "failed"),
-    *("best", "best trial", "regret", "test", "front"),
-    *("seconds", "trial seconds", "CPU seconds", "GPU seconds"),
-)
+Row = tuple[str, tuple[JsonValue, ...]]
+# Rows of results that appear only if a sweep has a value.
 RARE = {"completed", "pruned", "failed", "regret", "test", "front", "CPU seconds", "GPU seconds"}
 # Metric of a trial that is added up, by the name of the row.
 COSTS = {"trial seconds": "seconds", "CPU seconds": "cpu_seconds", "GPU seconds": "gpu_seconds"}
-# Attributes of a comparison that have rows.
-FRAMES = ("results", "settings", "importance", "configurations")
 
 
 @dataclass(frozen=True)
@@ -88,26 +86,20 @@ class ComparedSweep:
         return None if self.space is None else settings_of(self.space)
 
     @functools.cached_property
-    def progress(self) -> Progress:
-        """The best value over the trials."""
+    def progress(self) -> tuple[Moment, ...]:
+        """What the sweep had spent, and its best value, when each trial ended."""
         if self.record is None:
-            return Progress()
+            return ()
         return progress_of(self.record, pauses_of(self.record, self.drivers))
 
     @functools.cached_property
-    def configuration(self) -> dict[str, Any] | None:
+    def configuration(self) -> dict[str, JsonValue] | None:
         """The best configuration with dotted names; None if there is no best trial."""
         best = None if self.record is None else self.record.best
         if best is None:
             return None
-        return {
-            **dict(flat(best.trial.data, "data.")),
-            "preprocessor": best.trial.chain,
-            **dict(flat(best.trial.shape.scaling, "scaling.")),
-            **dict(flat(best.params, "params.")),
-            "steps": best.result.steps,
-            "best step": best.result.best_step,
-        }
+        steps = [("steps", best.result.steps), ("best step", best.result.best_step)]
+        return dict([*dotted_rows(best.trial, "params."), *steps])
 
     @functools.cached_property
     def best(self) -> Result | None:
@@ -125,7 +117,7 @@ class Comparison:
             compared.
         notes: What cannot be compared and why, and other remarks.
         results: Rows such as `best` and `seconds`.
-        regret: For each budget (see `regret.Spent`), rows with the amount spent and the regret of
+        regret: For each budget (see `regret.Moment`), rows with the amount spent and the regret of
             each sweep. The regret is the distance between the best value so far and the best value
             of the sweep's group.
         settings: Rows of the settings that differ between the spaces.
@@ -144,7 +136,7 @@ class Comparison:
     equal_settings: int
     importance: tuple[Row, ...]
     configurations: tuple[Row, ...]
-    equal_values: dict[str, Any]
+    equal_values: dict[str, JsonValue]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -164,7 +156,7 @@ class Comparison:
             if len(group) > 1
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `sweeps compare --json` prints.
 
         NaN and infinity become None.
@@ -201,16 +193,17 @@ class Comparison:
 
         names = [s.name for s in self.sweeps]
         columns = names if len(set(names)) == len(names) else list(self.labels)
-        parts: dict[str, Sequence[tuple[Any, tuple[Any, ...]]]] = {
-            name: getattr(self, name) for name in FRAMES
+        parts: dict[str, Sequence[tuple[str | int, Sequence[JsonValue]]]] = {
+            "results": self.results,
+            "settings": self.settings,
+            "importance": self.importance,
+            "configurations": self.configurations,
+            **{f"regret.{budget}": rows for budget, rows in self.regret.items()},
         }
-        parts |= {f"regret.{budget}": rows for budget, rows in self.regret.items()}
-        frames = {}
-        for name, rows in parts.items():
-            frames[name] = pd.DataFrame(
-                [values for _, values in rows], index=[key for key, _ in rows], columns=columns
-            )
-        return frames
+        return {
+            name: pd.DataFrame.from_dict(dict(rows), orient="index", columns=columns)
+            for name, rows in parts.items()
+        }
 
     def __str__(self) -> str:
         return "\n".join([*self.notes, self._table().to_string(na_rep="-")])
@@ -376,11 +369,11 @@ def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) 
 def _regret_rows(
     budget: str, sweeps: Sequence[ComparedSweep], leaders: Sequence[Result | None]
 ) -> tuple[tuple[int, tuple[float | None, ...]], ...]:
-    spent = [getattr(s.progress.spent[-1], budget) for s in sweeps if s.progress.spent]
+    spent = [getattr(s.progress[-1], budget) for s in sweeps if s.progress]
     rows = []
     for amount in steps_of(max(spent, default=0.0)):
         values = tuple(
-            regret_of(s, s.progress.best_after(budget, amount), leader)
+            regret_of(s, best_after(s.progress, budget, amount), leader)
             for s, leader in zip(sweeps, leaders, strict=True)
         )
         if any(value is not None for value in values):
@@ -396,23 +389,21 @@ def _results(
     If no two sweeps share a best value (`shared`), there is no row for the regret, which would be
     0. A rare row, such as `failed`, is left out if no sweep has a value.
     """
-    found = [_result(sweep, leader) for sweep, leader in zip(sweeps, leaders, strict=True)]
-    rows = []
-    for name in RESULTS:
-        values = tuple(result.get(name) for result in found)
-        if name not in RARE or any(values) or (name == "regret" and shared):
-            rows.append((name, values))
-    return tuple(rows)
+    results = [_result(sweep, leader) for sweep, leader in zip(sweeps, leaders, strict=True)]
+    return tuple(
+        (name, values)
+        for name, values in _rows(results)
+        if name not in RARE or any(values) or (name == "regret" and shared)
+    )
 
 
-def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, Any]:
+def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, JsonValue]:
     """Return the values of one sweep by the names of the rows."""
-    found: dict[str, Any] = {
+    found: dict[str, JsonValue] = {
         "state": sweep.state,
         "objective": sweep.objective,
         "search": sweep.algorithm,
         "scheduler": None if sweep.space is None else sweep.space.scheduler.name,
-        "test": sweep.test,
     }
     record = sweep.record
     if record is None:
@@ -423,28 +414,33 @@ def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, Any]:
     if sweep.best is not None and record.best is not None:
         found |= {"best": sweep.best.value, "best trial": record.best.id}
         found["regret"] = regret_of(sweep, sweep.best.value, leader)
+        found["test"] = sweep.test
     if len(record.objectives.objectives) > 1:
         found["front"] = len(record.front)
-    if sweep.progress.spent:
-        found["seconds"] = round(sweep.progress.spent[-1].seconds, 1)
+    if sweep.progress:
+        found["seconds"] = round(sweep.progress[-1].seconds, 1)
     for name, metric in COSTS.items():
         costs = (t.result.metrics.get(metric, 0.0) for t in record.ran)
         found[name] = round(math.fsum(costs), 1)
     return found
 
 
+def _rows(columns: Sequence[Mapping[str, V]]) -> Iterator[tuple[str, tuple[V | None, ...]]]:
+    """Yield a row for each name, with the value of each column; None if a column has no value."""
+    for name in dict.fromkeys(name for column in columns for name in column):
+        yield name, tuple(column.get(name) for column in columns)
+
+
 def _differences(
-    columns: Sequence[Mapping[str, Any] | None],
-) -> tuple[tuple[Row, ...], dict[str, Any]]:
+    columns: Sequence[Mapping[str, JsonValue] | None],
+) -> tuple[tuple[Row, ...], dict[str, JsonValue]]:
     """Return the rows of the values that differ, and the values that are equal.
 
     A column that is None counts as unknown.
     """
     known = [column for column in columns if column is not None]
-    names = list(dict.fromkeys(name for column in known for name in column))
     rows, equal = [], {}
-    for name in names:
-        values = tuple(column and column.get(name) for column in columns)
+    for name, values in _rows([column or {} for column in columns]):
         if all(name in column and column[name] == known[0][name] for column in known):
             equal[name] = known[0][name]
         else:
@@ -453,7 +449,5 @@ def _differences(
 
 
 def _importance_rows(sweeps: Sequence[ComparedSweep]) -> tuple[Row, ...]:
-    shares = [dict(s.importance.shares) for s in sweeps]
-    names = dict.fromkeys(name for own in shares for name in own)
-    rows = [(name, tuple(own.get(name) for own in shares)) for name in names]
+    rows = _rows([dict(s.importance.shares) for s in sweeps])
     return tuple(sorted(rows, key=lambda row: -max(share or 0.0 for share in row[1])))

@@ -1,48 +1,60 @@
-"""A configuration as rows of a table."""
+"""The configuration of a trial as rows of a table."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sweeps.core.resources import workers_text
+from sweeps.core.trial import flat, without_repetition
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from sweeps.core.trial import Trial
 
 
-def value_text(value: Any) -> str:
-    """Return the text of a value.
+def dotted_rows(trial: Trial, params: str = "") -> list[tuple[str, JsonValue]]:
+    """Return the configuration of a trial as (dotted name, value).
 
-    Floats have at most six significant digits; other values without a text of their own are as in
-    YAML.
-
-    >>> value_text(0.12345678), value_text(None), value_text(True), value_text(["a", 1])
-    ('0.123457', 'null', 'true', 'a, 1')
+    Args:
+        trial: The trial.
+        params: Prefix of the parameters' names.
     """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}"
+    return [
+        *flat(trial.data, "data."),
+        ("preprocessor", trial.chain),
+        *flat(trial.shape.scaling, "scaling."),
+        *flat(trial.params, params),
+    ]
+
+
+def short_rows(trial: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
+    """Return the configuration of a trial as (name, value), with one row for the scaling.
+
+    Args:
+        trial: JSON object of the trial, as in `SweepResult.best`.
+    """
+    return [
+        *flat(trial.get("data", {}), "data."),
+        ("preprocessor", without_repetition(trial["preprocessor"])),
+        ("scaling", scaling_text(trial["scaling"])),
+        *flat({name: _without_lists(value) for name, value in trial["params"].items()}),
+    ]
+
+
+def _without_lists(value: JsonValue) -> JsonValue:
+    """Return a value in which each list of lists or mappings is a mapping by position."""
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(inner, (Mapping, list, tuple)) for inner in value
+    ):
+        value = {str(at): inner for at, inner in enumerate(value)}
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {value_text(inner)}" for name, inner in value.items())
-    return ", ".join(map(value_text, value)) if isinstance(value, (list, tuple)) else str(value)
+        return {name: _without_lists(inner) for name, inner in value.items()}
+    return value
 
 
-def configuration_rows(
-    configuration: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, str]]:
-    """Yield a row (name, text) for each value of a configuration. A nested value has a dotted name.
-
-    >>> optimizer, layers = {"name": "sgd", "momentum": 0.9}, [{"size": 8}, {"size": 4}]
-    >>> list(configuration_rows({"eta": 0.1, "optimizer": optimizer, "layers": layers}))
-    [('eta', '0.1'), ('optimizer.name', 'sgd'), ('optimizer.momentum', '0.9'), ('layers.0.size',
-    '8'), ('layers.1.size', '4')]
-    """
-    for name, value in configuration.items():
-        if isinstance(value, (list, tuple)) and any(
-            isinstance(inner, (Mapping, list, tuple)) for inner in value
-        ):
-            value = {str(at): inner for at, inner in enumerate(value)}
-        if isinstance(value, Mapping) and value:
-            yield from configuration_rows(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value_text(value)
+def scaling_text(scaling: Mapping[str, Any]) -> str:
+    """Return the text of a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
+    each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
+    return f"{workers_text(scaling['num_workers'])} × {each}"

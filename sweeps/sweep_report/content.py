@@ -19,16 +19,16 @@ from sweeps.core.atomic_files import write_text
 from sweeps.core.disk import DISK_ERRORS
 from sweeps.core.markdown_text import cell, code, code_block
 from sweeps.core.metrics import base_name
-from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.texts import count_noun, count_states, value_text
 from sweeps.core.trial import State, trained_on
 from sweeps.space import Space
 from sweeps.space.domains import short_names
 from sweeps.study.record import STOPPED, Record, read
 from sweeps.study.states import TrialState
 from sweeps.sweep_report import html_page, plots
-from sweeps.sweep_report.configuration import configuration_rows, value_text
+from sweeps.sweep_report.configuration import short_rows
 from sweeps.sweep_report.figures import PlotData, plot_data
 
 if TYPE_CHECKING:
@@ -75,11 +75,10 @@ def report(
         ensembles: The ensembles that the sweep has exported.
     """
     data = plot_data(record, space)
-    results, appendix = (
-        format_results(record, space, result, data, ensembles),
-        format_appendix(space, result, summary),
-    )
-    page = html_page.to_html(results, plots.all_figures(data, MAX_SLICES), appendix)
+    results = format_results(record, space, result, data, ensembles)
+    appendix = format_appendix(space, result, summary)
+    figures = plots.all_figures(data, MAX_SLICES)
+    page = html_page.to_html(result.sweep, results, figures, appendix)
     return Report(f"{results}\n\n{appendix}\n", page)
 
 
@@ -146,7 +145,7 @@ def format_results(
     space: Space,
     result: SweepResult,
     data: PlotData,
-    ensembles: Sequence[EnsembleSummary] = (),
+    ensembles: Sequence[EnsembleSummary],
 ) -> str:
     """Return the first part of the report as Markdown: everything about the trials.
 
@@ -167,7 +166,7 @@ def format_results(
     return "\n\n".join(part for part in parts if part)
 
 
-def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None = None) -> str:
+def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None) -> str:
     """Return the last part of the report as Markdown.
 
     The part has the data, the use of the bundle, and the space file. MLflow gets the report without
@@ -184,14 +183,12 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
         return f"# {cell(result.sweep)}\n\n{_front(result.front)}"
     if best is None:
         return f"# {cell(result.sweep)}\n\n**No trial has a value.**"
-    tuned = {d.name for d in space.dimensions}
-    trial = next((t for t in record.trials if t.id == best["trial"]), None)
-    labels = {} if trial is None else trial.labels
-    names = short_names(sorted(tuned))
+    trial = _trial(record, best["trial"])
+    names = short_names([d.name for d in space.dimensions])
     values = ", ".join(
         number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}"
-        for k, v in labels.items()
-        if k in tuned
+        for k, v in (trial.labels if trial is not None else {}).items()
+        if k in names
     )
     test = f"; on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
     value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {cell(best['trial'])}"
@@ -207,7 +204,7 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
         [cell(best["trial"]), *(number(best["values"][name]) for name in names)] for best in front
     ]
     head = (
-        f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of "
+        f"**{count_noun(len(front), 'trial')} on the Pareto front** of "
         f"{', '.join(map(cell, names))}"
     )
     text = (
@@ -222,26 +219,19 @@ def _best(record: Record, result: SweepResult) -> str:
     best = result.best
     if best is None:
         return ""
-    trial = next((t for t in record.trials if t.id == best["trial"]), None)
-    at = []
-    if trial is not None:
-        stopped = (
-            f", at which the trial was stopped ({cell(trial.reason)})"
-            if trial.result.state is State.PRUNED
-            else ""
-        )
-        at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
-    scaling = best["scaling"]
-    each = ", ".join(f"{v:g} {cell(k)}" for k, v in scaling["resources_per_worker"].items())
-    rows = [
-        [cell(name), cell(text)] for name, text in configuration_rows(best.get("data", {}), "data.")
-    ]
-    rows += [
-        ["preprocessor", cell(best["preprocessor"])],
-        ["workers", f"{number_text(scaling['num_workers'])} × {each}"],
-    ]
-    rows += [[cell(name), cell(text)] for name, text in configuration_rows(best["params"])]
-    return f"## Trial {cell(best['trial'])}\n\n" + table(["", ""], [*at, *rows])
+    rows = []
+    if (trial := _trial(record, best["trial"])) is not None:
+        at = f"{trial.result.best_step} of {trial.result.steps}"
+        if trial.result.state is State.PRUNED:
+            at += f", at which the trial was stopped ({cell(trial.reason)})"
+        rows.append(["best step", at])
+    rows += [[cell(name), number(value)] for name, value in short_rows(best)]
+    return f"## Trial {cell(best['trial'])}\n\n" + table(["", ""], rows)
+
+
+def _trial(record: Record, trial_id: str) -> TrialState | None:
+    """Return a trial of a record; None if a damaged record lacks the trial."""
+    return next((t for t in record.trials if t.id == trial_id), None)
 
 
 def _spent(result: SweepResult) -> str:
@@ -249,18 +239,11 @@ def _spent(result: SweepResult) -> str:
 
     The counts are the number of trials in each state, and the number of fitted preprocessors.
     """
-    counts = ", ".join(
-        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
-    )
-    trials, ended = (
-        sum(result.trials.values()),
-        f" Ended early: {cell(result.reason)}." if result.reason else "",
-    )
-    fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
-    return (
-        f"{trials} trial{'s' * (trials != 1)} in {duration(result.seconds)}: {counts}; "
-        f"{fits}.{ended}"
-    )
+    counts = count_states(result.trials) or "no trial"
+    trials = count_noun(sum(result.trials.values()), "trial")
+    fits = count_noun(result.fits, "preprocessor")
+    ended = f" Ended early: {cell(result.reason)}." if result.reason else ""
+    return f"{trials} in {duration(result.seconds)}: {counts}; {fits} fitted.{ended}"
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -277,22 +260,19 @@ def _top(ranked: Sequence[TrialState], names: dict[str, str], metric: str, best:
     head = ["trial", metric, "state", "steps", "seconds", *(names[name] for name in shown)]
     rows = []
     for t in ranked[:TOP]:
+        r = t.result
         own = [number(t.labels[name]) if name in t.labels else "" for name in shown]
-        value, r = number(t.result.value), t.result
-        rows.append([t.id, value, r.state.name, str(r.steps), f"{r.seconds:.1f}", *own])
-    title = (
-        f"## The best {len(rows)} of {len(ranked)} trials\n\n"
-        if len(ranked) > len(rows)
-        else "## Trials\n\n"
-    )
-    more = (
-        f"\n\n{len(columns) - len(shown)} more dimensions are not shown."
-        if len(columns) > len(shown)
-        else ""
-    )
-    stopped = "\n\nA trial that was stopped early never wins against a trial that ran to its end."
-    remark = "" if best is None or ranked[0].id == best else stopped
-    return title + table(head, rows) + more + remark
+        rows.append([t.id, number(r.value), r.state.name, str(r.steps), f"{r.seconds:.1f}", *own])
+    is_cut = len(ranked) > len(rows)
+    title = f"The best {len(rows)} of {len(ranked)} trials" if is_cut else "Trials"
+    parts = [f"## {title}", table(head, rows)]
+    if len(columns) > len(shown):
+        parts.append(f"{len(columns) - len(shown)} more dimensions are not shown.")
+    if best is not None and ranked[0].id != best:
+        parts.append(
+            "A trial that was stopped early never wins against a trial that ran to its end."
+        )
+    return "\n\n".join(parts)
 
 
 def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
@@ -320,37 +300,35 @@ def _commands(trials: Sequence[TrialState]) -> str:
 
     Return "" if there are none.
     """
-    enqueued, stopped = (
-        [t.id for t in trials if t.trial.enqueued],
-        [t.id for t in trials if t.reason == STOPPED],
-    )
-    lines = [
-        f"- `{name}`: {', '.join(ids)}"
-        for name, ids in (("sweeps enqueue", enqueued), ("sweeps stop", stopped))
-        if ids
-    ]
+    changed = {
+        "sweeps enqueue": [t.id for t in trials if t.trial.enqueued],
+        "sweeps stop": [t.id for t in trials if t.reason == STOPPED],
+    }
+    lines = [f"- `{command}`: {', '.join(ids)}" for command, ids in changed.items() if ids]
     return "\n".join(["## Trials that commands added or stopped\n", *lines]) if lines else ""
 
 
 def _mattered(data: PlotData) -> str:
     """Return a section with the importance of each dimension; "" if the importances are unknown."""
-    basis, importances = data.importances
-    if not importances:
+    importance = data.importance
+    if not importance.shares:
         return ""
-    listed = ", ".join(f"{cell(name)} {value:.2f}" for name, value in importances)
-    return f"## Importance of the dimensions\n\n{listed}; by Optuna's PED-ANOVA on {basis}."
+    listed = ", ".join(f"{cell(data.names[name])} {share:.2f}" for name, share in importance.shares)
+    return (
+        f"## Importance of the dimensions\n\n{listed}; by Optuna's PED-ANOVA on {importance.basis}."
+    )
 
 
 def _failures(trials: Iterable[TrialState]) -> str:
     """Return a section with the errors of the first three failed trials; "" if no trial failed."""
     failed = [t for t in trials if t.result.state is State.FAIL]
+    if not failed:
+        return ""
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
-    more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
-    return (
-        "## Failed trials\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks are in `sweep.log`."
-        if failed
-        else ""
-    )
+    if len(failed) > 3:
+        lines.append(f"- and {len(failed) - 3} more")
+    listed = "\n".join(lines)
+    return f"## Failed trials\n\n{listed}\n\nThe tracebacks are in `sweep.log`."
 
 
 def _data(summary: DataSummary, space: Space) -> str:
@@ -358,14 +336,15 @@ def _data(summary: DataSummary, space: Space) -> str:
     from sweeps.data import summary_text
     from sweeps.data.summary_warnings import warnings
 
-    found = "".join(f"\n- {cell(warning.text)}" for warning in warnings(summary, space))
+    found = [f"- {cell(warning.text)}" for warning in warnings(summary, space)]
     rows = [[cell(text) for text in row] for row in summary_text.table_rows(summary)]
     parts = [
         "## Data",
         f"{cell(summary_text.one_line(summary))}.",
-        f"Warnings:\n{found}" if found else "",
+        "\n".join(["Warnings:\n", *found]) if found else "",
+        table(summary_text.HEAD, rows),
+        " ".join(summary_text.remarks(summary)),
     ]
-    parts += [table(summary_text.HEAD, rows), " ".join(summary_text.remarks(summary))]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -388,14 +367,10 @@ def _use(result: SweepResult) -> str:
 
 def _space(space: Space) -> str:
     """Return a section with the space file, and a list of the changes made with `--set`."""
-    text = space.public(space.text).strip()
-    changed = "".join(
-        f"\n\nChanged: {code(space.public(override))}" for override in space.overrides
-    )
-    changed += "".join(
-        f"\n\nVariable: {cell(name)} = {cell(value)}" for name, value in space.variables.items()
-    )
-    return f"## Space file\n\n{code_block('yaml', text)}{changed}"
+    parts = ["## Space file", code_block("yaml", space.public(space.text).strip())]
+    parts += [f"Changed: {code(space.public(override))}" for override in space.overrides]
+    parts += [f"Variable: {cell(name)} = {cell(value)}" for name, value in space.variables.items()]
+    return "\n\n".join(parts)
 
 
 def last_line(error: str | None) -> str:

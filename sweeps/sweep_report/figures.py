@@ -8,25 +8,30 @@ from __future__ import annotations
 import html
 import math
 import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sweeps.core.texts import shortened, value_text
 from sweeps.space import Dimension
-from sweeps.space.domains import short_names
+from sweeps.space.domains import Key, short_names
 from sweeps.space.section_models import Objective
 from sweeps.study import ranking
 
 if TYPE_CHECKING:
     import plotly.graph_objects
 
+    from sweeps.core.trial import Result
     from sweeps.space import Space
     from sweeps.study.record import Record
     from sweeps.study.states import TrialState
+    from sweeps.sweep_report.importance import Importance
 
 T = TypeVar("T")
+# An object of Plotly's JSON, such as a trace or a layout.
+PlotlyObject = dict[str, Any]
 
 # Longest line of a caption in a notebook.
 CAPTION_WIDTH = 90
@@ -53,24 +58,17 @@ def literal(value: Any) -> Any:
     """Return a part of Plotly's JSON, so that Plotly shows its texts as they are. Cut long texts.
 
     Plotly reads most texts as HTML, in which `<a>` is a link. Plotly also reads `$...$` as TeX, and
-    `%{...}` as a template.
+    `%{...}` as a template. Floats get six significant digits, which keeps the figures short. A
+    float that is not finite becomes None.
     """
     if isinstance(value, str) and not isinstance(value, Raw):
-        text = html.escape(shortened(value), quote=False)
+        text = html.escape(shortened(value, MOST_CHARACTERS), quote=False)
         return text.replace("$", "&#36;").replace("%{", "%&#123;")
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: literal(inner) for key, inner in value.items()}
     return [literal(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
-
-def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return a text of at most `most` characters. The middle of a longer text is cut out.
-
-    >>> shortened("learning_rate_schedule.yaml", 20)
-    'learning_ra…ule.yaml'
-    """
-    end = 2 * most // 5
-    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def short_texts(texts: Sequence[str], most: int) -> list[str]:
@@ -81,16 +79,11 @@ def short_texts(texts: Sequence[str], most: int) -> list[str]:
     return [f"{number}: {text}" for number, text in enumerate(short, 1)]
 
 
-def option_texts(dimension: Dimension) -> dict[Any, str]:
+def option_texts(dimension: Dimension) -> dict[Key, str]:
     """Return the text of each option of a dimension, by the option's key. The texts differ."""
     keys = [option.key for option in dimension.options]
-    texts = short_texts([option_text(key) for key in keys], MOST_OPTION_CHARACTERS)
+    texts = short_texts([value_text(key) for key in keys], MOST_OPTION_CHARACTERS)
     return dict(zip(keys, texts, strict=True))
-
-
-def option_text(key: Any) -> str:
-    """Return the text of an option: as in YAML, `null`, `true` or `false` for such a value."""
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 @dataclass(frozen=True)
@@ -108,7 +101,7 @@ class Figure:
 
     key: str
     title: str
-    plot: dict[str, Any] = field(default_factory=dict)
+    plot: PlotlyObject = field(default_factory=dict)
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -142,9 +135,9 @@ class Figure:
             figure.update_xaxes(visible=False).update_yaxes(visible=False)
         return figure
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, str | PlotlyObject]:
         """Return the figure as a JSON object."""
-        return {"key": self.key, "title": self.title, "plot": self.plot, "note": self.note}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -202,75 +195,42 @@ class PlotData:
         The most important come first, if importances are known. Dimensions with a single value come
         last.
         """
-        seen: dict[str, set[Any]] = {}
+        seen: dict[str, set[Key]] = {}
         for t in self.ranked:
             for name, value in t.labels.items():
                 seen.setdefault(name, set()).add(value)
-        order = {name: at for at, (name, _) in enumerate(self.importances[1])}
+        order = {name: at for at, (name, _) in enumerate(self.importance.shares)}
         found = [d for d in self.dimensions if d.name in seen]
-        return sorted(
-            found, key=lambda d: (order.get(self.names[d.name], len(order)), len(seen[d.name]) < 2)
-        )
+        return sorted(found, key=lambda d: (order.get(d.name, len(order)), len(seen[d.name]) < 2))
 
     @cached_property
-    def importances(self) -> tuple[str, tuple[tuple[str, float], ...]]:
-        """The importances of the dimensions; see `importance.importances_of`."""
-        from sweeps.sweep_report.importance import importances_of
+    def importance(self) -> Importance:
+        """The importances of the dimensions."""
+        from sweeps.sweep_report.importance import importance_of
 
-        return importances_of(self)
+        return importance_of(self)
 
 
-def plot_data(record: Record, space: Space, is_driven: bool = False, now: float = 0.0) -> PlotData:
-    """Return what the figures of a sweep show.
+def plot_data(record: Record, space: Space, is_driven: bool = False) -> PlotData:
+    """Return what the figures of a sweep show now.
 
     Args:
         record: The content of the study.
         space: The search space.
         is_driven: True if a process is running the sweep.
-        now: Current time in seconds since the epoch.
     """
     from sweeps.search.plugins import planned_scheduler
     from sweeps.search.schedulers.base import all_rungs
 
-    rungs = tuple(all_rungs(planned_scheduler(space.scheduler)))
-    front = tuple(t.number for t in record.front)
-    parts = space.scheduler.max_t if space.scheduler.counts_rows else None
     return PlotData(
-        space.dimensions,
-        record.objectives.objectives,
-        rungs,
-        record.ran,
-        front,
-        is_driven,
-        now,
-        parts,
-    )
-
-
-def read_plot_data(folder: Path) -> PlotData | None:
-    """Read what the figures of a sweep show from the sweep's folder.
-
-    This function runs no user code.
-
-    Returns:
-        The data; None if the sweep has no study yet.
-
-    Raises:
-        DamagedStudy: The study is damaged.
-        InputError: The folder is not a sweep's folder, its space file is invalid, or the study is
-            in a database that cannot be reached.
-    """
-    import time
-
-    from sweeps.core.folder_lock import is_driven
-    from sweeps.space.saved_space import recorded_space
-    from sweeps.study import record
-
-    space, driven = recorded_space(folder), is_driven(folder)
-    return (
-        None
-        if (study := record.read(folder)) is None
-        else plot_data(study, space, driven, time.time())
+        dimensions=space.dimensions,
+        objectives=record.objectives.objectives,
+        rungs=tuple(all_rungs(planned_scheduler(space.scheduler))),
+        trials=record.ran,
+        front=tuple(t.number for t in record.front),
+        is_driven=is_driven,
+        now=time.time(),
+        parts=space.scheduler.max_t if space.scheduler.counts_rows else None,
     )
 
 
@@ -318,14 +278,16 @@ def thin(items: Sequence[T], most: int) -> list[T]:
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def whole_axis(values: Iterable[Any]) -> dict[str, Any]:
+def whole_axis(values: Iterable[Key]) -> dict[str, int]:
     """Return settings of an axis for a few whole numbers. Other axes need no settings.
 
     Without these settings, Plotly would also label fractions between the numbers.
     """
     known = set(values)
-    is_whole = bool(known) and all(isinstance(v, int) and not isinstance(v, bool) for v in known)
-    return {"dtick": 1} if is_whole and max(known) - min(known) <= MAX_WHOLE_TICKS else {}
+    whole = [v for v in known if isinstance(v, int) and not isinstance(v, bool)]
+    if not whole or len(whole) < len(known) or max(whole) - min(whole) > MAX_WHOLE_TICKS:
+        return {}
+    return {"dtick": 1}
 
 
 def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -335,17 +297,9 @@ def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def best_first(trials: Sequence[TrialState], minimize: bool) -> list[TrialState]:
     """Return the trials with a finite value, the best first."""
-    valued = [
-        (t.result.value, t)
-        for t in trials
-        if t.result.value is not None and math.isfinite(t.result.value)
-    ]
-    return [
-        t
-        for _, t in sorted(
-            valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number)
-        )
-    ]
+    valued = [t for t in trials if t.result.value is not None and math.isfinite(t.result.value)]
+    sign = 1 if minimize else -1
+    return sorted(valued, key=lambda t: (sign * (t.result.value or 0.0), t.number))
 
 
 def best_so_far(trials: Sequence[TrialState], minimize: bool) -> list[tuple[int, float]]:
@@ -355,17 +309,15 @@ def best_so_far(trials: Sequence[TrialState], minimize: bool) -> list[tuple[int,
     count; see `ranking.tier`. A running trial has no tier, because its value is not final. The list
     is empty if no trial has a tier.
     """
-    ranked = [
-        (tier, t)
-        for t in best_first(trials, minimize)
-        if (tier := ranking.tier(t.result)) is not None
-    ]
-    if not ranked:
+    results = {t.number: t.result for t in sorted(trials, key=lambda t: t.number)}
+    winner = ranking.winner(results.items(), minimize)
+    if winner is None:
         return []
-    best = min(tier for tier, _ in ranked)
+    tier = ranking.tier(results[winner])
+    best: Result | None = None
     points: list[tuple[int, float]] = []
-    for t in sorted((t for tier, t in ranked if tier == best), key=lambda t: t.number):
-        value = float(t.result.value or 0.0)
-        if not points or (value < points[-1][1] if minimize else value > points[-1][1]):
-            points.append((t.number, value))
-    return [*points, (max(t.number for t in trials), points[-1][1])]
+    for number, result in results.items():
+        if ranking.tier(result) == tier and ranking.ahead(result, best, minimize):
+            best = result
+            points.append((number, float(result.value or 0.0)))
+    return [*points, (max(results), points[-1][1])]

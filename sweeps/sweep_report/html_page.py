@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-import html
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,10 +18,11 @@ STATIC = Path(__file__).parent / "static"
 WIDE = ("history", "curves", "parallel", "timeline")
 
 
-def to_html(results: str, figures: Sequence[Figure], appendix: str = "") -> str:
+def to_html(title: str, results: str, figures: Sequence[Figure], appendix: str = "") -> str:
     """Return a report as one HTML file.
 
     Args:
+        title: Title of the window.
         results: The part of the report above the figures, in Markdown.
         figures: The figures between the two parts.
         appendix: The part of the report below the figures, in Markdown.
@@ -32,11 +31,10 @@ def to_html(results: str, figures: Sequence[Figure], appendix: str = "") -> str:
     from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too
 
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render
-    heading = re.sub(r"\\(.)", r"\1", results.split("\n", 1)[0].removeprefix("# "))
     plots = json.dumps([figure.plot for figure in figures], separators=(",", ":"), allow_nan=False)
     templates = Environment(loader=FileSystemLoader(STATIC), autoescape=True, trim_blocks=True)
     return templates.get_template("report.html").render(
-        title=html.unescape(heading),
+        title=title,
         files={file.name: file.read_text() for file in STATIC.iterdir()},
         results=render(results),
         figures=figures,
@@ -49,15 +47,12 @@ def to_html(results: str, figures: Sequence[Figure], appendix: str = "") -> str:
 
 def plotly_file() -> Path:
     """Return the JavaScript file of Plotly, which is part of Plotly's Python package."""
-    import importlib.util
+    from importlib.resources import files
 
-    found = importlib.util.find_spec("plotly")
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent / "package_data" / "plotly.min.js"
+    return Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 
 
 def compressed_plotly() -> str:
     """Return Plotly's JavaScript as Base64 text, compressed with gzip."""
-    return base64.b64encode(
-        gzip.compress(plotly_file().read_bytes(), compresslevel=6, mtime=0)
-    ).decode()
+    packed = gzip.compress(plotly_file().read_bytes(), compresslevel=6, mtime=0)
+    return base64.b64encode(packed).decode()

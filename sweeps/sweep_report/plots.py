@@ -10,21 +10,23 @@ from __future__ import annotations
 import datetime
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from sweeps.core.resources import workers_text
+from sweeps.core.texts import shortened
 from sweeps.space import Dimension
+from sweeps.space.domains import Key
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
     Figure,
     PlotData,
+    PlotlyObject,
     Raw,
     best_so_far,
     finite,
     option_texts,
     short_texts,
-    shortened,
     thin,
     whole_axis,
 )
@@ -45,6 +47,9 @@ STATES = {
     "INTERRUPTED": "#8a8f98",
     "GIVEN": "#9467bd",
 }
+# Colors of the values in parallel coordinates: Viridis without the dark end, which could not be
+# seen on a dark page.
+COLORS = [(0, "#a678de"), (0.25, "#6f94e0"), (0.5, "#2fa8a0"), (0.75, "#5dc963"), (1, "#fde725")]
 # The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel
 # coordinates, and bars.
 MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
@@ -70,11 +75,9 @@ def history(data: PlotData) -> Figure:
     """Return the value of each trial in the order of the trials, and the best value so far."""
     if not data.ranked:
         return empty("history", NO_VALUES)
-    shown = sorted(thin(data.ranked, MAX_POINTS), key=lambda t: t.number)
-    traces = [
-        points(data, state, chosen, [t.number for t in chosen])
-        for state, chosen in by_state(data, shown).items()
-    ]
+    chosen, remark = sample(data.ranked)
+    shown = sorted(chosen, key=lambda t: t.number)
+    traces = points_by_state(data, shown, lambda t: t.number)
     if best := best_so_far(data.trials, data.minimize):
         line = {
             "type": "scatter",
@@ -84,7 +87,7 @@ def history(data: PlotData) -> Figure:
             "hoverinfo": "skip",
             "zorder": 2,
             "x": [number for number, _ in best],
-            "y": rounded(value for _, value in best),
+            "y": [value for _, value in best],
         }
         traces.append(line)
     note = (
@@ -93,7 +96,7 @@ def history(data: PlotData) -> Figure:
     )
     layout = axes("trial", data.metric)
     layout["xaxis"] |= whole_axis(t.number for t in shown)
-    return drawn("history", traces, layout, note + thinned(len(shown), len(data.ranked)))
+    return drawn("history", traces, layout, note + remark)
 
 
 def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
@@ -128,7 +131,7 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     return drawn("curves", traces, layout, note)
 
 
-def curve_of(data: PlotData, t: TrialState) -> dict[str, Any]:
+def curve_of(data: PlotData, t: TrialState) -> PlotlyObject:
     """Return the curve of a trial."""
     curve = thin(finite(t.curve), MAX_CURVE_POINTS)
     steps = [step for step, _ in curve]
@@ -140,31 +143,30 @@ def curve_of(data: PlotData, t: TrialState) -> dict[str, Any]:
         "marker": {"size": 4},
         "line": {"width": 1.5},
         "x": [100 * step / data.parts for step in steps] if data.parts else steps,
-        "y": rounded(value for _, value in curve),
+        "y": [value for _, value in curve],
         "customdata": [t.id] * len(curve),
         "hovertemplate": Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>"),
     }
 
 
-def importance(data: PlotData) -> Figure:
+def importances(data: PlotData) -> Figure:
     """Return the importance of each dimension."""
-    basis, importances = data.importances
-    if not importances:
-        note = "Importances need at least 10 trials whose values differ, and a varying dimension."
-        return empty("importance", note)
-    shown = importances[:20][::-1]
+    importance = data.importance
+    if importance.unknown:
+        return empty("importance", f"There is nothing to draw: {importance.unknown}.")
+    shown = importance.shares[:20][::-1]
     bars = {
         "type": "bar",
         "orientation": "h",
-        "x": rounded(v for _, v in shown),
-        "y": short_texts([name for name, _ in shown], MOST_CHARACTERS - 5),
+        "x": [share for _, share in shown],
+        "y": short_texts([data.names[name] for name, _ in shown], MOST_CHARACTERS - 5),
         "name": "importance",
-        "text": [f"{v:.2f}" for _, v in shown],
+        "text": [f"{share:.2f}" for _, share in shown],
         "textposition": "auto",
         "hovertemplate": Raw("%{y}: %{x}<extra></extra>"),
     }
     layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
-    return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {basis}.")
+    return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {importance.basis}.")
 
 
 def parallel(data: PlotData) -> Figure:
@@ -172,53 +174,57 @@ def parallel(data: PlotData) -> Figure:
     dimensions = data.sampled[:MAX_AXES]
     if not data.ranked or not dimensions:
         return empty("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
-    shown = thin(data.ranked, MAX_POINTS)[::-1]  # the best lines are drawn last
+    chosen, remark = sample(data.ranked)
+    shown = chosen[::-1]  # the best lines are drawn last
     values = [float(t.result.value or 0.0) for t in shown]
+    ordered = sorted(values)
     lines = {
         "type": "parcoords",
         "line": {
-            "color": rounded(clipped(values)),
-            "colorscale": "Viridis",
+            "color": values,
+            # Outliers would otherwise hide all other differences of colors.
+            "cmin": ordered[int(len(ordered) * OUTLIERS)],
+            "cmax": ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1],
+            "colorscale": COLORS,
             "reversescale": data.minimize,
             "showscale": True,
             "colorbar": {"title": {"text": data.metric}, "thickness": 12},
         },
         "dimensions": [
-            {"label": data.metric, "values": rounded(values)},
+            {"label": data.metric, "values": values},
             *(parallel_axis(data, d, shown) for d in dimensions),
         ],
         "labelangle": -15,
         "labelside": "top",
     }
     most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
-    thinning = thinned(len(shown), len(data.ranked))
-    note = f"{EVERY}{most} Drag along an axis to select trials.{thinning}"
+    note = f"{EVERY}{most} Drag along an axis to select trials.{remark}"
     layout = {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}
     return drawn("parallel", [lines], layout, note)
 
 
 def parallel_axis(
     data: PlotData, dimension: Dimension, trials: Sequence[TrialState]
-) -> dict[str, Any]:
+) -> PlotlyObject:
     """Return one axis of the parallel coordinates.
 
     Trials in which the dimension was not active are at the lowest position, `not set`.
     """
-    label = data.names[dimension.name]
     had = [t.labels.get(dimension.name) for t in trials]
     unset = any(dimension.name not in t.labels for t in trials)
+    axis: PlotlyObject = {"label": data.names[dimension.name]}
     if dimension.options:
         texts = option_texts(dimension)
         places = {key: place for place, key in enumerate(texts, unset)}
-        return {
-            "label": label,
+        # Plotly does not read these texts as HTML
+        names = [Raw(text) for text in [*["not set"] * unset, *texts.values()]]
+        return axis | {
             "values": [
                 places[t.labels[dimension.name]] if dimension.name in t.labels else 0
                 for t in trials
             ],
-            "tickvals": list(range(len(texts) + unset)),
-            # Plotly does not read these texts as HTML
-            "ticktext": list(map(Raw, [*["not set"] * unset, *texts.values()])),
+            "tickvals": list(range(len(names))),
+            "ticktext": names,
         }
     scale: Callable[[float], float] = math.log10 if dimension.is_log else float
     numbers = [scale(v) for v in had if v is not None]
@@ -227,17 +233,16 @@ def parallel_axis(
     ticks = scale_ticks(low, high, dimension.is_log)
     if dimension.is_integer and not dimension.is_log:
         ticks = list(dict.fromkeys(float(round(at)) for at in ticks))
-    values = [bottom if v is None else scale(v) for v in had]
     ticktext = [f"{10**at:.3g}" if dimension.is_log else f"{at:.4g}" for at in ticks]
     if unset:
-        ticks, ticktext = [bottom, *ticks], ["not set", *ticktext]
-    ends = {"range": [bottom if unset else low, high]} if high > low or unset else {}
-    return {
-        "label": label,
-        "values": rounded(values),
+        ticks = [bottom, *ticks]
+        ticktext = ["not set", *ticktext]
+    if high > low or unset:
+        axis["range"] = [bottom if unset else low, high]
+    return axis | {
+        "values": [bottom if v is None else scale(v) for v in had],
         "tickvals": ticks,
         "ticktext": ticktext,
-        **ends,
     }
 
 
@@ -267,14 +272,14 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     )
     if dimension is None or not data.ranked:
         return empty("slice", NO_VALUES if data.sampled else NOTHING_VARIES)
-    having = [t for t in data.ranked if dimension.name in t.labels]
-    shown = thin(having, MAX_POINTS)
+    shown, remark = sample([t for t in data.ranked if dimension.name in t.labels])
     texts = option_texts(dimension)
-    traces = []
-    for state, chosen in by_state(data, shown).items():
-        values = [t.labels[dimension.name] for t in chosen]
-        x = [texts[v] for v in values] if dimension.options else rounded(values)
-        traces.append(points(data, state, chosen, x))
+
+    def place(t: TrialState) -> float | str:
+        label: float | str = t.labels[dimension.name]
+        return texts[label] if dimension.options else label
+
+    traces = points_by_state(data, shown, place)
     layout = axes(data.names[dimension.name], data.metric)
     if dimension.options:
         order = {"categoryorder": "array", "categoryarray": list(texts.values())}
@@ -284,8 +289,7 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     else:
         layout["xaxis"] |= whole_axis(t.labels[dimension.name] for t in shown)
     title = f"Slice: {data.names[dimension.name]}"
-    note = EVERY + thinned(len(shown), len(having))
-    return Figure("slice", title, {"data": traces, "layout": layout}, note)
+    return Figure("slice", title, {"data": traces, "layout": layout}, EVERY + remark)
 
 
 def timeline(data: PlotData) -> Figure:
@@ -304,7 +308,7 @@ def timeline(data: PlotData) -> Figure:
             "marker": {"color": STATES[state]},
             "customdata": [t.id for t in chosen],
             "base": [iso(start) for start, _ in spans],
-            "x": [max(0.0, round(s * 1000)) for s in seconds],
+            "x": [round(s * 1000) for s in seconds],
             "y": [t.number for t in chosen],
             "text": [f"{s:.1f} s, {workers_of(t)}" for t, s in zip(chosen, seconds, strict=True)],
             "textposition": "none",
@@ -330,19 +334,18 @@ def cost(data: PlotData) -> Figure:
     if not found:
         return empty("cost", NO_VALUES)
     name = found[0]
-    costly = [t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0]
-    shown = thin(costly, MAX_POINTS)
+    shown, remark = sample([t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0])
     traces = []
     for text in sorted({workers_of(t) for t in shown}, key=lambda text: (len(text), text)):
         chosen = [t for t in shown if workers_of(t) == text]
-        traces.append(points(data, text, chosen, rounded(t.result.metrics[name] for t in chosen)))
+        traces.append(points(data, text, chosen, [t.result.metrics[name] for t in chosen]))
     layout = axes(name, data.metric)
     layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
     note = (
         f"{name} of each trial and its value at its best step, with a color for each number of "
         "workers."
     )
-    return drawn("cost", traces, layout, note + thinned(len(shown), len(costly)))
+    return drawn("cost", traces, layout, note + remark)
 
 
 def pareto(data: PlotData) -> Figure:
@@ -365,23 +368,22 @@ def pareto(data: PlotData) -> Figure:
     parts = (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c"))
     traces = []
     for label, chosen, color in parts:
-        chosen = sorted(chosen, key=lambda t: t.result.values[0] or 0.0)
-        trace: dict[str, Any] = {
+        trace: PlotlyObject = {
             "type": "scatter" if count == 2 else "scatter3d",
             "mode": "markers",
             "name": label,
             "customdata": [t.id for t in chosen],
-            "marker": {"color": color, "size": 7 if count == 2 else 4},
+            "marker": {"color": color},
             "meta": names,
             "hovertemplate": Raw(f"trial %{{customdata}}: {shown}<extra></extra>"),
         }
         for at, axis in enumerate("xyz"[:count]):
-            trace[axis] = rounded(t.result.values[at] for t in chosen)
+            trace[axis] = [t.result.values[at] for t in chosen]
         traces.append(trace)
     layout = axes(names[0], names[1])
     if count == 3:
         # Plotly reads tags in these titles, but no entities. A space of no width breaks the tags.
-        titles = [Raw(shortened(name).replace("<", "<\u200b")) for name in names]
+        titles = [Raw(shortened(name, MOST_CHARACTERS).replace("<", "<\u200b")) for name in names]
         scene = {f"{a}axis": {"title": {"text": t}} for a, t in zip("xyz", titles, strict=True)}
         layout = {"scene": scene, "height": 520}
     note = (
@@ -394,7 +396,7 @@ def pareto(data: PlotData) -> Figure:
 FIGURES: dict[str, Callable[..., Figure]] = {
     "history": history,
     "curves": curves,
-    "importance": importance,
+    "importance": importances,
     "parallel": parallel,
     "slice": slice_of,
     "cost": cost,
@@ -403,7 +405,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
 }
 
 
-def figure(data: PlotData, key: str, **options: Any) -> Figure:
+def figure(data: PlotData, key: str, **options: str | Sequence[str]) -> Figure:
     """Return a figure.
 
     If it cannot be made, return a figure without a plot, whose caption gives the reason.
@@ -446,21 +448,21 @@ def empty(key: str, note: str) -> Figure:
     return Figure(key, TITLES[key], note=note)
 
 
-def drawn(key: str, traces: list[dict[str, Any]], layout: dict[str, Any], note: str) -> Figure:
+def drawn(key: str, traces: list[PlotlyObject], layout: PlotlyObject, note: str) -> Figure:
     """Return a figure."""
     return Figure(key, TITLES[key], {"data": traces, "layout": layout}, note)
 
 
 def points(
-    data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Any]
-) -> dict[str, Any]:
+    data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Key]
+) -> PlotlyObject:
     """Return one point for each trial: its value by `x`, in the color of the state `name`."""
-    trace: dict[str, Any] = {
+    trace: PlotlyObject = {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": list(x),
-        "y": rounded(t.result.value for t in trials),
+        "x": x,
+        "y": [t.result.value for t in trials],
         "customdata": [t.id for t in trials],
         "marker": {"size": 6, "opacity": 0.8},
         "meta": [data.metric],
@@ -475,7 +477,17 @@ def points(
     return trace
 
 
-def axes(x: str, y: str) -> dict[str, Any]:
+def points_by_state(
+    data: PlotData, trials: Sequence[TrialState], place: Callable[[TrialState], float | str]
+) -> list[PlotlyObject]:
+    """Return one point for each trial: its value by its place, in the color of its state."""
+    return [
+        points(data, state, chosen, [place(t) for t in chosen])
+        for state, chosen in by_state(data, trials).items()
+    ]
+
+
+def axes(x: str, y: str) -> PlotlyObject:
     """Return the layout of a figure with two axes."""
     return {
         "xaxis": {"title": {"text": x}},
@@ -517,34 +529,10 @@ def iso(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="milliseconds")
 
 
-def rounded(values: Iterable[float | None]) -> list[float | int | None]:
-    """Return numbers with six significant digits, which keeps the figures short.
-
-    A value that is not finite becomes None.
-    """
-    return [
-        v
-        if isinstance(v, int)
-        else float(f"{v:.6g}")
-        if v is not None and math.isfinite(v)
-        else None
-        for v in values
-    ]
-
-
-def clipped(values: Sequence[float]) -> list[float]:
-    """Return values in which the lowest and the highest tenth have the limits of the tenths.
-
-    Outliers would otherwise hide all other differences of colors.
-    """
-    ordered = sorted(values)
-    low = ordered[int(len(ordered) * OUTLIERS)]
-    high = ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1]
-    return [min(max(value, low), high) for value in values]
-
-
-def thinned(shown: int, of: int) -> str:
-    """Return a sentence that says how many trials a figure shows; "" if it shows all of them."""
-    if shown == of:
-        return ""
-    return f" The figure shows {shown:,} of {of:,} trials, spread evenly over the ranking."
+def sample(trials: Sequence[TrialState]) -> tuple[list[TrialState], str]:
+    """Return at most `MAX_POINTS` trials, and a sentence about them; "" if these are all trials."""
+    shown = thin(trials, MAX_POINTS)
+    if len(shown) == len(trials):
+        return shown, ""
+    counts = f"{len(shown):,} of {len(trials):,} trials"
+    return shown, f" The figure shows {counts}, spread evenly over the ranking."

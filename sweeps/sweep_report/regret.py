@@ -15,15 +15,15 @@ from sweeps.study.record import Record
 from sweeps.study.repeats import merged
 from sweeps.study.states import TrialState
 
-# What a sweep spends until a trial has ended: names of the attributes of `Spent`.
+# What a sweep spends until a trial has ended: names of attributes of `Moment`.
 BUDGETS = ("trials", "seconds", "cpu_seconds", "gpu_seconds")
 # No sweep spends as much of any of these.
 MOST_SPENT = 1e12
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What a sweep had spent when one of its trials ended.
+class Moment:
+    """What a sweep had spent, and its best value, when one of its trials ended.
 
     Attributes:
         trials: Number of ended trials.
@@ -31,37 +31,27 @@ class Spent:
             not count.
         cpu_seconds: Core seconds of the ended trials.
         gpu_seconds: GPU seconds of the ended trials.
+        best: Value of the best trial; None while no trial had a value of the tier of the final best
+            trial.
     """
 
     trials: float
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
+    best: float | None
 
 
-@dataclass(frozen=True)
-class Progress:
-    """The best value of a sweep over its trials.
+def best_after(progress: Sequence[Moment], budget: str, amount: float) -> float | None:
+    """Return the best value after an amount of a budget.
 
-    Attributes:
-        spent: Amount that the sweep had spent at the end of each trial, in the order of the ends.
-        best: Value of the best trial at the same moments; None while no trial had a value of the
-            rank of the final best trial.
+    None if there was no value yet, or if the sweep never spent the amount.
     """
-
-    spent: tuple[Spent, ...] = ()
-    best: tuple[float | None, ...] = ()
-
-    def best_after(self, budget: str, amount: float) -> float | None:
-        """Return the best value after an amount of a budget.
-
-        None if there was no value yet, or if the sweep never spent the amount.
-        """
-        amounts = [getattr(spent, budget) for spent in self.spent]
-        if not amounts or amount > amounts[-1]:
-            return None
-        reached = bisect.bisect_right(amounts, amount)
-        return self.best[reached - 1] if reached else None
+    amounts = [getattr(moment, budget) for moment in progress]
+    if not amounts or amount > amounts[-1]:
+        return None
+    reached = bisect.bisect_right(amounts, amount)
+    return progress[reached - 1].best if reached else None
 
 
 def best_result(record: Record) -> Result | None:
@@ -73,8 +63,8 @@ def best_result(record: Record) -> Result | None:
     return None if best is None else record.configurations.results()[best.trial.first_trial]
 
 
-def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> Progress:
-    """Return the best value of a sweep over its trials.
+def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> tuple[Moment, ...]:
+    """Return the moment at which each trial of a sweep ended, in the order of the ends.
 
     A trial that was stopped early never wins against a trial that ran to its end. So the best value
     is None until a trial of the final best trial's rank has ended: a complete trial, if the final
@@ -86,21 +76,22 @@ def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> P
     """
     ended = sorted((t for t in record.ran if t.result.state is not State.RUNNING), key=_end_of)
     final = best_result(record)
+    tier = None if final is None else ranking.tier(final)
     first = min((t.started.time for t in record.ran), default=0.0)
-    spent, costs = [], {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
-    for n, trial in enumerate(ended, 1):
+    costs = {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
+    moments: list[Moment] = []
+    for trial, best in zip(ended, _best_so_far(ended, record), strict=True):
         end = max(_end_of(trial)[0], first)
         for name in costs:
             costs[name] += trial.result.metrics.get(name, 0.0)
-        spent.append(Spent(n, end - first - _paused(pauses, first, end), **costs))
-    if final is None:
-        return Progress(tuple(spent), (None,) * len(spent))
-    rank = ranking.tier(final)
-    best = [
-        r.value if r is not None and ranking.tier(r) == rank else None
-        for r in _best_so_far(ended, record)
-    ]
-    return Progress(tuple(spent), tuple(best))
+        moment = Moment(
+            trials=len(moments) + 1,
+            seconds=end - first - _paused(pauses, first, end),
+            best=None if best is None or ranking.tier(best) != tier else best.value,
+            **costs,
+        )
+        moments.append(moment)
+    return tuple(moments)
 
 
 def _best_so_far(ended: Iterable[TrialState], record: Record) -> Iterator[Result | None]:
@@ -111,17 +102,15 @@ def _best_so_far(ended: Iterable[TrialState], record: Record) -> Iterator[Result
     best: Result | None = None
     leader: int | None = None  # number of the first trial of the best configuration
     for trial in ended:
-        if repeats.count == 1:
-            best = trial.result if ranking.ahead(trial.result, best, minimize) else best
-        else:  # A repeat can make the value of its configuration worse.
-            own = trials.setdefault(trial.trial.first_trial, [])
-            own.append(trial.result)
-            result = results[trial.trial.first_trial] = merged(own, repeats)
-            if ranking.ahead(result, best, minimize):
-                best, leader = result, trial.trial.first_trial
-            elif trial.trial.first_trial == leader:
-                leader = ranking.winner(results.items(), minimize)
-                best = None if leader is None else results[leader]
+        first = trial.trial.first_trial
+        own = trials.setdefault(first, [])
+        own.append(trial.result)
+        results[first] = merged(own, repeats)
+        if ranking.ahead(results[first], best, minimize):
+            leader = first
+        elif first == leader:  # A repeat can make the value of its configuration worse.
+            leader = ranking.winner(results.items(), minimize)
+        best = None if leader is None else results[leader]
         yield best
 
 

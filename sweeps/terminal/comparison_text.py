@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,10 @@ from sweeps.core.stores import is_address
 from sweeps.terminal.text import format_table
 
 if TYPE_CHECKING:
-    from sweeps.sweep_report.comparison import Comparison
+    from sweeps.sweep_report.comparison import Comparison, Row
+
+UNITS = {"trials": "trials", "seconds": "s", "cpu_seconds": "CPU s", "gpu_seconds": "GPU s"}
+ABSENT = "-"
 
 
 def format_comparison(comparison: Comparison, width: int) -> str:
@@ -20,20 +25,73 @@ def format_comparison(comparison: Comparison, width: int) -> str:
         comparison: The comparison.
         width: Width of the terminal.
     """
-    from sweeps.sweep_report.comparison_tables import tables
-
     places = [
         s.place if is_address(s.place) else relative_path(Path(s.place)) for s in comparison.sweeps
     ]
     lines = [f"{label}  {place}" for label, place in zip(comparison.labels, places, strict=True)]
     lines += [f"note: {note}" for note in comparison.notes]
-    for shown in tables(comparison):
+    regret = _regret_rows(comparison)
+    about_regret = (
+        "the distance between the best value so far and the best value of all comparable sweeps"
+        if regret
+        else "unknown, because no sweep has a single best trial"
+    )
+    importance = [
+        (name, tuple(ABSENT if v is None else f"{v:.2f}" for v in values))
+        for name, values in comparison.importance
+    ]
+    about_importance = "by Optuna's PED-ANOVA" if importance else "unknown for every sweep"
+    differing = len(comparison.settings)
+    about_settings = f"{differing} of {differing + comparison.equal_settings} settings differ"
+    about_values = f"{len(comparison.equal_values)} other values are equal"
+    tables: list[tuple[str, Sequence[Row], str]] = [
+        ("RESULTS", comparison.results, verdict(comparison)),
+        ("REGRET AFTER" if regret else "REGRET", regret, about_regret),
+        ("SPACES", comparison.settings, about_settings),
+        ("IMPORTANCE", importance, about_importance),
+        ("BEST CONFIGURATIONS", comparison.configurations, about_values),
+    ]
+    for title, rows, note in tables:
         lines.append("")
-        if shown.rows:
-            corner = f"{shown.title} after" if shown.head[0] == "after" else shown.title
-            head = (corner.upper(), *shown.head[1:])
-            lines.append(format_table(head, shown.rows, width))
-            lines += [f"({shown.note})"] if shown.note else []
-        else:
-            lines.append(f"{shown.title.upper()}: {shown.note}")
+        if not rows:
+            lines.append(f"{title}: {note}")
+            continue
+        cells = [
+            [name, *(ABSENT if value is None else value for value in values)]
+            for name, values in rows
+        ]
+        lines.append(format_table([title, *comparison.labels], cells, width))
+        if note:
+            lines.append(f"({note})")
     return "\n".join(lines)
+
+
+def _regret_rows(comparison: Comparison) -> list[Row]:
+    """Return a row for each amount of a budget, such as `10 trials`."""
+    rows: list[Row] = []
+    for budget, amounts in comparison.regret.items():
+        for amount, values in amounts:
+            unit = "trial" if budget == "trials" and amount == 1 else UNITS[budget]
+            is_known = [value is not None and math.isfinite(value) for value in values]
+            texts = [
+                f"{v:.3g}" if known else ABSENT for v, known in zip(values, is_known, strict=True)
+            ]
+            rows.append((f"{amount} {unit}", tuple(texts)))
+    return rows
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return a sentence that names the best sweep of each group.
+
+    Return "" if no two sweeps can be compared.
+    """
+    labels = comparison.labels
+    parts = []
+    for group, winners in comparison.winners.items():
+        names = ", ".join(labels[at] for at in winners)
+        of = "" if len(comparison.groups) == 1 else f" of {', '.join(labels[at] for at in group)}"
+        if len(winners) == 1:
+            parts.append(f"{names} has the best value{of}")
+        elif winners:
+            parts.append(f"{names} have the same best value{of}")
+    return "; ".join(parts)

@@ -11,10 +11,12 @@ import os
 import sys
 import threading
 import time
-from abc import abstractmethod
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from sweeps.controller.status import STOPPING_GENTLY, SweepStatus, status_line
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 # Seconds between two frames on a terminal, and between two lines on other streams.
 FRAME_EVERY = 0.25
@@ -58,7 +60,7 @@ class Progress:
         for message in snapshot.messages:
             self._say(message)
         if self.view is None:
-            self.view = _Frames(self.stream) if self.terminal else _Lines(self.stream)
+            self.view = _View(self.stream, _frames(self.stream) if self.terminal else None)
         self.view.show(snapshot)
 
     def close(self) -> None:
@@ -84,14 +86,18 @@ class Progress:
 
 
 class _View:
-    """Base class of the views.
+    """Draws frames over each other, or prints a line every few seconds.
 
     A thread draws the sweep, so that the displayed time advances while the driver waits.
+
+    Args:
+        stream: Stream to write to.
+        frames: Rich's live display on the stream; None to print lines.
     """
 
-    def __init__(self, stream: TextIO, every: float) -> None:
+    def __init__(self, stream: TextIO, frames: Live | None) -> None:
         self.stream = stream
-        self.every = every
+        self.frames = frames
         self.snapshot: SweepStatus | None = None
         self.at = 0.0
         self.done = threading.Event()
@@ -99,84 +105,61 @@ class _View:
 
     def show(self, snapshot: SweepStatus) -> None:
         """Show this status until the next call."""
+        if self.frames is not None and not self.frames.is_started:
+            self.frames.start()
+            # A second Ctrl-C would leave the cursor hidden.
+            self.frames.console.show_cursor(True)
         self.snapshot = snapshot
         self.at = time.monotonic()
         if self.thread.ident is None:  # Not yet started. A thread ends if the terminal has closed.
             self.thread.start()
 
     def say(self, text: str) -> None:
-        """Print a text that stays."""
-        print(text, file=self.stream, flush=True)
+        """Print a text that stays, above the frame if there is one."""
+        if self.frames is not None:
+            self.frames.console.print(text, soft_wrap=True)
+        else:
+            print(text, file=self.stream, flush=True)
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the thread, and erase the frame."""
         self.done.set()
         if self.thread.is_alive():
             self.thread.join()
-
-    def now(self) -> SweepStatus:
-        """Return the latest status with the current time."""
-        assert self.snapshot is not None
-        seconds = self.snapshot.seconds + time.monotonic() - self.at
-        return dataclasses.replace(self.snapshot, seconds=seconds)
+        if self.frames is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.frames.update("")
+                self.frames.stop()
 
     def _run(self) -> None:
+        every = LINE_EVERY if self.frames is None else FRAME_EVERY
         with contextlib.suppress(OSError, ValueError):  # The terminal has closed.
-            while not self.done.wait(self.every):
+            while not self.done.wait(every):
                 self._draw()
 
-    @abstractmethod
     def _draw(self) -> None:
-        """Draw the latest status."""
-
-
-class _Lines(_View):
-    """Prints a line every few seconds."""
-
-    def __init__(self, stream: TextIO):
-        super().__init__(stream, LINE_EVERY)
-
-    def _draw(self) -> None:
-        self.say(status_line(self.now()))
-
-
-class _Frames(_View):
-    """Draws each frame over the previous frame."""
-
-    def __init__(self, stream: TextIO):
-        from rich.console import Console
-        from rich.live import Live
-
-        super().__init__(stream, FRAME_EVERY)
-        self.console = Console(file=stream, highlight=False, markup=False)
-        # What other code writes to standard error appears above the frame.
-        self.live = Live(
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=stream is sys.stderr,
-        )
-
-    def show(self, snapshot: SweepStatus) -> None:
-        """Show this status until the next call."""
-        if not self.live.is_started:
-            self.live.start()
-            self.console.show_cursor(True)  # A second Ctrl-C would leave the cursor hidden.
-        super().show(snapshot)
-
-    def say(self, text: str) -> None:
-        """Print a text above the frame."""
-        self.console.print(text, soft_wrap=True)
-
-    def close(self) -> None:
-        """Erase the frame."""
-        super().close()
-        with contextlib.suppress(OSError, ValueError):
-            self.live.update("")
-            self.live.stop()
-
-    def _draw(self) -> None:
+        """Draw the latest status with the current time."""
+        assert self.snapshot is not None
+        seconds = self.snapshot.seconds + time.monotonic() - self.at
+        status = dataclasses.replace(self.snapshot, seconds=seconds)
+        if self.frames is None:
+            self.say(status_line(status))
+            return
         from sweeps.controller.live_layout import layout
 
-        self.live.update(layout(self.now()), refresh=True)
+        self.frames.update(layout(status), refresh=True)
+
+
+def _frames(stream: TextIO) -> Live:
+    """Return Rich's live display, which draws each frame over the previous frame."""
+    from rich.console import Console
+    from rich.live import Live
+
+    # What other code writes to standard error appears above the frame.
+    return Live(
+        console=Console(file=stream, highlight=False, markup=False),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=stream is sys.stderr,
+    )

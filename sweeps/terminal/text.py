@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,22 +18,24 @@ from sweeps.core.command_hints import (
     sweep_argument,
 )
 from sweeps.core.durations import format_clock
-from sweeps.core.resources import workers_text
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import flat, format_trial_id, trained_on, without_repetition
+from sweeps.core.texts import aligned, count_noun, count_states, first_names, shortened, value_text
+from sweeps.core.trial import trained_on
+from sweeps.sweep_report.configuration import short_rows
+from sweeps.sweep_report.trial_rows import trial_facts
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.bundle.ensemble_summary import EnsembleSummary
     from sweeps.controller.repair import RepairResult
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.core.result import SweepResult
-    from sweeps.core.trial import Result
     from sweeps.study.record import Record
     from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
 
-COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # Width of lines if the output is a pipe or a file.
 UNBOUNDED = 10_000
 # Number of dimensions in the line about importance.
@@ -49,15 +51,11 @@ def width_of(stream: TextIO) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
-def format_bytes(number: float) -> str:
-    """Format a number of bytes with two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
-    if number < 1000:
-        return f"{number:.0f} byte{'s' * (round(number) != 1)}"
-    for unit in ("KB", "MB", "GB", "TB"):
-        number /= 1000
-        if number < 999.5 or unit == "TB":
-            break
-    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:,.0f} {unit}"
+def format_bytes(number: int) -> str:
+    """Format a number of bytes, such as `512 bytes` or `1.2 GB`."""
+    from rich.filesize import decimal
+
+    return decimal(number)
 
 
 def format_age(seconds: float) -> str:
@@ -68,33 +66,22 @@ def format_age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def count_noun(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 trial`, `2 trials`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def format_value(value: Any) -> str:
-    """Format a value of a configuration or a metric. A float gets up to six significant digits."""
-    return (
-        f"{value:.6g}"
-        if isinstance(value, float)
-        else str(list(value) if isinstance(value, tuple) else value)
-    )
-
-
-def short_value(value: Any) -> str:
+def short_value(value: JsonValue) -> str:
     """Format a value of a configuration.
 
     If it is long, show the beginning and the number of characters.
     """
-    text = format_value(value)
+    text = value_text(value)
     if len(text) <= MAX_VALUE:
         return text
     return f"{text[:MAX_VALUE]}… ({len(text):,} characters)"
 
 
 def format_table(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], width: int, right: Iterable[str] = ()
+    head: Sequence[str],
+    rows: Sequence[Sequence[JsonValue]],
+    width: int,
+    right: Collection[str] = (),
 ) -> str:
     """Format an aligned table. If the table is too wide, long cells and then long lines are cut.
 
@@ -104,60 +91,29 @@ def format_table(
         width: Width of the terminal.
         right: Names of the columns that are aligned to the right.
     """
-    lines = _table_lines(head, rows, set(right))
+    texts = [[_one_line(short_value(value)) for value in row] for row in (head, *rows)]
+    places = [at for at, name in enumerate(head) if name in right]
+    lines = aligned(texts, places)
     if max(map(len, lines)) > width:
-        lines = _table_lines(head, rows, set(right), longest=MAX_CELL)
+        most = [max(MAX_CELL, len(name)) for name in texts[0]]
+        lines = aligned([list(map(shortened, row, most)) for row in texts], places)
     return "\n".join(line[:width].rstrip() for line in lines)
 
 
-def _table_lines(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], right: set[str], longest: int = UNBOUNDED
-) -> list[str]:
-    """Return the lines of a table whose cells have at most `longest` characters."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in head:
-        table.add_column(
-            Text(printable(name)),
-            justify="right" if name in right else "left",
-            no_wrap=True,
-            max_width=max(len(name), longest),
-        )
-    for row in rows:
-        table.add_row(*(Text(printable(short_value(value))) for value in row))
-    console = Console(width=UNBOUNDED, color_system=None)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))
 
 
-def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
+def pairs(values: Iterable[tuple[str, JsonValue]]) -> list[str]:
     """Format names and values, one line each, with aligned values."""
-    values = [(name, format_value(value)) for name, value in values]
-    size = max((len(name) for name, _ in values), default=0)
-    return [f"{indent}{name:<{max(size, 12)}}  {value}" for name, value in values]
+    texts = [(name, value_text(value)) for name, value in values]
+    size = max([12, *(len(name) for name, _ in texts)])
+    return [f"  {name:<{size}}  {text}" for name, text in texts]
 
 
-def scaling(of: dict[str, Any]) -> str:
-    """Format a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
-    each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
-    return f"{workers_text(of['num_workers'])} × {each}"
-
-
-def configuration(
-    data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]
-) -> list[str]:
-    """Format the configuration of a trial, one line for each value."""
-    values = [
-        ("preprocessor", without_repetition(preprocessor)),
-        ("scaling", scaling(of_scaling)),
-        *flat(params),
-    ]
-    values = [*flat({"data": data} if data else {}), *values]
-    return pairs((name, short_value(value)) for name, value in values)
+def configuration(trial: Mapping[str, Any]) -> list[str]:
+    """Format the configuration of a trial, one line for each value; see `short_rows`."""
+    return pairs((name, short_value(value)) for name, value in short_rows(trial))
 
 
 # ---- the result of a sweep
@@ -170,63 +126,25 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         result: The result of the sweep.
         unexported: True if the best trial could not be exported.
     """
-    lines = _summary(result)
-    again = (
-        [f"  {resume_command(result.dir)}    # continues where the sweep stopped"]
-        if result.reason == "interrupted"
-        else []
-    )
+    sections = [_summary(result)]
     if result.front:
-        lines += ["", _front(result.front), "", *_places(result), "", "next:"]
-        lines.append(
-            f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or "
-            f"--trial {result.front[0]['trial']}"
-        )
-        return "\n".join([*lines, *_look(result)])
-    if result.best is None:
-        return "\n".join(
-            [
-                *lines,
-                f"folder  {result.dir}",
-                *([f"store   {result.store}"] if result.store else []),
-                *(["", "next:", *again] if again else []),
-            ]
-        )
-    lines += ["", *_best_trial(result.best), "", *_places(result)]
-    facts = _model_text(result.best)
-    if result.bundle:
-        lines.append(f"bundle  {relative_path(result.bundle)}{facts}")
-    elif result.checkpoint:
-        lines.append(
-            f"checkpoint  {relative_path(result.checkpoint)}{facts} (the trainer has no `load`, "
-            "so there is no bundle)"
-        )
-    lines += ["", "next:"]
-    if result.bundle:
-        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines.append(
-            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} "
-            f"{shell_quoted(rows)}"
-        )
-    elif unexported and not result.checkpoint:
-        command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
-        lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
-    return "\n".join([*lines, *again, *_look(result)])
+        sections.append([_front(result.front)])
+    elif result.best is not None:
+        sections.append(_best_trial(result.best))
+    sections.append(_places(result))
+    sections.append(["next:", *(f"  {command}" for command in _next_commands(result, unexported))])
+    return "\n\n".join("\n".join(lines) for lines in sections)
 
 
 def _summary(result: SweepResult) -> list[str]:
     """Return the first lines of a result: the numbers of trials, the time, and the notes."""
-    counts = ", ".join(
-        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    head = (
+        f"{result.sweep}: {count_states(result.trials) or 'no trial'} in "
+        f"{format_clock(result.seconds)}; {count_noun(result.fits, 'preprocessor')} fitted"
     )
-    lines = [
-        (
-            f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} "
-            f"preprocessor{'s' * (result.fits != 1)} fitted"
-        )
-    ]
     if result.reason:
-        lines[0] += f" (ended early: {result.reason})"
+        head += f" (ended early: {result.reason})"
+    lines = [head]
     if result.freed is not None and result.freed["checkpoints"]:
         lines.append(format_freed(result.freed))
     return [*lines, *(f"note: {note}" for note in result.notes)]
@@ -234,19 +152,18 @@ def _summary(result: SweepResult) -> list[str]:
 
 def _best_trial(best: dict[str, Any]) -> list[str]:
     """Return lines with the score and the configuration of the best trial."""
-    test = f", test {best['test']:.6g}" if best["test"] is not None else ""
-    of = (
-        f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)"
-        if "repeats" in best
-        else ""
-    )
-    value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
+    repeats = best.get("repeats")
+    of = f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)" if repeats else ""
     return [
-        f"best trial {best['trial']}: {value}{of}{test}",
-        *configuration(
-            best.get("data", {}), best["preprocessor"], best["scaling"], params=best["params"]
-        ),
+        f"best trial {best['trial']}{of}: {_scores(best['value'], best['test'])}",
+        *configuration(best),
     ]
+
+
+def _scores(value: float | None, test: float | None) -> str:
+    """Format the value of a trial, and its score on the test split if there is one."""
+    text = "not finite" if value is None else f"{value:.6g}"
+    return text if test is None else f"{text}, test {test:.6g}"
 
 
 def _model_text(best: Mapping[str, Any] | None) -> str:
@@ -263,16 +180,46 @@ def _model_text(best: Mapping[str, Any] | None) -> str:
 
 
 def _places(result: SweepResult) -> list[str]:
-    """Return lines with the sweep's folder, its address in the storage, and its report.
-
-    The address and the report are left out if they do not exist.
-    """
+    """Return lines with the places of a sweep: its folder, its store, its report, its model."""
     report = SweepFolder(result.dir).report("html")
-    lines = [
-        f"folder  {relative_path(result.dir)}",
-        *([f"store   {result.store}"] if result.store else []),
-    ]
-    return [*lines, *([f"report  {relative_path(report)}"] if report.is_file() else [])]
+    model = _model_text(result.best)
+    lines = [f"folder  {relative_path(result.dir)}"]
+    if result.store:
+        lines.append(f"store   {result.store}")
+    if report.is_file():
+        lines.append(f"report  {relative_path(report)}")
+    if result.bundle:
+        lines.append(f"bundle  {relative_path(result.bundle)}{model}")
+    elif result.checkpoint:
+        place = f"checkpoint  {relative_path(result.checkpoint)}{model}"
+        lines.append(f"{place} (the trainer has no `load`, so there is no bundle)")
+    return lines
+
+
+def _next_commands(result: SweepResult, unexported: bool) -> Iterator[str]:
+    """Yield the commands that a user may want next; see `format_result`."""
+    sweeps = shell_command("sweeps")
+    sweep = sweep_argument(result.dir)
+    if result.front:
+        yield f"{sweeps} export {sweep} --pareto    # or --trial {result.front[0]['trial']}"
+    elif result.bundle:
+        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
+        yield f"{sweeps} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}"
+    elif unexported and not result.checkpoint:
+        yield f"{sweeps} export {sweep}    # when the cause is fixed; no trial is trained again"
+    if result.reason == "interrupted":
+        yield f"{resume_command(result.dir)}    # continues where the sweep stopped"
+    yield f"{sweeps} show {shell_quoted(result.dir)}"
+    uri = result.mlflow.get("tracking_uri")
+    if uri is None:  # MLflow has not recorded the sweep.
+        return
+    if uri.startswith("http"):
+        yield f"open {uri}"
+        return
+    root = result.dir.parent
+    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
+    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
+    yield f"{sweeps} ui{where}"
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:
@@ -308,62 +255,23 @@ def format_repair(done: RepairResult) -> str:
             "lost": "lost; a resume samples new trials in their place",
         }
         for word, meaning in meanings.items():
-            names = done.trials[word]
-            shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
-            facts += (
-                [(word, f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
-            )
+            if names := done.trials[word]:
+                count = count_noun(len(names), "trial")
+                facts.append((word, f"{count}, {meaning}: {first_names(names)}"))
         facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
 
 
-def _look(result: SweepResult) -> list[str]:
-    """Return lines with the commands that show the sweep of a result.
-
-    These are `sweeps show`, and `sweeps ui` or the address of the MLflow server.
-    """
-    lines, uri = (
-        [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"],
-        result.mlflow.get("tracking_uri"),
-    )
-    if uri is None:  # MLflow has not recorded the sweep.
-        return lines
-    if uri.startswith("http"):
-        return [*lines, f"  open {uri}"]
-    root = result.dir.parent
-    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
-    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
-    return [*lines, f"  {shell_command('sweeps')} ui{where}"]
-
-
 def _front(front: Sequence[dict[str, Any]]) -> str:
     """Format the Pareto front as a table with each trial's values and configuration."""
-    names = list(front[0]["values"])
-    data = list(dict.fromkeys(name for best in front for name in best.get("data", {})))
-    params = list(dict.fromkeys(name for best in front for name, _ in flat(best["params"])))
     rows = []
     for best in front:
-        own = dict(flat(best["params"]))
-        values = (*(best["values"][name] for name in names), *(best["data"][name] for name in data))
-        rows.append(
-            (
-                best["trial"],
-                *values,
-                best["preprocessor"],
-                scaling(best["scaling"]),
-                *(own.get(p, "-") for p in params),
-            )
-        )
-    head = (
-        "FRONT",
-        *(name.upper() for name in names),
-        *(f"data.{name}" for name in data),
-        "preprocessor",
-        "scaling",
-        *params,
-    )
-    return format_table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
+        values = {name.upper(): value for name, value in best["values"].items()}
+        rows.append({"FRONT": best["trial"], **values, **dict(short_rows(best))})
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[row.get(name, "-") for name in head] for row in rows]
+    return format_table(head, cells, UNBOUNDED, right=values)
 
 
 # ---- `ls` and `show`
@@ -441,7 +349,7 @@ def format_sweep(
 
 def _state_line(sweep: SweepSummary) -> str:
     """Format the state, the trials and the age of a sweep in one line."""
-    counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
+    counts = count_states(sweep.trials) or "no trial yet"
     result = sweep.result or {}
     ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
@@ -460,8 +368,7 @@ def _study_facts(study: Record) -> list[tuple[str, str]]:
     if repeats.count > 1:
         facts.append(("repeats", f"{repeats.count}, compared by their {repeats.aggregate}"))
     if front := [t.id for t in study.front]:
-        more = ", ..." if len(front) > 12 else ""
-        facts.append(("front", f"{len(front)}: {', '.join(front[:12])}{more}"))
+        facts.append(("front", f"{len(front)}: {first_names(front)}"))
     return facts
 
 
@@ -470,16 +377,11 @@ def format_ensemble(ensemble: EnsembleSummary) -> str:
 
     The line has the ensemble's scores, those of the best single model, and the folder.
     """
-
-    def scores(value: float, test: float | None) -> str:
-        return f"{value:.6g}" + ("" if test is None else f", test {test:.6g}")
-
-    count, single = len(ensemble.members), scores(ensemble.single_value, ensemble.single_test)
-    models = f"{count} model{'s' * (count != 1)}"
+    single = _scores(ensemble.single_value, ensemble.single_test)
+    models = count_noun(len(ensemble.members), "model")
     place = ensemble.path if is_address(ensemble.path) else relative_path(Path(ensemble.path))
-    return (
-        f"{scores(ensemble.value, ensemble.test)} ({models}; best single model {single}): {place}"
-    )
+    scores = _scores(ensemble.value, ensemble.test)
+    return f"{scores} ({models}; best single model {single}): {place}"
 
 
 def format_importance(importance: Importance) -> str:
@@ -494,46 +396,15 @@ def format_importance(importance: Importance) -> str:
     return f"{shares}{f', and {more} more' if more > 0 else ''}; by {importance.basis}"
 
 
-def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
-    """Format the value of a trial, and say which step it belongs to; see `format_trial`."""
-    if cross_validated:
+def _value_of(t: TrialState) -> str:
+    """Format the value of a trial, and say which step it belongs to."""
+    r = t.result
+    if t.objectives.cross_validated:
         return f"{r.value:.6g}, the mean over {count_noun(r.steps, 'fold')}"
     at = f" at step {r.best_step}" if r.best_step is not None else ""
-    return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
-
-
-def _trial_facts(t: TrialState, metric: str) -> Iterator[tuple[str, Any]]:
-    """Yield what `show --trial` prints about a trial between its configuration and its value."""
-    r = t.result
-    yield "seed", t.trial.seed
-    if t.sizes:
-        yield "workers", ", ".join(map(str, t.sizes))
-    if t.trial.enqueued:
-        yield "origin", "the command `sweeps enqueue`"
-    if t.trial.repeat_of is not None:
-        yield "repeats", f"trial {format_trial_id(t.trial.repeat_of)}"
-    for taken in t.lineage:
-        values = {
-            name.removeprefix("pbt.params."): f"{value:.6g}"
-            for name, value in taken.metrics.items()
-        } | taken.options
-        changed = ", ".join(f"{name} {value}" for name, value in values.items())
-        more = f": {changed}" if changed else ""
-        yield f"at step {taken.step}", f"copied trial {taken.donor}{more}"
-    for name, value in r.metrics.items():
-        if name not in (*COSTS, metric):
-            yield name, value
-    if not r.feasible:
-        yield "feasible", "no"
-    if r.metrics:
-        spent = {name: r.metrics.get(name, 0.0) for name in COSTS}
-        shown = [
-            f"{v:.1f} {name.replace('_', ' ')}"
-            for name, v in spent.items()
-            if v or name != "gpu_seconds"
-        ]
-        yield "cost", ", ".join(shown)
-    yield "started", t.began.strftime("%Y-%m-%d %H:%M:%S")
+    if t.objectives.on_more_rows:
+        return f"{r.value:.6g}{at}, the run on most rows"
+    return f"best {r.value:.6g}{at}"
 
 
 def _end_of(t: TrialState, state: str) -> str:
@@ -542,7 +413,7 @@ def _end_of(t: TrialState, state: str) -> str:
     if r.given:
         return (
             f"trial {t.id}: an initial point with a given result "
-            f"({', '.join(map(format_value, r.values))}), so it was not run"
+            f"({', '.join(map(value_text, r.values))}), so it was not run"
         )
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempt} attempts" if t.attempt > 1 else ""
@@ -560,25 +431,20 @@ def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> st
         state: The word for the trial's state.
         checkpoint: Path or address of the trial's best checkpoint; None if it does not exist.
     """
-    r, objectives = t.result, t.objectives
-    metric, goal = objectives.objectives[0].metric, objectives.objectives[0].goal
+    r = t.result
+    objective = t.objectives.objectives[0]
     lines = [_end_of(t, state)]
-    lines += configuration(t.trial.data, t.trial.chain, t.trial.shape.scaling, params=t.params)
-    for fact in _trial_facts(t, metric):
-        lines += pairs([fact])
+    lines += configuration(t.to_json())
+    lines += pairs(trial_facts(t))
     if r.value is not None:
-        found = _value_of(r, objectives.cross_validated, objectives.on_more_rows)
-        lines += ["", f"{metric} ({goal}): {found}"]
+        lines += ["", f"{objective.metric} ({objective.goal}): {_value_of(t)}"]
     if t.curve:
         first, last = t.curve[0], t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint and checkpoint is not None:
         place = checkpoint if is_address(checkpoint) else relative_path(Path(checkpoint))
-        lines += [
-            "",
-            *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {place}")], indent=""),
-        ]
+        lines += ["", f"checkpoint    step {r.checkpoint.best_step}, {place}"]
     if r.error:
         lines += ["", r.error.rstrip()]
     return "\n".join(lines)

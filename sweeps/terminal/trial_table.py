@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sweeps.core.trial import format_trial_id
+from sweeps.sweep_report.trial_rows import trial_rows
 from sweeps.terminal.text import format_table
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sweeps.controller.sweep_summary import SweepSummary
     from sweeps.study.record import Record
-    from sweeps.study.states import TrialState
-
-
-def trial_rows(study: Record, sweep: SweepSummary) -> Iterator[dict[str, Any]]:
-    """Yield the values of each trial by the name of the column. The best trial comes first."""
-    judge = study.objectives
-    metrics = [o.metric for o in judge.objectives]
-    limited = [c.metric for c in judge.constraints if c.metric not in {*metrics, "seconds"}]
-    dimensions = list(dict.fromkeys(name for t in study.trials for name in t.labels))
-    front = {t.number for t in study.front}
-    any_enqueued = any(t.trial.enqueued for t in study.trials)
-    for t in sorted(study.trials, key=_rank(study)):
-        values = t.result.values or (t.result.value,)
-        row: dict[str, Any] = {"trial": t.id, "state": sweep.state_of(t)}
-        for i, metric in enumerate(metrics):
-            row[metric] = values[i] if i < len(values) else None
-        row |= {name: t.result.metrics.get(name) for name in limited}
-        if judge.constraints:
-            feasible = "yes" if t.result.feasible else "no"
-            row["feasible"] = feasible if t.result.metrics else None
-        if study.repeats.count > 1:
-            row["repeats"] = (
-                None if t.trial.repeat_of is None else format_trial_id(t.trial.repeat_of)
-            )
-        if front:
-            row["front"] = "*" if t.number in front else ""
-        if any_enqueued:
-            row["enqueued"] = "yes" if t.trial.enqueued else ""
-        row |= {"steps": t.result.steps, "seconds": t.result.seconds}
-        yield row | {name: t.labels.get(name) for name in dimensions}
-
-
-def _rank(study: Record) -> Callable[[TrialState], tuple[Any, ...]]:
-    """Return a function that returns the sort key of a trial.
-
-    The Pareto front comes first, then feasible and complete trials, then the value. Repeats of one
-    configuration stay together.
-    """
-    sign = 1 if study.goal == "minimize" else -1
-    front = {t.number for t in study.front}
-    of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
-
-    def rank(t: TrialState) -> tuple[Any, ...]:
-        r = of_configurations.get(t.trial.first_trial, t.result)
-        order = 2 * (not r.feasible) + (r.state.name != "COMPLETE")
-        value = math.inf if r.value is None or math.isnan(r.value) else sign * r.value
-        return (t.number not in front, r.given, order, value, t.trial.first_trial, t.number)
-
-    return rank
 
 
 def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> str:
@@ -74,7 +23,7 @@ def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | No
         width: Width of the terminal.
         most: Largest number of trials to show; None shows all.
     """
-    rows = list(trial_rows(study, sweep))
+    rows = list(trial_rows(study, sweep.state_of))
     dimensions = {name for t in study.trials for name in t.labels}
     heads = {
         name: name.removeprefix("params.").removeprefix("scaling.")
@@ -90,7 +39,7 @@ def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | No
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def _cell(name: str, value: Any) -> Any:
+def _cell(name: str, value: JsonValue) -> JsonValue:
     if value is None:
         return "-"
     return f"{value:.1f}" if name.endswith("seconds") and isinstance(value, float) else value
@@ -103,11 +52,8 @@ def trials_csv(study: Record | None, sweep: SweepSummary) -> str:
     """
     if study is None or not study.trials:
         return ""
-    out = io.StringIO()
-    rows = list(trial_rows(study, sweep))
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        nan = [name for name, value in row.items() if value != value]
-        writer.writerow(row | dict.fromkeys(nan, ""))
-    return out.getvalue()
+    import pandas as pd
+
+    rows = list(trial_rows(study, sweep.state_of))
+    text: str = pd.DataFrame(rows, dtype=object).to_csv(index=False)
+    return text

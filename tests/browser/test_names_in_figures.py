@@ -42,7 +42,7 @@ def test_names_are_shown_as_they_are_and_are_no_links(page, tmp_path):
     figures = plots.all_figures(data, 0)
     figures += [plots.slice_of(data, name) for name in names]
     assert {figure.key for figure in figures} == set(SHOWN)
-    (tmp_path / "report.html").write_text(to_html("# made", figures))
+    (tmp_path / "report.html").write_text(to_html("made", "# made", figures))
     page.goto((tmp_path / "report.html").as_uri())
     shown: dict[str, list[str]] = {}
     for at, figure in enumerate(figures):

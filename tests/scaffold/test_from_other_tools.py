@@ -18,7 +18,6 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from sweeps.cli import main
 from sweeps.core.errors import InputError
-from sweeps.scaffold.from_objective import suggestions_in
 from sweeps.scaffold.from_optuna import (
     best_points,
     open_study,
@@ -470,9 +469,7 @@ def test_an_objective(here, monkeypatch):
         "params.depth",
         "params.booster",
     ]
-    missing = {"drop", "gamma"} - {dim.name.removeprefix("params.") for dim in space.dimensions}
-    text = (here / "space.yaml").read_text()
-    assert all(f"{name} (line " in text for name in missing) and len(missing) == 1
+    assert len(space.dimensions) == 4  # the run has suggested either `drop` or `gamma`
     assert space.scheduler.options["max_t"] == 6
 
     import ray.train
@@ -561,12 +558,6 @@ def test_several_values(here):
             "import sys\nsys.exit(3)\nobjective = 3\n",
             "cannot be imported: SystemExit: 3 (own_objective.py, line 2)",
         ),
-        (
-            "def objective(trial):\n    i = 0\n    while True:\n"
-            "        try:\n            trial.suggest_int(f'n{i}', 1, 2)\n"
-            "        except Exception:\n            pass\n        i += 1\n",
-            "more than 2,000 parameters were suggested",
-        ),
         ("objective = 3\n", "has the type int, but must be a function"),
         ("other = 3\n", "has no `objective`"),
     ],
@@ -576,13 +567,3 @@ def test_objectives_that_cannot_be_recorded(here, code, message):
     (line,) = refused("--from-objective", "own_objective:objective").splitlines()
     assert line.startswith("--from-objective: ") and message in line
     assert not (here / "space.yaml").exists()
-
-
-def test_suggestions_in_a_source():
-    source = (
-        "def f(t):\n    t.suggest_int('a', 1, 2)\n"
-        "    if x:\n        t.suggest_float(name='b', low=0, high=1)\n"
-        "    t.suggest_int(n, 1, 2)\n"
-    )
-    assert suggestions_in(source) == [("a", 2), ("b", 4), ("n", 5)]
-    assert suggestions_in("def") == []

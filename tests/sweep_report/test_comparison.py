@@ -12,8 +12,8 @@ from sweeps.space.section_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.sweep_report.comparison import ComparedSweep, compare
-from sweeps.sweep_report.comparison_tables import tables
 from sweeps.sweep_report.importance import Importance
+from sweeps.terminal.comparison_text import verdict
 from tests.sweep_report.test_regret import MINIMIZE, trial
 
 SPACE = """\
@@ -151,7 +151,7 @@ def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
     assert found.groups == ((0, 2), (1,)) and found.winners == {(0, 2): (2,)}
     assert rows(found)["regret"] == (pytest.approx(0.1), 0.0, 0.0)
     assert "the objectives differ: minimize loss; maximize accuracy" in found.notes[0]
-    assert next(tables(found)).note == "C has the best value of A, C"
+    assert verdict(found) == "C has the best value of A, C"
 
 
 def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):

@@ -244,7 +244,7 @@ def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
     one = plots.all_figures(data_of(space, trials(space, 1)), 6)
     assert [f.key for f in one] == [key for key in DRAWN if key != "importance"]
     flat = data_of(space, [trial(space, n, curve=(0.5,) * 5) for n in range(12)])
-    assert not flat.importances[1] and all(f.plot for f in plots.all_figures(flat, 6))
+    assert not flat.importance.shares and all(f.plot for f in plots.all_figures(flat, 6))
     untuned = plots.all_figures(data_of(space, trials(space, 12), dimensions=()), 6)
     assert [f.key for f in untuned] == ["history", "curves", "cost", "timeline"]
 

@@ -19,7 +19,10 @@ FIGURE = Figure(
 
 def test_the_file_needs_no_other_file():
     page = to_html(
-        "# made-1\n\ntext", [FIGURE, Figure("edf", "Distribution", {}, "no ink")], "## Files"
+        "made-1",
+        "# made-1\n\ntext",
+        [FIGURE, Figure("edf", "Distribution", {}, "no ink")],
+        "## Files",
     )
     assert (
         page.index("made-1")
@@ -38,12 +41,12 @@ def test_the_file_needs_no_other_file():
 
 
 def test_a_report_without_figures_has_no_scripts():
-    page = to_html("# made-1", [], "")
+    page = to_html("made-1", "# made-1", [], "")
     assert "<script" not in page and "no trial has a value" in page and len(page) < 10_000
 
 
-def test_the_title_of_the_window_is_the_heading_without_escapes():
+def test_the_title_of_the_window_is_escaped_once():
     name = r"<b>a\b_ &lt; x</b>"
-    page = to_html(f"# {cell(name)}\n\ntext", [])
+    page = to_html(name, f"# {cell(name)}\n\ntext", [])
     found = re.search("<title>(.*)</title>", page)
     assert found and html.unescape(found[1]) == name

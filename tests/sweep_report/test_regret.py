@@ -13,7 +13,7 @@ from sweeps.space.section_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.study.states import TrialState
-from sweeps.sweep_report.regret import best_result, pauses_of, progress_of, steps_of
+from sweeps.sweep_report.regret import Moment, best_result, pauses_of, progress_of, steps_of
 from tests.study.made_states import known_trial
 
 START = datetime.datetime(2026, 1, 1)
@@ -52,6 +52,11 @@ def trial(
     )
 
 
+def bests(progress: tuple[Moment, ...]) -> list[float | None]:
+    """Return the best value at the end of each trial."""
+    return [moment.best for moment in progress]
+
+
 def test_the_best_value_counts_the_trials_in_the_order_of_their_ends():
     trials = [
         trial(0, State.COMPLETE, 0.5, end=9),
@@ -59,8 +64,8 @@ def test_the_best_value_counts_the_trials_in_the_order_of_their_ends():
         trial(2, State.RUNNING, 0.1),
     ]
     progress = progress_of(Record(MINIMIZE, tuple(trials)))
-    assert progress.best == (0.7, 0.5)
-    assert [(s.trials, s.seconds, s.cpu_seconds) for s in progress.spent] == [
+    assert bests(progress) == [0.7, 0.5]
+    assert [(s.trials, s.seconds, s.cpu_seconds) for s in progress] == [
         (1, 2.0, 2.0),
         (2, 7.0, 4.0),
     ]  # trial 2 began at second 2
@@ -73,8 +78,8 @@ def test_a_pruned_trial_is_not_the_best_while_the_final_best_trial_is_complete()
         trial(2, State.PRUNED, 0.05),
         trial(3, State.FAIL, None),
     )
-    assert progress_of(Record(MINIMIZE, trials)).best == (None, 0.5, 0.5, 0.5)
-    assert progress_of(Record(MINIMIZE, trials[:1])).best == (0.1,)
+    assert bests(progress_of(Record(MINIMIZE, trials))) == [None, 0.5, 0.5, 0.5]
+    assert bests(progress_of(Record(MINIMIZE, trials[:1]))) == [0.1]
 
 
 def test_repeats_count_as_one_configuration():
@@ -85,7 +90,7 @@ def test_repeats_count_as_one_configuration():
     )
     trials += (trial(3, State.COMPLETE, 0.5, repeat_of=2),)
     progress = progress_of(Record(MINIMIZE, trials, repeats=Repeats(2)))
-    assert progress.best == (None, 0.4, 0.4, 0.4)
+    assert bests(progress) == [None, 0.4, 0.4, 0.4]
 
 
 def test_time_in_which_nobody_ran_the_sweep_does_not_count():
@@ -95,7 +100,7 @@ def test_time_in_which_nobody_ran_the_sweep_does_not_count():
     start = START.timestamp()
     pauses = pauses_of(record, (start, start + 1005))
     assert pauses == [(start + 10, start + 1005)]
-    assert [s.seconds for s in progress_of(record, pauses).spent] == [1.0, 8.0]
+    assert [s.seconds for s in progress_of(record, pauses)] == [1.0, 8.0]
     assert pauses_of(record, (start,)) == [] and pauses_of(record, (start, start + 5)) == []
 
 
@@ -117,13 +122,13 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
     )
     record = Record(objectives, trials)
     progress, final = progress_of(record), best_result(record)
-    known = [value for value in progress.best if value is not None]
+    known = [value for value in bests(progress) if value is not None]
     assert known == sorted(known, reverse=goal == "minimize")
-    assert len(progress.spent) == sum(state is not State.RUNNING for state, _, _ in drawn)
+    assert len(progress) == sum(state is not State.RUNNING for state, _, _ in drawn)
     if final is not None:
-        assert progress.best[-1] == final.value
+        assert progress[-1].best == final.value
     for name in ("trials", "seconds", "cpu_seconds"):
-        amounts = [getattr(s, name) for s in progress.spent]
+        amounts = [getattr(s, name) for s in progress]
         assert amounts == sorted(amounts) and all(amount >= 0 for amount in amounts)
 
 

@@ -20,13 +20,15 @@ async function refresh() {
   const current = view, query = String(current.query);
   const fresh = await Server.fragment(current.sweep ? `${Server.address(current.sweep)}?${query}` : "sweeps");
   if (view !== current || query !== String(current.query)) return; // the reader has gone on meanwhile
-  if (main.view === current) {
-    for (const part of main.querySelectorAll("[data-live]")) part.replaceWith(fresh.getElementById(part.id));
-  } else {
-    main.view = current;
-    main.replaceChildren(fresh);
-    for (const figure of main.querySelectorAll("figure")) seen.observe(figure);
-  }
+  if (main.view === current) return renew(main, fresh);
+  main.view = current;
+  main.replaceChildren(fresh);
+  for (const figure of main.querySelectorAll("figure")) seen.observe(figure);
+}
+
+// Replaces the parts of a view that change.
+function renew(place, fresh) {
+  for (const part of place.querySelectorAll("[data-live]")) part.replaceWith(fresh.getElementById(part.id));
 }
 
 async function follow() {
@@ -73,22 +75,17 @@ async function load(figure) {
 // ---- one trial
 
 const show = trial => { location.hash = `${encodeURIComponent(view.sweep)}/${trial}`; };
-const isAtEnd = log => !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 5;
 
 async function showTrial(trial, isNew = true) {
   const {sweep} = view, fresh = await Server.fragment(Server.address(sweep, "trials", trial));
   if (addressed()[1] !== trial || (!isNew && !dialog.open)) return; // the reader has closed the trial meanwhile
-  const toEnd = isNew || isAtEnd(dialog.querySelector("pre.log")), top = isNew ? 0 : dialog.scrollTop;
-  if (!isNew) fresh.querySelector(".plot").replaceWith(dialog.querySelector(".plot"));
   dialog.trial = trial;
-  dialog.replaceChildren(fresh);
+  if (isNew) dialog.replaceChildren(fresh); else renew(dialog, fresh);
   if (!dialog.open) dialog.showModal();
   const {plot} = await Server.json(`${Server.address(sweep, "figures", "curves")}?trials=${encodeURIComponent(trial)}`);
-  const place = dialog.querySelector(".plot"), log = dialog.querySelector("pre.log");
+  const place = dialog.querySelector(".plot");
   place.hidden = !plot.data?.length;
   if (!place.hidden) await Figures.draw(place, plot);
-  dialog.scrollTop = top;
-  if (toEnd && log) log.scrollTop = log.scrollHeight;
 }
 
 async function send(name, command) {

@@ -11,10 +11,6 @@ const Server = (() => {
     history.replaceState(null, "", `${location.pathname}${given.size ? `?${given}` : ""}${location.hash}`);
   }
 
-  class Failed extends Error {
-    constructor(status, text) { super(text); this.status = status; }
-  }
-
   function askForToken() {
     return new Promise(resolve => {
       dialog.addEventListener("close", () => {
@@ -41,7 +37,7 @@ const Server = (() => {
       await asking;
       return request(path, options);
     }
-    if (!answer.ok) throw new Failed(answer.status, await reason(answer));
+    if (!answer.ok) throw Object.assign(new Error(await reason(answer)), {status: answer.status});
     if (!session && headers.authorization) openMlflow(headers.authorization);
     return answer;
   }

@@ -3,12 +3,7 @@
 
 const Figures = (() => {
   const drawn = new Map(); // element -> figure
-  const COLORS = {
-    light: {text: "#1f2328", grid: "#e4e8ed", line: "#b9c0c9", hover: "#ffffff"},
-    dark: {text: "#d5dae1", grid: "#2b313a", line: "#4a525e", hover: "#262c35"},
-  };
   const WAYS = ["#2f7ed8", "#e69f00", "#11a683", "#cc3d4e", "#9467bd", "#56b4e9", "#b07d2b", "#8a8f98", "#d6336c", "#6b9e3c"];
-  const BRIGHT = [[0, "#a678de"], [0.25, "#6f94e0"], [0.5, "#2fa8a0"], [0.75, "#5dc963"], [1, "#fde725"]];
   const AXIS_WIDTH = 110; // of parallel coordinates, in pixels
   // By default, Plotly shows a button that uploads the figure to its cloud.
   const CONFIG = {responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
@@ -22,15 +17,16 @@ const Figures = (() => {
     return chosen ? chosen === "dark" : dark.matches;
   }
 
+  // The colors are those of a button, which look.css chooses.
   function template() {
-    const c = isDark() ? COLORS.dark : COLORS.light;
-    const axis = {gridcolor: c.grid, linecolor: c.line, zerolinecolor: c.grid, tickcolor: c.line, automargin: true};
-    const scene = {backgroundcolor: "rgba(0,0,0,0)", gridcolor: c.line, zerolinecolor: c.line};
+    const {color, backgroundColor, borderTopColor} = getComputedStyle(document.querySelector("button"));
+    const axis = {gridcolor: borderTopColor, linecolor: borderTopColor, zerolinecolor: borderTopColor, automargin: true};
+    const scene = {...axis, backgroundcolor: "rgba(0,0,0,0)"};
     return {layout: {
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", colorway: WAYS, font: {color: c.text, size: 12},
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", colorway: WAYS, font: {color, size: 12},
       xaxis: axis, yaxis: axis, scene: {xaxis: scene, yaxis: scene, zaxis: scene},
-      hoverlabel: {bgcolor: c.hover, bordercolor: c.line, font: {color: c.text}},
-      modebar: {bgcolor: "rgba(0,0,0,0)", color: c.line, activecolor: c.text},
+      hoverlabel: {bgcolor: backgroundColor, bordercolor: borderTopColor, font: {color}},
+      modebar: {bgcolor: "rgba(0,0,0,0)", color: borderTopColor, activecolor: color},
     }};
   }
 
@@ -47,16 +43,10 @@ const Figures = (() => {
     };
   }
 
-  // On a dark page, the dark end of Viridis could not be seen.
-  function visible(trace) {
-    const isViridis = trace.line?.colorscale === "Viridis";
-    return isViridis && isDark() ? {...trace, line: {...trace.line, colorscale: BRIGHT}} : trace;
-  }
-
   async function draw(element, plot) {
     drawn.set(element, plot);
     // Plotly changes the objects that it gets, and a figure is drawn again when the colors change.
-    await Plotly.react(element, structuredClone(plot.data.map(visible)), structuredClone(fitted(element, plot)), CONFIG);
+    await Plotly.react(element, structuredClone(plot.data), structuredClone(fitted(element, plot)), CONFIG);
     for (const gone of drawn.keys()) if (!gone.isConnected) drawn.delete(gone);
   }
 
