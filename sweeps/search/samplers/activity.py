@@ -9,30 +9,26 @@ configuration.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from sweeps.space import Dimension
+from sweeps.space import Dimension, Space
 from sweeps.space.conditions import TESTS, Term
-from sweeps.space.templates import Template, enclosing_options
+from sweeps.space.templates import enclosing_options
 
 
-def conditions_of(
-    dimensions: Sequence[Dimension], template: Template
-) -> dict[str, tuple[Term, ...]]:
-    """Return the terms of each conditional dimension, by name.
-
-    Args:
-        dimensions: All dimensions of the space.
-        template: The sections of the space, which contain the dimensions.
-    """
-    outer = enclosing_options(template)
-    terms = {
-        d.name: (*((Term(option[0], (option[1],)),) if (option := outer[d.name]) else ()), *d.when)
-        for d in dimensions
-    }
-    return {name: own for name, own in terms.items() if own}
+def conditions_of(space: Space) -> dict[str, tuple[Term, ...]]:
+    """Return the terms of each conditional dimension, by name."""
+    outer = enclosing_options(space.sections)
+    found: dict[str, tuple[Term, ...]] = {}
+    for dimension in space.dimensions:
+        terms = dimension.when
+        if (option := outer[dimension.name]) is not None:
+            terms = (Term(option[0], (option[1],)), *terms)
+        if terms:
+            found[dimension.name] = terms
+    return found
 
 
 def is_ordered(dimension: Dimension) -> bool:
@@ -54,19 +50,14 @@ class Activity:
     """The conditions of a space.
 
     Args:
-        dimensions: All dimensions of the space by name, in the order of the file.
-        conditions: The terms of each conditional dimension, by name.
+        space: The search space.
         names: Names of the dimensions that have a column, in the order of the columns. The other
             dimensions have a single value.
     """
 
-    def __init__(
-        self,
-        dimensions: Mapping[str, Dimension],
-        conditions: Mapping[str, Sequence[Term]],
-        names: Sequence[str],
-    ):
-        self._dimensions, self._conditions = dimensions, conditions
+    def __init__(self, space: Space, names: Sequence[str]):
+        self._dimensions = {dimension.name: dimension for dimension in space.dimensions}
+        self._conditions = conditions_of(space)
         self._column = {name: i for i, name in enumerate(names)}
 
     def of(self, values: np.ndarray) -> np.ndarray:

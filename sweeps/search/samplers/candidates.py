@@ -44,14 +44,8 @@ class Candidates:
         taken: Callable[[Point], bool] = lambda point: False,
     ):
         self.axes, self.activity = axes, activity
-        given = [
-            [
-                d.to_internal_repr(cell[name]) if name in cell else np.nan
-                for name, d in axes.space.items()
-            ]
-        ]
         self._cell = [i for i, name in enumerate(axes.names) if name in cell]
-        self._cell_places = axes.places(np.array(given))[0, self._cell]
+        self._cell_places = axes.places(np.array([axes.row(cell)]))[0, self._cell]
         self._taken, self._drawn = taken, set[Point]()
         self._continuous = [i for i, step in zip(axes.numbers, axes.step, strict=True) if not step]
         # Smallest standard deviation for neighbors in each dimension. Without this minimum, a

@@ -18,7 +18,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.plugins import build_sampler
-from sweeps.search.samplers.activity import conditions_of
 from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
@@ -50,28 +49,20 @@ class CellSampler(BaseSampler):
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
         self.seed = space.search.seed
         self.cell: Mapping[str, Any] = {}
-        always = {d.name: distribution_of(d) for d in space.always}
-        grids = frozenset(d.name for d in space.dimensions if d.is_grid)
-        dimensions = {d.name: d for d in space.dimensions}
-        conditions = conditions_of(space.dimensions, space.sections)
-        self.starting_points = starting_points_of(space, earlier)
-        context = SamplerContext(
-            seed=space.search.seed,
-            always=always,
-            grids=grids,
-            max_t=space.scheduler.max_t,
-            dimensions=dimensions,
-            conditions=conditions,
-            repeats=space.repeats,
-            minimize=tuple(objective.goal == "minimize" for objective in space.objectives),
-            earlier=tuple(earlier),
-        )
+        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
+        context = SamplerContext(space, self._distributions, tuple(earlier))
+        self.starting_points: list[dict[str, Any]] = []
+        if earlier:
+            from sweeps.search.samplers.earlier_sweeps import starting_points  # imports scipy
+
+            self.starting_points = starting_points(context)
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
         self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
         self._random = independent_sampler()
+        grids = [d.name for d in space.dimensions if d.is_grid]
+        always = {d.name: self._distributions[d.name] for d in space.always}
         self.history = History(grids, space.repeats, always)
-        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
         self._repeats = space.repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0, attempt: int = 0) -> None:
@@ -119,10 +110,9 @@ class CellSampler(BaseSampler):
         if not search_space:
             return {}
         if self.model is None:
-            visible_study: Any = (
-                study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
-            )
-            return self.optuna_sampler.sampler.sample_relative(visible_study, trial, search_space)
+            if self._repeats.count > 1:
+                study = ByConfiguration(study, self._repeats)
+            return self.optuna_sampler.sampler.sample_relative(study, trial, search_space)
         self.history.number = trial.number
         return self.model.suggest(
             self.history,
@@ -153,18 +143,3 @@ class CellSampler(BaseSampler):
     ) -> None:
         """Tell Optuna's sampler that a trial has ended."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)
-
-
-def starting_points_of(space: Space, earlier: Sequence[EarlierSweep]) -> list[dict[str, Any]]:
-    """Return the keys that are fixed in the first configurations of a sweep, by dimension.
-
-    See `earlier_sweeps.starting_points`.
-    """
-    if not earlier:
-        return []
-    from sweeps.search.samplers.earlier_sweeps import starting_points  # scipy takes long to import.
-
-    minimize = [objective.goal == "minimize" for objective in space.objectives]
-    return starting_points(
-        earlier, {d.name: distribution_of(d) for d in space.dimensions}, minimize
-    )

@@ -9,6 +9,7 @@ dimension are NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,16 @@ class Axes:
         ends = self.bounds + np.outer(self.step / 2, (-1, 1))
         ends[self.log] = np.log(ends[self.log])
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
+
+    def row(self, params: Mapping[str, Any]) -> list[float]:
+        """Return the values of a trial, given its parameters.
+
+        The value of a dimension that the trial lacks is NaN.
+        """
+        return [
+            d.to_internal_repr(params[name]) if name in params else math.nan
+            for name, d in self.space.items()
+        ]
 
     def unit(self, values: np.ndarray) -> np.ndarray:
         """Convert values of the numeric dimensions to places on [0, 1].

@@ -28,7 +28,7 @@ def build_foreign(
         name: Name of the class or function as `module:attr`, for messages.
         factory: The class, or a function that returns a sampler.
         options: Keyword arguments for `factory`.
-        context: Seed, dimensions and `max_t` of the sweep.
+        context: The search space.
 
     Raises:
         TypeError: `factory` does not accept the options, or does not return a sampler.
@@ -40,7 +40,7 @@ def build_foreign(
         raise TypeError(
             "`seed` is not an option: sweeps computes a seed for each trial from search.seed"
         )
-    first = factory(**options, **({"seed": context.seed} if takes_seed else {}))
+    first = factory(**options, **({"seed": context.space.search.seed} if takes_seed else {}))
     if not isinstance(first, BaseSampler):
         if not callable(getattr(first, "suggest", None)):
             raise TypeError(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import FrozenTrial
 
-from sweeps.search.samplers.activity import Activity, is_ordered
+from sweeps.search.samplers.activity import Activity, conditions_of, is_ordered
 from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
@@ -36,7 +36,6 @@ from sweeps.search.samplers.gp_observations import (
     share_of_noise,
 )
 from sweeps.search.samplers.history import FULL, History, point_of
-from sweeps.study.distributions import distribution_of
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
@@ -54,27 +53,22 @@ class GpModel:
 
     Args:
         options: The options of the space file.
-        context: Facts about the sweep. `max_t` is full fidelity; if it is None, the highest
-            recorded step is.
+        context: Facts about the sweep. The scheduler's `max_t` is full fidelity; if it is None, the
+            highest recorded step is.
     """
 
     def __init__(self, options: Gp, context: SamplerContext):
         self.options = options
-        self.context = context
-        space = {name: distribution_of(d) for name, d in context.dimensions.items()}
+        self.space = context.space
         self.names = {
             name: distribution
-            for name, distribution in sorted((space or context.always).items())
+            for name, distribution in sorted(context.distributions.items())
             if not distribution.single()
         }
-        self.axes = Axes(
-            self.names,
-            [name for name, dimension in context.dimensions.items() if is_ordered(dimension)],
-        )
-        self.always = {name for name in self.names if name not in context.conditions}
-        self.activity: Activity | None = None
-        if context.conditions:
-            self.activity = Activity(context.dimensions, context.conditions, self.axes.names)
+        self.axes = Axes(self.names, [d.name for d in self.space.dimensions if is_ordered(d)])
+        conditional = conditions_of(self.space).keys()
+        self.always = self.names.keys() - conditional
+        self.activity = Activity(self.space, self.axes.names) if conditional else None
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
         self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
@@ -82,7 +76,7 @@ class GpModel:
         if context.earlier:
             from sweeps.search.samplers.earlier_sweeps import earlier_processes
 
-            self._earlier = earlier_processes(context.earlier, self.axes, context.minimize)
+            self._earlier = earlier_processes(context, self.axes)
 
     def suggest(
         self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
@@ -150,12 +144,12 @@ class GpModel:
         from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
 
         count = sum(history.count(level) for level in history.levels) + len(history.failed)
-        full = self.context.max_t or history.last_step
+        full = self.space.scheduler.max_t or history.last_step
         lowest = min([*observed.levels, full])
         inputs = self._inputs(
             self._places(observed.trials), fidelity(observed.levels, lowest, full)
         )
-        shares = np.where(observed.levels == FULL, share_of_noise(self.context.repeats), 1.0)
+        shares = np.where(observed.levels == FULL, share_of_noise(self.space.repeats), 1.0)
         freedom, variances = history.noise()
         objectives = []
         for i, variance in enumerate(variances):
@@ -198,11 +192,7 @@ class GpModel:
         rows = []
         for trial in trials:
             if (row := self._ended.get(trial.number)) is None:
-                params = trial.params
-                row = [
-                    d.to_internal_repr(params[name]) if name in params else np.nan
-                    for name, d in self.names.items()
-                ]
+                row = self.axes.row(trial.params)
                 if trial.state.is_finished():
                     self._ended[trial.number] = row
             rows.append(row)

@@ -120,10 +120,17 @@ class History:
     def refresh(self, study: Study) -> None:
         """Read the new trials and the new values of running trials from a study."""
         self._study = study
-        trials = study.get_trials(deepcopy=False)
-        self.signs = signs = [
-            -1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions
-        ]
+        maximized = [direction is StudyDirection.MAXIMIZE for direction in study.directions]
+        self.add(study.get_trials(deepcopy=False), [-1.0 if high else 1.0 for high in maximized])
+
+    def add(self, trials: Sequence[FrozenTrial], signs: list[float]) -> None:
+        """Read the new trials and the new values of running trials.
+
+        Args:
+            trials: All trials, ordered by their numbers.
+            signs: See the attribute `signs`.
+        """
+        self.signs = signs
         fresh = []
         for trial in trials[self._read :]:
             if (first := repeat_of(trial)) is None:
@@ -290,25 +297,6 @@ def _deviations(values: Sequence[Sequence[float]]) -> tuple[int, list[float]]:
         math.fsum((v - m) ** 2 for v in column)
         for m, column in zip(means, zip(*values, strict=True), strict=True)
     ]
-
-
-def internal(
-    trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]
-) -> dict[str, list[float]]:
-    """Return the parameters of trials in Optuna's internal representation.
-
-    Args:
-        trials: The trials. A trial that lacks a dimension of `space` is left out.
-        space: Distributions of the dimensions to return, by name.
-
-    Returns:
-        One list of values for each dimension, in the order of the trials.
-    """
-    having = [t.params for t in trials if space.keys() <= t.params.keys()]
-    return {
-        name: [distribution.to_internal_repr(params[name]) for params in having]
-        for name, distribution in space.items()
-    }
 
 
 def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:

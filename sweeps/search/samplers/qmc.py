@@ -48,7 +48,7 @@ class Qmc(Algorithm):
             def _find_sample_id(self, study: Any, search_space: Any) -> int:
                 return self._index
 
-        options = dataclasses.asdict(self) | {"seed": context.seed}
+        options = dataclasses.asdict(self) | {"seed": context.space.search.seed}
         return ReseededSampler(
             lambda seed, index: IndexedQmc(
                 index, independent_sampler=RandomSampler(seed), **options
