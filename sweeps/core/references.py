@@ -15,6 +15,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -144,43 +145,23 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     """
     if module in sys.builtin_module_names:
         return Path(sys.executable)
-    parts = module.split(".")
-    ours = __name__.partition(".")[0]
-    # The user may have a folder called `sweeps`. Modules of sweeps always come from this
-    # installation.
-    folders = (
-        [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
-    )
-    for root in folders:
-        if (found := _below(Path(root or "."), parts)) is not None:
-            return found
-    try:  # editable installs and zipped packages are found only by their own import finders
-        spec = importlib.util.find_spec(parts[0])
-    except (ImportError, ValueError):
-        return None
+    first, *inner = module.split(".")
+    folders = [*map(str, roots), *sys.path]
+    if first == __name__.partition(".")[0]:
+        # The user may have a folder called `sweeps`. Modules of sweeps always come from this
+        # installation.
+        folders = [str(Path(__file__).parents[2])]
+    spec = PathFinder.find_spec(first, folders)
     if spec is None:
-        return None
-    for place in spec.submodule_search_locations or ():
-        if (found := _below(Path(place).parent, [Path(place).name, *parts[1:]])) is not None:
-            return found
-    return Path(spec.origin) if spec.origin and len(parts) == 1 else None
-
-
-def _below(root: Path, parts: list[str]) -> Path | None:
-    """Return the file of a module in a folder from which modules are imported.
-
-    Return None if the module is not there.
-
-    Args:
-        root: The folder.
-        parts: The parts of the module's dotted name.
-    """
-    base = root.joinpath(*parts)
-    for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
-        if candidate.is_file():
-            return candidate
-    compiled = sorted(base.parent.glob(base.name + ".*.so")) if base.parent.is_dir() else []
-    return compiled[0] if compiled else None
+        try:  # editable installs are found only by their own import finders
+            spec = importlib.util.find_spec(first)
+        except (ImportError, ValueError):
+            return None
+    for name in inner:
+        if spec is None:
+            return None
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations or ()))
+    return Path(spec.origin) if spec is not None and spec.origin else None
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:

@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def thread_pools() -> Any:
+@functools.lru_cache(maxsize=1)
+def _controller(modules: int) -> Any:
     """Return threadpoolctl's controller of the libraries.
 
     Finding the libraries takes milliseconds, so they are searched again only after another import.
+
+    Args:
+        modules: Number of imported modules.
     """
-    return _found(len(sys.modules))
-
-
-@functools.lru_cache(maxsize=1)
-def _found(modules: int) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -33,5 +32,5 @@ def single_threaded() -> Iterator[None]:
     With one thread, results also do not depend on the number of cores. torch's operators use
     OpenMP, so they are limited, too.
     """
-    with thread_pools().limit(limits=1):
+    with _controller(len(sys.modules)).limit(limits=1):
         yield
