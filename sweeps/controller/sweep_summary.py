@@ -17,8 +17,9 @@ from pydantic import JsonValue
 from sweeps.controller.conclusion import count_trials
 from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, InputError, Problem, UnreadableFile
+from sweeps.core.file_format import format_problem
 from sweeps.core.json_files import is_text, read_json_object
-from sweeps.core.origin import origin_problem, other_format, valid_origin_keys
+from sweeps.core.origin import origin_problem, valid_origin_keys
 from sweeps.core.result import outcome_of, read_result, relocate, result_file_error, to_json_value
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder, is_sweep
@@ -151,8 +152,9 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     """
     from sweeps.core.folder_lock import is_driven
 
-    stored = read_json_object(SweepFolder(folder).origin)
-    if stored is not None and (problem := other_format(folder, stored)) is not None:
+    file = SweepFolder(folder).origin
+    stored = read_json_object(file)
+    if stored is not None and (problem := format_problem(file, stored)) is not None:
         return _unreadable(folder, problem)
     origin = valid_origin_keys(folder)
     result = read_result(folder)
