@@ -27,11 +27,7 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
         The index of the cell in `cells`, or None if no cell matches. With nested grids, several
         cells can match. Then the index of the cell with the most dimensions is returned.
     """
-    matching = [
-        i
-        for i, cell in enumerate(cells)
-        if all(k in values and values[k] == v for k, v in cell.items())
-    ]
+    matching = [i for i, cell in enumerate(cells) if cell.items() <= values.items()]
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
@@ -53,18 +49,13 @@ def next_cell(
             all cells that do not contradict these values are considered. If every cell contradicts
             these values, all cells are considered.
     """
-    fixed = {
-        name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)
-    }
-    able = [
-        i
-        for i, cell in enumerate(cells)
-        if all(name in cell and cell[name] == key for name, key in fixed.items())
-    ]
+    grids = set().union(*cells)
+    fixed = {name: key for name, key in (fixed or {}).items() if name in grids}
+    able = [i for i, cell in enumerate(cells) if fixed.items() <= cell.items()]
     able = able or [
         i
         for i, cell in enumerate(cells)
-        if all(name not in cell or cell[name] == key for name, key in fixed.items())
+        if all(cell.get(name, key) == key for name, key in fixed.items())
     ]
     able = able or list(range(len(cells)))
     fewest = min(counts[i] for i in able)

@@ -114,7 +114,7 @@ class History:
         Returns:
             Optuna's frozen trials, one for each configuration; see `merge_repeats`.
         """
-        trials = {trial.number: trial for trial in (*self.known.values(), *self.running.values())}
+        trials = self.known | self.running
         return [trials[number] for number in sorted(trials) if number != self.number]
 
     def refresh(self, study: Study) -> None:
@@ -309,13 +309,10 @@ def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -
         space: Distributions of the dimensions of the point, by name. Dimensions with a single value
             are left out.
     """
-    active = (
-        (name, distribution)
+    return frozenset(
+        (name, distribution.to_internal_repr(params[name]))
         for name, distribution in space.items()
         if name in params and not distribution.single()
-    )
-    return frozenset(
-        (name, distribution.to_internal_repr(params[name])) for name, distribution in active
     )
 
 

@@ -161,14 +161,9 @@ def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
         seed: Seed of the sweep.
         trial: The trial.
     """
-    if scheduler.resource != ROWS or scheduler.max_t is None:
-        return ()
-    rungs = (
-        ()
-        if trial.repeat_of is not None
-        else scheduler.rungs(scheduler.bracket(seed, trial.number))
-    )
-    return (*(rung for rung in rungs if rung < scheduler.max_t), scheduler.max_t)
+    if trial.repeat_of is not None:
+        return _steps_of_rows(scheduler, ())
+    return _steps_of_rows(scheduler, scheduler.rungs(scheduler.bracket(seed, trial.number)))
 
 
 def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
@@ -176,9 +171,14 @@ def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
 
     See `row_steps`.
     """
+    return _steps_of_rows(scheduler, all_rungs(scheduler))
+
+
+def _steps_of_rows(scheduler: Scheduler, rungs: Sequence[int]) -> tuple[int, ...]:
+    """Return the given rungs and `max_t`; () if the scheduler does not count rows."""
     if scheduler.resource != ROWS or scheduler.max_t is None:
         return ()
-    return (*(rung for rung in all_rungs(scheduler) if rung < scheduler.max_t), scheduler.max_t)
+    return (*(rung for rung in rungs if rung < scheduler.max_t), scheduler.max_t)
 
 
 def rung_set(scheduler: Scheduler) -> range | frozenset[int]:
