@@ -16,7 +16,7 @@ learning stacks processes in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from scipy.optimize import nnls
 from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.gaussian_process import VAGUE, Noise, Process
+from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
 from sweeps.search.samplers.history import History
 
@@ -143,42 +143,25 @@ def earlier_processes(context: SamplerContext, axes: Axes) -> list[list[EarlierP
     return [[process for process in known if process.columns] for known in processes]
 
 
-class ProcessWithPrior(Process):
-    """Gaussian process whose prior mean is a weighted sum of the predictions of earlier sweeps.
+def prior_mean(
+    earlier: Sequence[EarlierProcess], x: np.ndarray, y: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a prior mean of a `Process`: a weighted sum of the predictions of earlier sweeps.
 
     Args:
         earlier: Processes of the earlier sweeps.
         x: (n, dimensions + 1) inputs: places and fidelities.
         y: (n,) values with mean 0 and standard deviation 1.
-        categorical, shares, noise: See `Process`.
     """
 
-    def __init__(
-        self,
-        earlier: Sequence[EarlierProcess],
-        x: np.ndarray,
-        y: np.ndarray,
-        categorical: np.ndarray,
-        shares: np.ndarray | None = None,
-        noise: Noise = VAGUE,
-    ):
-        self._earlier = earlier
-        predicted = self._predictions(x)
-        self.weights = prior_weights(predicted, y)
-        super().__init__(x, y - predicted @ self.weights, categorical, shares, noise)
+    def predicted(inputs: np.ndarray) -> np.ndarray:
+        return np.column_stack([process.predict(inputs) for process in earlier])
 
-    def _predictions(self, x: np.ndarray) -> np.ndarray:
-        return np.column_stack([process.predict(x) for process in self._earlier])
-
-    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Predict the values at given inputs; see `Process.predict`."""
-        mean, deviation = self._posterior(x)
-        return mean + self._predictions(x) @ self.weights, deviation
+    weights = prior_weights(predicted(x), y)
+    return lambda inputs: predicted(inputs) @ weights
 
 
-def predicts_better(
-    informed: ProcessWithPrior, process: Process, trials: Sequence[FrozenTrial]
-) -> bool:
+def predicts_better(informed: Process, process: Process, trials: Sequence[FrozenTrial]) -> bool:
     """Return True if a prior improves a process's predictions of the trials of the new sweep.
 
     The process is compared with one without a prior.

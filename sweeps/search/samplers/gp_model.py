@@ -16,6 +16,7 @@ candidates, `acquisition` scores them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -96,13 +97,10 @@ class GpModel:
             return {}
         else:
             place = self._best_place(history, cell, rng)
-        return (
-            {}
-            if place is None
-            else {
-                name: value for name, value in self.axes.external(place).items() if name not in cell
-            }
-        )
+        if place is None:
+            return {}
+        values = self.axes.external(place)
+        return {name: value for name, value in values.items() if name not in cell}
 
     def _best_place(
         self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
@@ -157,31 +155,27 @@ class GpModel:
             noise = VAGUE.with_estimate(variance * factor**2, freedom)
             if self.options.deterministic_objective:
                 noise = NONE
-            arguments = (inputs, values, self._categorical, shares, noise)
-            process = self._kernels.condition(
-                Process(*arguments), f"objective {i}", history.study, count
+            create = functools.partial(
+                Process, inputs, values, self._categorical, shares=shares, noise=noise
             )
+            name = f"objective {i}"
+            process = create()
+            self._kernels.condition(process, name, history.study, count)
             if self._earlier and self._earlier[i]:
-                from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior, predicts_better
+                from sweeps.search.samplers.earlier_sweeps import predicts_better, prior_mean
 
-                informed = ProcessWithPrior(self._earlier[i], *arguments)
-                self._kernels.condition(
-                    informed, f"objective {i} with earlier sweeps", history.study, count
-                )
-                process = (
-                    informed if predicts_better(informed, process, observed.trials) else process
-                )
+                informed = create(prior=prior_mean(self._earlier[i], inputs, values))
+                name = f"objective {i} with earlier sweeps"
+                self._kernels.condition(informed, name, history.study, count)
+                if predicts_better(informed, process, observed.trials):
+                    process = informed
             objectives.append(process)
         bounds = []
         for limit in limits(history, observed.trials, self.always, rng):
             inputs = self._inputs(self._places(limit.trials), fidelity(limit.levels, lowest, full))
             process = Process(inputs, limit.values, self._categorical)
-            bounds.append(
-                Bound(
-                    self._kernels.condition(process, limit.name, history.study, count),
-                    limit.threshold,
-                )
-            )
+            self._kernels.condition(process, limit.name, history.study, count)
+            bounds.append(Bound(process, limit.threshold))
         return Surrogate(objectives, bounds, self._at_full)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
