@@ -93,7 +93,7 @@ def _nearest(dimension: Dimension, value: Any) -> Any:
         return value
     if lower is not None and highest is not None:
         value = min(max(value, lower), highest)
-        steps = (dimension.nearest(value, step) for step in (-1, 0, 1))
+        steps = [dimension.nearest(value, step) for step in (-1, 0, 1)]
         allowed = [step for step in steps if lower <= step <= highest]
     else:
         allowed = [option.value for option in dimension.options if is_number(option.value)]

@@ -15,6 +15,7 @@ from sweeps.core.errors import InputError
 from sweeps.search import earlier_trials
 from sweeps.search.earlier_configurations import OutsideDomain, Translator
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.earlier_sweeps import (
     prior_weights,
     starting_points,
@@ -255,15 +256,18 @@ def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
 def test_a_sweep_starts_with_a_suggestion_and_then_the_best_trial_of_each_earlier_sweep(make_space):
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
+    maximized = make_space(NUMBERS, objective="{metric: loss, goal: maximize}")
     distributions = {d.name: distribution_of(d) for d in space.dimensions}
     best = sorted(sweep.trials, key=lambda t: t.values)
-    assert starting_points([sweep], distributions, [True]) == [{}, dict(best[0].keys)]
-    assert starting_points([sweep], distributions, [False]) == [{}, dict(best[-1].keys)]
+
+    def points(*sweeps, space=space):
+        return starting_points(SamplerContext(space, distributions, sweeps))
+
+    assert points(sweep) == [{}, dict(best[0].keys)]
+    assert points(sweep, space=maximized) == [{}, dict(best[-1].keys)]
     several = [sweep_of(space, lambda p: p["x"], seed=i, name=str(i)) for i in range(5)]
-    assert len(starting_points([*several, several[0]], distributions, [True])) == 6, (
-        "no configuration starts twice"
-    )
-    assert starting_points([EarlierSweep("none", "", ())], distributions, [True]) == []
+    assert len(points(*several, several[0])) == 6, "no configuration starts twice"
+    assert points(EarlierSweep("none", "", ())) == []
 
 
 @pytest.mark.timeout(60)

@@ -312,10 +312,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
         and sum(n < 1000 for n in kept) == tpe_model.KERNELS // 2
     )
     assert tpe_model._bounded(own[:5], others[:5], rng) == own[:5] + others[:5]
-    assert (
-        sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng))
-        == tpe_model.KERNELS - 5
-    )
+    assert sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng)) == tpe_model.KERNELS - 5
 
 
 # ---- the Gaussian process
