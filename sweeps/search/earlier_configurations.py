@@ -13,7 +13,7 @@ from sweeps.core.json_files import is_number
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import cumulative_probability
-from sweeps.space.enumeration import any_key
+from sweeps.space.enumeration import any_key, terms_of
 from sweeps.space.templates import enclosing_options
 from sweeps.study.distributions import distribution_of
 
@@ -99,8 +99,7 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, An
     missing: set[str] = set()
 
     def choose(dimension: Dimension) -> Any:
-        option = outer[dimension.name]
-        needed = {term.name for term in dimension.when} | ({option[0]} if option else set())
+        needed = {term.name for term in terms_of(dimension, outer)}
         if needed & missing or (key := key_of(dimension)) is ABSENT:
             missing.add(dimension.name)
             return any_key(dimension)

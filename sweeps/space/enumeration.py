@@ -102,7 +102,7 @@ def assignments(
     outer = enclosing_options(dict(sections))
     needed, pending = set(names), list(names)
     while pending:
-        related = {term.name for term in _terms(dims[pending.pop()], outer)} - needed
+        related = {term.name for term in terms_of(dims[pending.pop()], outer)} - needed
         pending += related
         needed |= related
     keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
@@ -127,7 +127,7 @@ def assignments(
         yield {name: fill(template, choose, values) for name, template in sections.items()}, values
 
 
-def _terms(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tuple[Term, ...]:
+def terms_of(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tuple[Term, ...]:
     """Return the conditions of a dimension.
 
     One of them is that the option that contains the dimension is chosen.
@@ -212,7 +212,7 @@ def conflicting_dimension(
     needed: dict[str, list[Term]] = {}
     pending, seen = [dim.name], {dim.name}
     while pending:
-        for term in _terms(dims[pending.pop()], outer):
+        for term in terms_of(dims[pending.pop()], outer):
             needed.setdefault(term.name, []).append(term)
             if term.name not in seen:
                 seen.add(term.name)

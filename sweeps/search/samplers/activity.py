@@ -15,20 +15,8 @@ import numpy as np
 
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import TESTS, Term
+from sweeps.space.enumeration import terms_of
 from sweeps.space.templates import enclosing_options
-
-
-def conditions_of(space: Space) -> dict[str, tuple[Term, ...]]:
-    """Return the terms of each conditional dimension, by name."""
-    outer = enclosing_options(space.sections)
-    found: dict[str, tuple[Term, ...]] = {}
-    for dimension in space.dimensions:
-        terms = dimension.when
-        if (option := outer[dimension.name]) is not None:
-            terms = (Term(option[0], (option[1],)), *terms)
-        if terms:
-            found[dimension.name] = terms
-    return found
 
 
 def is_ordered(dimension: Dimension) -> bool:
@@ -57,7 +45,8 @@ class Activity:
 
     def __init__(self, space: Space, names: Sequence[str]):
         self._dimensions = {dimension.name: dimension for dimension in space.dimensions}
-        self._conditions = conditions_of(space)
+        outer = enclosing_options(space.sections)
+        self._terms = {d.name: terms_of(d, outer) for d in space.dimensions}
         self._column = {name: i for i, name in enumerate(names)}
 
     def of(self, values: np.ndarray) -> np.ndarray:
@@ -72,7 +61,7 @@ class Activity:
         active: dict[str, np.ndarray] = {}
         for name in self._dimensions:
             own = np.ones(len(values), dtype=bool)
-            for term in self._conditions.get(name, ()):
+            for term in self._terms[name]:
                 own &= (
                     active[term.name] & self._holds(term, values) if term.name in active else False
                 )

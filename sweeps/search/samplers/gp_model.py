@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import FrozenTrial
 
-from sweeps.search.samplers.activity import Activity, conditions_of, is_ordered
+from sweeps.search.samplers.activity import Activity, is_ordered
 from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
@@ -67,9 +67,10 @@ class GpModel:
             if not distribution.single()
         }
         self.axes = Axes(self.names, [d.name for d in self.space.dimensions if is_ordered(d)])
-        conditional = conditions_of(self.space).keys()
-        self.always = self.names.keys() - conditional
-        self.activity = Activity(self.space, self.axes.names) if conditional else None
+        self.always = self.names.keys() & {d.name for d in self.space.always}
+        self.activity: Activity | None = None
+        if len(self.space.always) < len(self.space.dimensions):
+            self.activity = Activity(self.space, self.axes.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
         self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
