@@ -49,9 +49,11 @@ def checkpoint_place(folder: Path, trial: str, name: str) -> str:
 
 
 def root_in(store: str | None, trial_folder: str | Path) -> str:
-    """Return the folder of a trial's checkpoints, given the address of the sweep's store.
+    """Return the folder of a trial's checkpoints.
 
-    Return None if the sweep has no store.
+    Args:
+        store: Address of the sweep's store; None if the sweep has no store.
+        trial_folder: The trial's folder on disk.
     """
     return str(trial_folder) if store is None else f"{store}/trials/{Path(trial_folder).name}"
 
@@ -87,10 +89,12 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
     """
     if latest is None or count < 1:
         return []
-    whole = {
-        name for name in names if not name.endswith(GONE) and step_of(name) < step_of(latest)
-    } | ({latest} & set(names))
-    return sorted(whole, key=step_of, reverse=True)[:count]
+    complete = {
+        name
+        for name in names
+        if name == latest or (not name.endswith(GONE) and step_of(name) < step_of(latest))
+    }
+    return sorted(complete, key=step_of, reverse=True)[:count]
 
 
 def checkpoint_sizes(folder: str | Path) -> dict[str, int]:

@@ -154,15 +154,12 @@ def unused(command: Sequence[str | int | float], names: Collection[str]) -> list
     used = {name for argument in map(str, command) for name in _names(argument)}
     if used & {"args", "params"}:
         return []
-
-    def covered(name: str) -> bool:
-        parts = name.split(".")
-        return any(
-            "params." + ".".join(parts[:count]) in used for count in range(1, len(parts) + 1)
-        )
-
     inner = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
-    return [name for name in inner if not covered(name)]
+    return [
+        name
+        for name in inner
+        if not any(f"params.{name}.".startswith(f"{placeholder}.") for placeholder in used)
+    ]
 
 
 def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:

@@ -12,6 +12,7 @@ import contextvars
 import functools
 import importlib
 import importlib.util
+import symtable
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,6 @@ from sweeps.core.suggestions import did_you_mean
 # Regular expression of a reference, for JSON Schemas.
 PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 PARSE_TRIES = 5
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Longest text of a value or an error of the user's code.
 MOST_CHARACTERS = 200
 
@@ -223,29 +223,19 @@ def _defined_names(path: Path) -> frozenset[str] | None:
     """
     if (tree := parse_source(path)) is None:
         return None
-    names: set[str] = set()
-    for node in _top_level_nodes(tree):
-        if isinstance(node, DEFINITIONS):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            if any(alias.name == "*" for alias in node.names):
-                return None
-            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Global):
-            names.update(node.names)
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    if any(node.names[0].name == "*" for node in imports):
+        return None
+    try:
+        table = symtable.symtable(path.read_bytes(), str(path), "exec")
+    except SyntaxError:  # such as a name that is used before its `global` statement
+        return None
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
     return None if "__getattr__" in names else frozenset(names)
-
-
-def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes that are not inside a function or class."""
-    todo: list[ast.AST] = [tree]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (*DEFINITIONS, ast.Lambda)):
-            todo += ast.iter_child_nodes(node)
 
 
 @contextlib.contextmanager

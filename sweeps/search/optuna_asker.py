@@ -71,8 +71,7 @@ class OptunaAsker:
         storage, study = self._study._storage, self._study._study_id
         self._study._thread_local.cached_all_trials = None
         if item.existing is not None:
-            t = self._interrupted.pop(item.existing)
-            trial_id, waits = t._trial_id, t.state is TrialState.WAITING
+            trial_id = self._interrupted.pop(item.existing)._trial_id
         elif item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
             attributes = {} if item.repeat_of is None else {REPEAT_OF: item.repeat_of}
             template = optuna.trial.create_trial(
@@ -80,10 +79,10 @@ class OptunaAsker:
                 system_attrs={"fixed_params": dict(item.fixed)},
                 user_attrs=attributes,
             )
-            trial_id, waits = storage.create_new_trial(study, template), True
+            trial_id = storage.create_new_trial(study, template)
         else:
-            trial_id, waits = storage.create_new_trial(study), False
-        if waits:
+            trial_id = storage.create_new_trial(study)
+        if storage.get_trial(trial_id).state is TrialState.WAITING:
             storage.set_trial_state_values(trial_id, TrialState.RUNNING)
         return trial_id
 

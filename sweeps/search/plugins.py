@@ -5,10 +5,11 @@ Both may be built-in or user-defined.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sweeps.core import references, registry
 from sweeps.core.errors import InputError, Problem
@@ -19,6 +20,8 @@ from sweeps.search.schedulers.none import NoScheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of
 from sweeps.space.section_models import ROWS, SchedulerSpec, Search
+
+T = TypeVar("T")
 
 
 def scheduler_of(spec: SchedulerSpec) -> Scheduler:
@@ -40,7 +43,7 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
             "scheduler.name",
             f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler",
         )
-    own: Scheduler = _call("scheduler", spec.name, scheduler_class, spec.options)
+    own = _call("scheduler", spec.name, functools.partial(scheduler_class, **spec.options))
     if not hasattr(own, "max_t"):
         raise InputError(
             "scheduler.name",
@@ -85,11 +88,10 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
     from sweeps.search.samplers.foreign import build_foreign
 
     factory = _import("search.algorithm", "sampler", search.algorithm)
-    build = lambda **values: build_foreign(search.algorithm, factory, values, context)  # noqa: E731
-    built: Model | ReseededSampler = _call(
-        "search.options", search.algorithm, build, search.options or {}
+    build = functools.partial(
+        build_foreign, search.algorithm, factory, search.options or {}, context
     )
-    return built
+    return _call("search.options", search.algorithm, build)
 
 
 def missing_package(algorithm: str) -> list[Problem]:
@@ -197,13 +199,13 @@ def _import(place: str, kind: str, name: str) -> Any:
         raise InputError(place, str(e)) from e
 
 
-def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a user-defined class with its options.
+def _call(place: str, name: str, build: Callable[[], T]) -> T:
+    """Call a function that builds a user-defined object with its options.
 
     If the call fails, raise an InputError with one problem at `place` (see `_import`).
     """
     try:
-        return factory(**options)
+        return build()
     except Exception as e:
         raise InputError(
             place, f"`{name}` does not take these options: {type(e).__name__}: {e}"

@@ -266,15 +266,11 @@ def limits(
             ended + failed,
             np.repeat([-1.0, 1.0], [len(ended), len(failed)]),
         )
-    violations = [
-        (t, name, violation)
-        for t in ended
-        for name, violation in t.constraints.items()
-        if violation < UNKNOWN
-    ]
-    for name in sorted({name for _, name, _ in violations}):
-        having = [t for t, other, _ in violations if other == name]
-        values = np.array([violation for _, other, violation in violations if other == name])
+    for name in sorted({name for t in ended for name in t.constraints}):
+        having = [t for t in ended if t.constraints.get(name, UNKNOWN) < UNKNOWN]
+        if not having:
+            continue
+        values = np.array([t.constraints[name] for t in having])
         if values.max() > 0:
             # Violations may be huge. The inverse hyperbolic sine is linear near the threshold, and
             # logarithmic far from it.
