@@ -15,7 +15,7 @@ from sweeps.controller.stored_sweeps import opened
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.stores import recorded_store
 from sweeps.data.preflight import locate_problems
-from sweeps.search.earlier_configurations import OutsideDomain, Translator
+from sweeps.search.earlier_configurations import OutsideDomain, translate
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
 from sweeps.space import Objective, Space
 from sweeps.space.saved_space import recorded_space
@@ -88,13 +88,14 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     _check_objectives(
         folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives
     )
-    translator, left_out, trials = Translator(recorded_space(folder), space), Counter[str](), []
+    earlier = recorded_space(folder)
+    left_out, trials = Counter[str](), []
     for state, constants, trial in _configurations(study):
         if not trial.intermediate_values and trial.values is None:
             left_out[NO_VALUE] += 1
             continue
         try:
-            keys = translator.translate(dict(state.keys), constants)
+            keys = translate(earlier, space, dict(state.keys), constants=constants)
             trials.append(_earlier_trial(keys, trial, bool(state.lineage)))
         except OutsideDomain as e:
             left_out[e.reason] += 1

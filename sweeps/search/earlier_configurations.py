@@ -31,49 +31,39 @@ class OutsideDomain(Exception):
         super().__init__(self.reason)
 
 
-class Translator:
-    """Translate configurations of an earlier sweep to a new space.
+def translate(
+    earlier: Space, space: Space, keys: Mapping[str, Any], constants: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the key of each new dimension for which an earlier configuration has a value.
+
+    A dimension that the earlier configuration lacks is left out, and so are the dimensions that
+    depend on it. A constant of the earlier space is taken if the new dimension has its value.
 
     Args:
         earlier: Space of the earlier sweep.
         space: The new space.
+        keys: Key of each active dimension of the earlier configuration, by name; see
+            `Dimension.value`.
+        constants: The sections `params`, `scaling` and `data` of the configuration, with all their
+            values.
+
+    Raises:
+        OutsideDomain: The new space does not allow a value of the configuration.
     """
+    dimensions = {dimension.name: dimension for dimension in earlier.dimensions}
 
-    def __init__(self, earlier: Space, space: Space):
-        self._earlier = {dimension.name: dimension for dimension in earlier.dimensions}
-        self._space = space
-
-    def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the key of each new dimension for which the earlier configuration has a value.
-
-        A dimension that the earlier configuration lacks is left out, and so are the dimensions that
-        depend on it. A constant of the earlier space is taken if the new dimension has its value.
-
-        Args:
-            keys: Key of each active dimension of the earlier configuration, by name; see
-                `Dimension.value`.
-            constants: The sections `params`, `scaling` and `data` of the configuration, with all
-                their values.
-
-        Raises:
-            OutsideDomain: The new space does not allow a value of the configuration.
-        """
-        return known_keys(self._space, lambda dimension: self._key(dimension, keys, constants))
-
-    def _key(
-        self, dimension: Dimension, keys: Mapping[str, Any], constants: Mapping[str, Any]
-    ) -> Any:
-        """Return the key of a new dimension; ABSENT if the configuration lacks it."""
+    def key_of(dimension: Dimension) -> Any:
         name = dimension.name
-        if name in keys and name in self._earlier:
-            earlier = self._earlier[name]
-            key = keys[name] if earlier.options else ABSENT
-            return key_in(dimension, earlier.value(keys[name]), key)
+        if name in keys and name in dimensions:
+            key = keys[name] if dimensions[name].options else ABSENT
+            return key_in(dimension, dimensions[name].value(keys[name]), key)
         constant = _constant(name, constants)
         try:
             return ABSENT if constant is None else key_in(dimension, constant)
         except OutsideDomain:
             return ABSENT
+
+    return known_keys(space, key_of)
 
 
 def _constant(name: str, constants: Mapping[str, Any]) -> Any:

@@ -79,12 +79,15 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
             cannot be imported or built.
     """
     if registry.is_built_in("sampler", search.algorithm):
-        if problems := missing_package(search.algorithm):
-            raise InputError(problems)
-        algorithm: Algorithm = registry.built_in("sampler", search.algorithm)(
-            **(search.options or {})
-        )
-        return algorithm.build(context)
+        algorithm: type[Algorithm] = registry.built_in("sampler", search.algorithm)
+        package = algorithm.package
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise InputError(
+                "search.algorithm",
+                f"{search.algorithm} needs the package `{package}`, which is not installed: "
+                f"{install(package)}",
+            )
+        return algorithm(**(search.options or {})).build(context)
     from sweeps.search.samplers.foreign import build_foreign
 
     factory = _import("search.algorithm", "sampler", search.algorithm)
@@ -92,32 +95,6 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
         build_foreign, search.algorithm, factory, search.options or {}, context
     )
     return _call("search.options", search.algorithm, build)
-
-
-def missing_package(algorithm: str) -> list[Problem]:
-    """Check whether the optional package of an algorithm is installed, such as `cmaes` for CMA-ES.
-
-    Args:
-        algorithm: Name of the algorithm, built-in or user-defined.
-
-    Returns:
-        A list with one problem if the package is not installed. [] if it is installed, or if the
-        algorithm needs no optional package.
-    """
-    package = (
-        registry.built_in("sampler", algorithm).package
-        if registry.is_built_in("sampler", algorithm)
-        else None
-    )
-    if package is None or importlib.util.find_spec(package) is not None:
-        return []
-    return [
-        Problem(
-            "search.algorithm",
-            f"{algorithm} needs the package `{package}`, which is not installed: "
-            f"{install(package)}",
-        )
-    ]
 
 
 def check_plugins(space: Space) -> list[Problem]:
@@ -135,7 +112,7 @@ def check_plugins(space: Space) -> list[Problem]:
     references = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
     if not all(registry.is_built_in(kind, name) for kind, name in references):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
-    problems = missing_package(space.search.algorithm)
+    problems: list[Problem] = []
     try:
         scheduler = scheduler_of(space.scheduler)
         problems += [Problem(f"scheduler.{key}", text) for key, text in scheduler.option_problems()]
@@ -148,13 +125,12 @@ def check_plugins(space: Space) -> list[Problem]:
             problems.append(Problem("checkpoints", text))
     except InputError as e:
         problems += e.problems
-    if not registry.is_built_in("sampler", space.search.algorithm):
-        from sweeps.search.samplers.cell_sampler import CellSampler
+    from sweeps.search.samplers.cell_sampler import CellSampler
 
-        try:
-            CellSampler(space)
-        except InputError as e:
-            problems += e.problems
+    try:
+        CellSampler(space)
+    except InputError as e:
+        problems += e.problems
     return problems
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sweeps.space import Dimension
@@ -18,23 +17,6 @@ from sweeps.space.domains import EDGES, cumulative_probability
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of the population at a perturbation step.
-
-    Attributes:
-        number: Number of the trial.
-        value: Value that the trial reported at the step.
-        can_donate: True if another trial can continue from this trial's checkpoint. This requires
-            that the trial is running, and that its latest checkpoint is from this step or a later
-            step but before `max_t`.
-    """
-
-    number: int
-    value: float
-    can_donate: bool = True
 
 
 def rng_of(seed: int, number: int, step: int) -> random.Random:
@@ -49,14 +31,20 @@ def rng_of(seed: int, number: int, step: int) -> random.Random:
 
 
 def choose_donor(
-    own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random
+    own: int,
+    values: Mapping[int, float],
+    donors: Collection[int],
+    minimize: bool,
+    fraction: float,
+    rng: random.Random,
 ) -> int | None:
     """Choose the donor from whose checkpoint the member `own` continues.
 
     Args:
         own: Number of the member that has reached the perturbation step.
-        members: All members that have reached the step, including the member `own`, in any order.
-            NaN is the worst value. Members with equal values are ranked by number.
+        values: Values of all members that have reached the step, by number, including the member
+            `own`. NaN is the worst value. Members with equal values are ranked by number.
+        donors: Numbers of the members from whose checkpoints another member can continue.
         minimize: True if smaller values are better.
         fraction: Fraction of the members that continue from a donor (the worst members), and also
             fraction of the members that can be donors (the best members). In both cases, the number
@@ -67,16 +55,13 @@ def choose_donor(
         The donor's number. None if `own` continues unchanged, because it is not among the worst or
         no better member can be a donor.
     """
-
-    def badness(m: Member) -> float:
-        return math.inf if math.isnan(m.value) else m.value if minimize else -m.value
-
-    ranked = sorted(members, key=lambda m: (badness(m), m.number))
+    sign = 1 if minimize else -1
+    badness = {n: math.inf if math.isnan(v) else sign * v for n, v in values.items()}
+    ranked = sorted(values, key=lambda number: (badness[number], number))
     size = min(math.ceil(len(ranked) * fraction), len(ranked) // 2)
-    mine = next((m for m in ranked[len(ranked) - size :] if m.number == own), None)
-    if mine is None:
+    if own not in ranked[len(ranked) - size :]:
         return None
-    better = [m.number for m in ranked[:size] if m.can_donate and badness(m) < badness(mine)]
+    better = [n for n in ranked[:size] if n in donors and badness[n] < badness[own]]
     return rng.choice(better) if better else None
 
 
