@@ -184,10 +184,10 @@ class CheckpointCleaner:
             self.store is not None and not self._files
         ):  # One listing of the whole store is faster than one for each trial.
             files: dict[int, dict[str, int]] = {}
-            for path, file in open_store(f"{self.store}/trials").files().items():
+            for path, size in open_store(f"{self.store}/trials").files().items():
                 trial, _, name = path.partition("/")
                 if trial.isdigit():
-                    files.setdefault(int(trial), {})[name] = file.size
+                    files.setdefault(int(trial), {})[name] = size
             self._files = {number: sizes_of_files(inside) for number, inside in files.items()}
             return
         known = set(self._files) | {

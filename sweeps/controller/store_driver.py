@@ -108,4 +108,4 @@ def read_driver(store: Store) -> Driver | None:
             driver = _RULES.validate_json(Path(scratch, DRIVER).read_bytes(), strict=True)
         except (FileNotFoundError, IsADirectoryError, ValidationError):
             return None
-    return replace(driver, seen=file.time)
+    return replace(driver, seen=file.mtime_ns / 1e9)

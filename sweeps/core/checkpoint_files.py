@@ -104,7 +104,7 @@ def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
     it counts as 0 bytes.
     """
     if store := _store(folder):
-        return sizes_of_files({name: file.size for name, file in store.files().items()})
+        return sizes_of_files(store.files())
     found = {}
     for path in sorted(Path(folder).glob("checkpoint_*")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

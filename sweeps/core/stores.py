@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, StoreError
 from sweeps.core.secrets import is_secret_variable, remember_variables
@@ -46,23 +46,6 @@ _ADDRESS = re.compile(
 )
 # Stores that the user has named in a command of this process; see `allow`.
 _allowed: set[str] = set()
-
-
-class StoredFile(NamedTuple):
-    """A file in a store.
-
-    Attributes:
-        size: Size in bytes.
-        time: Time of the last change by the clock of the storage, in seconds since the epoch.
-    """
-
-    size: int
-    time: float
-
-    @classmethod
-    def of(cls, info: FileInfo) -> Self:
-        """Return the file that Arrow describes."""
-        return cls(info.size or 0, (info.mtime_ns or 0) / 1e9)
 
 
 class Store:
@@ -131,14 +114,17 @@ class Store:
                     use_threads=False,
                 )
 
-    def file(self, name: str) -> StoredFile | None:
-        """Return a file. Return None if there is no file of this name."""
+    def file(self, name: str) -> FileInfo | None:
+        """Return the size and the time of a file. Return None if there is no file of this name."""
         with self._request("read", name):
             found = self.system.get_file_info(self._path(name))
-        return StoredFile.of(found) if found.is_file else None
+        return found if found.is_file else None
 
-    def files(self, name: str = "") -> dict[str, StoredFile]:
-        """Return all files below a name, by their names relative to it. {} if there are none."""
+    def files(self, name: str = "") -> dict[str, int]:
+        """Return the size in bytes of each file below a name, by its name relative to this name.
+
+        Return {} if there are none.
+        """
         from pyarrow import fs
 
         root = self._path(name)
@@ -148,7 +134,7 @@ class Store:
                 found = self.system.get_file_info(selector)
         except NotADirectoryError:
             return {}
-        return {f.path.removeprefix(f"{root}/"): StoredFile.of(f) for f in found if f.is_file}
+        return {file.path.removeprefix(f"{root}/"): file.size for file in found if file.is_file}
 
     def copy(self, target: Store) -> None:
         """Copy all files to another address, inside the storage."""
