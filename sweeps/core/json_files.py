@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
@@ -49,7 +49,7 @@ def is_deep(value: Any, depth: int = DEPTH) -> bool:
     return depth == 0 or any(is_deep(v, depth - 1) for v in inner if type(v) in (dict, list))
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite float, or an int between -1e300 and 1e300.
 
     Booleans are not numbers here.

@@ -227,7 +227,7 @@ def _defined_names(path: Path) -> frozenset[str] | None:
     if any(node.names[0].name == "*" for node in imports):
         return None
     try:
-        table = symtable.symtable(path.read_bytes(), str(path), "exec")
+        table = symtable.symtable(ast.unparse(tree), str(path), "exec")
     except SyntaxError:  # such as a name that is used before its `global` statement
         return None
     names = {

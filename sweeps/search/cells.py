@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.resources import Shape, shape_of
 from sweeps.space.enumeration import any_key
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension, Space
+    from sweeps.space.domains import Key
 
-Cell = Mapping[str, Any]
+Cell = Mapping[str, Key]
 
 
-def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
+def cell_of(values: Mapping[str, Key], cells: Sequence[Cell]) -> int | None:
     """Return the index of the cell that a trial belongs to.
 
     Args:
@@ -32,7 +33,7 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
 
 
 def next_cell(
-    cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None
+    cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Key] | None = None
 ) -> int:
     """Return the index of the cell for the next trial: the cell with the fewest trials.
 
@@ -100,7 +101,7 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         if any(not d.is_grid or any(term.name not in grids for term in d.when) for d in scaling):
             break  # the sampler chooses a part of the scaling
 
-        def choose(dimension: Dimension, cell: Cell = cell) -> Any:
+        def choose(dimension: Dimension, cell: Cell = cell) -> Key:
             """Return the cell's key for a grid dimension.
 
             For another dimension, which does not affect the shape, return any valid key.

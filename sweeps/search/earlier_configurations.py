@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from pydantic import JsonValue
 
 from sweeps.core.json_files import is_number
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import ABSENT
-from sweeps.space.domains import cumulative_probability
+from sweeps.space.conditions import ABSENT, Absent
+from sweeps.space.domains import Key, cumulative_probability
 from sweeps.space.enumeration import any_key, terms_of
 from sweeps.space.templates import enclosing_options
 from sweeps.study.distributions import distribution_of
@@ -32,8 +33,8 @@ class OutsideDomain(Exception):
 
 
 def translate(
-    earlier: Space, space: Space, keys: Mapping[str, Any], constants: Mapping[str, Any]
-) -> dict[str, Any]:
+    earlier: Space, space: Space, keys: Mapping[str, Key], constants: Mapping[str, JsonValue]
+) -> dict[str, Key]:
     """Return the key of each new dimension for which an earlier configuration has a value.
 
     A dimension that the earlier configuration lacks is left out, and so are the dimensions that
@@ -52,7 +53,7 @@ def translate(
     """
     dimensions = {dimension.name: dimension for dimension in earlier.dimensions}
 
-    def key_of(dimension: Dimension) -> Any:
+    def key_of(dimension: Dimension) -> Key | Absent:
         name = dimension.name
         if name in keys and name in dimensions:
             key = keys[name] if dimensions[name].options else ABSENT
@@ -66,9 +67,9 @@ def translate(
     return known_keys(space, key_of)
 
 
-def _constant(name: str, constants: Mapping[str, Any]) -> Any:
+def _constant(name: str, constants: Mapping[str, JsonValue]) -> JsonValue:
     """Return the value of a constant of the earlier space; None if there is none."""
-    value: Any = constants
+    value: JsonValue = dict(constants)
     for part in name.split("."):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
@@ -79,16 +80,16 @@ def _constant(name: str, constants: Mapping[str, Any]) -> Any:
     return value
 
 
-def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, Any]:
+def known_keys(space: Space, key_of: Callable[[Dimension], Key | Absent]) -> dict[str, Key]:
     """Return the key of each active dimension for which `key_of` does not return ABSENT.
 
     The dimensions that depend on a dimension without a key are left out, too.
     """
     outer = enclosing_options(space.sections)
-    found: dict[str, Any] = {}
+    found: dict[str, Key] = {}
     missing: set[str] = set()
 
-    def choose(dimension: Dimension) -> Any:
+    def choose(dimension: Dimension) -> Key:
         needed = {term.name for term in terms_of(dimension, outer)}
         if needed & missing or (key := key_of(dimension)) is ABSENT:
             missing.add(dimension.name)
@@ -100,7 +101,7 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, An
     return found
 
 
-def key_in(dimension: Dimension, value: Any, key: Any = ABSENT) -> Any:
+def key_in(dimension: Dimension, value: JsonValue, key: JsonValue | Absent = ABSENT) -> Key:
     """Return the key of an earlier value in a dimension of the new space.
 
     A number is rounded to the dimension's steps.
@@ -130,19 +131,20 @@ def key_in(dimension: Dimension, value: Any, key: Any = ABSENT) -> Any:
     ):
         raise OutsideDomain(dimension)
     value = dimension.nearest(value)
+    found: Key
     if dimension.mean is not None:
-        key = cumulative_probability(dimension, value)
+        found = cumulative_probability(dimension, value)
     else:
-        key = round(value) if dimension.is_integer else float(value)
+        found = round(value) if dimension.is_integer else float(value)
     distribution = distribution_of(dimension)
-    is_inside = distribution._contains(distribution.to_internal_repr(key))
+    is_inside = distribution._contains(distribution.to_internal_repr(found))
     # In the tails of a normal distribution, different values have the same key.
-    if not is_inside or not _are_equal(dimension.value(key), value):
+    if not is_inside or not _are_equal(dimension.value(found), value):
         raise OutsideDomain(dimension)
-    return key
+    return found
 
 
-def _are_equal(a: Any, b: Any) -> bool:
+def _are_equal(a: JsonValue, b: JsonValue) -> bool:
     """Return True if two JSON values are equal. Numbers may differ by rounding errors."""
     if is_number(a) and is_number(b):
         return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)

@@ -14,7 +14,7 @@ from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import EDGES, Dimension, cumulative_probability
+from sweeps.space.domains import EDGES, Dimension, Key, cumulative_probability
 from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
 
 MAX_CELLS = 100_000
@@ -136,7 +136,7 @@ def terms_of(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tup
     return (*dim.when, Term(option[0], keys=(option[1],))) if option else dim.when
 
 
-def any_key(dim: Dimension) -> Any:
+def any_key(dim: Dimension) -> Key:
     """Return one valid key of a dimension.
 
     The key is the first option, the lower bound, or the median of a normal distribution.

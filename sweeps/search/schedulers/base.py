@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sweeps.core.trial import Action, Trial
 from sweeps.search.schedulers.view import StudyView
@@ -17,8 +17,9 @@ from sweeps.space.section_models import ROWS
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension
+    from sweeps.space.domains import Key
 
-Explore = Callable[["Dimension", Any], Any]
+Explore = Callable[["Dimension", "Key"], "Key"]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES, cumulative_probability
+from sweeps.space.domains import EDGES, Key, cumulative_probability
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
@@ -70,7 +69,7 @@ def is_perturbed(dimension: Dimension) -> bool:
     return dimension.name.startswith("params.") and not dimension.is_grid
 
 
-def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
+def explore(dimension: Dimension, key: Key, resample: float, rng: random.Random) -> Key:
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
     To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the
@@ -100,7 +99,7 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
     return _key(dimension, new)
 
 
-def draw_key(dimension: Dimension, rng: random.Random) -> Any:
+def draw_key(dimension: Dimension, rng: random.Random) -> Key:
     """Return the key of a random value of a dimension.
 
     A key is what the study records for a value: the key of an option, a probability in (0, 1) for a
@@ -121,7 +120,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Any:
     return _key(dimension, dimension.nearest(value))
 
 
-def _key(dimension: Dimension, value: Any) -> Any:
+def _key(dimension: Dimension, value: float) -> float:
     """Clip a value to the bounds of a dimension, and return the key of the clipped value."""
     if dimension.mean is not None:
         return cumulative_probability(dimension, value)
