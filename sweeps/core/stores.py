@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, StoreError
 from sweeps.core.secrets import is_secret_variable, remember_variables
@@ -223,13 +223,13 @@ def filesystem(bucket: str, attempts: int = ATTEMPTS) -> FileSystem:
     return _filesystem(tuple(sorted(options.items())), attempts)
 
 
-def s3_options(environment: Mapping[str, str]) -> dict[str, Any]:
+def s3_options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the arguments of `pyarrow.fs.S3FileSystem` for environment variables.
 
     >>> s3_options({"AWS_ENDPOINT_URL": "http://localhost:9000"})
     {'scheme': 'http', 'endpoint_override': 'localhost:9000', 'region': 'us-east-1'}
     """
-    options: dict[str, Any] = {}
+    options: dict[str, str] = {}
     if endpoint := environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"):
         scheme, separator, host = endpoint.partition("://")
         options |= {
@@ -263,7 +263,7 @@ def _region(bucket: str) -> str:
 
 
 @functools.cache
-def _filesystem(options: tuple[tuple[str, Any], ...], attempts: int) -> FileSystem:
+def _filesystem(options: tuple[tuple[str, str], ...], attempts: int) -> FileSystem:
     from pyarrow import fs
 
     retries = fs.AwsStandardS3RetryStrategy(max_attempts=attempts)

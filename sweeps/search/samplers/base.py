@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
     from sweeps.search.samplers.history import History
     from sweeps.space import Space
+    from sweeps.space.domains import Key
 
 
 class Model(Protocol):
@@ -30,8 +31,8 @@ class Model(Protocol):
     """
 
     def suggest(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
-    ) -> dict[str, Any]:
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
+    ) -> dict[str, Key]:
         """Suggest values for the next trial.
 
         Args:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from sweeps.search.samplers.activity import Activity
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import Point
+from sweeps.space.domains import Key
 
 # Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of
 # the BEST points so far.
@@ -40,7 +40,7 @@ class Candidates:
         self,
         axes: Axes,
         activity: Activity | None,
-        cell: Mapping[str, Any],
+        cell: Mapping[str, Key],
         taken: Callable[[Point], bool] = lambda point: False,
     ):
         self.axes, self.activity = axes, activity

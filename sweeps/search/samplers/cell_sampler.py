@@ -8,7 +8,6 @@ since then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from optuna import Study
@@ -22,6 +21,7 @@ from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, 
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
 from sweeps.space import Space
+from sweeps.space.domains import Key
 from sweeps.study.distributions import distribution_of
 from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
@@ -48,10 +48,10 @@ class CellSampler(BaseSampler):
 
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
         self.seed = space.search.seed
-        self.cell: Mapping[str, Any] = {}
+        self.cell: Mapping[str, Key] = {}
         self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
         context = SamplerContext(space, self._distributions, tuple(earlier))
-        self.starting_points: list[dict[str, Any]] = []
+        self.starting_points: list[dict[str, Key]] = []
         if earlier:
             from sweeps.search.samplers.earlier_sweeps import starting_points  # imports scipy
 
@@ -65,7 +65,7 @@ class CellSampler(BaseSampler):
         self.history = History(grids, space.repeats, always)
         self._repeats = space.repeats
 
-    def begin(self, cell: Mapping[str, Any], number: int, index: int = 0, attempt: int = 0) -> None:
+    def begin(self, cell: Mapping[str, Key], number: int, index: int = 0, attempt: int = 0) -> None:
         """Prepare the sampler for the next trial. Call this method before Optuna samples the trial.
 
         Args:
@@ -102,7 +102,7 @@ class CellSampler(BaseSampler):
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Key]:
         """Suggest the values of several dimensions together.
 
         Return {} for a repeat, because all values of a repeat are fixed.
@@ -126,7 +126,7 @@ class CellSampler(BaseSampler):
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
-    ) -> Any:
+    ) -> Key:
         """Return the value of one dimension.
 
         For a grid dimension, this is the value in the grid cell. For any other dimension, it is a
@@ -134,9 +134,10 @@ class CellSampler(BaseSampler):
         """
         if param_name in self.cell:
             return self.cell[param_name]
-        return self._drawn_by.sampler.sample_independent(
+        value: Key = self._drawn_by.sampler.sample_independent(
             study, trial, param_name, param_distribution
         )
+        return value
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None

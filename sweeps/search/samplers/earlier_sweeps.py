@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
@@ -31,6 +30,7 @@ from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
 from sweeps.search.samplers.history import History
+from sweeps.space.domains import Key
 
 # The best trial of an earlier sweep is the best one at the highest level that at least this many
 # trials reached.
@@ -211,14 +211,14 @@ def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     return weights
 
 
-def starting_points(context: SamplerContext) -> list[dict[str, Any]]:
+def starting_points(context: SamplerContext) -> list[dict[str, Key]]:
     """Return the keys that are fixed in the first configurations of a new sweep.
 
     The first configuration has no fixed keys: the sampler suggests it as in any sweep. The best
     trial of each earlier sweep follows. ASHA never stops the first trial at a rung, so in this
     order it stops the best trial of an unrelated sweep early.
     """
-    chosen: list[dict[str, Any]] = []
+    chosen: list[dict[str, Key]] = []
     for sweep in context.earlier:
         best = _best(history_of(sweep, context))
         if best is not None and best not in chosen:
@@ -226,7 +226,7 @@ def starting_points(context: SamplerContext) -> list[dict[str, Any]]:
     return [{}, *chosen] if chosen else []
 
 
-def _best(history: History) -> dict[str, Any] | None:
+def _best(history: History) -> dict[str, Key] | None:
     """Return the keys of the best trial at the highest level that enough trials reached.
 
     Return None if no feasible trial has a value.

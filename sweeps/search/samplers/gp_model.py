@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from optuna.trial import FrozenTrial
@@ -37,6 +37,7 @@ from sweeps.search.samplers.gp_observations import (
     share_of_noise,
 )
 from sweeps.search.samplers.history import FULL, History, point_of
+from sweeps.space.domains import Key
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
@@ -81,8 +82,8 @@ class GpModel:
             self._earlier = earlier_processes(context, self.axes)
 
     def suggest(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
-    ) -> dict[str, Any]:
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
+    ) -> dict[str, Key]:
         """Return values by dimension; see `Model.suggest`.
 
         If this call fits kernels, it records the fitted parameters as a system attribute of the
@@ -104,7 +105,7 @@ class GpModel:
         return {name: value for name, value in values.items() if name not in cell}
 
     def _best_place(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
     ) -> np.ndarray | None:
         """Return the places with the largest score, an array of shape (dimensions,).
 

@@ -12,7 +12,6 @@ import math
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution
@@ -21,6 +20,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
+from sweeps.space.domains import Key
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import paused_at, repeat_of, steps_of
 
@@ -235,7 +235,7 @@ class History:
         ranked = self.levels[level][self.cell(trial.params)]
         del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
 
-    def cell(self, params: Mapping[str, Any]) -> str:
+    def cell(self, params: Mapping[str, Key]) -> str:
         """Return the cell of a trial as JSON text, given the trial's parameters.
 
         Return "" if there are no grids.
@@ -299,7 +299,7 @@ def _deviations(values: Sequence[Sequence[float]]) -> tuple[int, list[float]]:
     ]
 
 
-def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
+def point_of(params: Mapping[str, Key], space: Mapping[str, BaseDistribution]) -> Point:
     """Return a configuration as a hashable point.
 
     Two configurations are equal if their points are equal.

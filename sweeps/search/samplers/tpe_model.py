@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
@@ -28,6 +27,7 @@ from optuna.trial import FrozenTrial
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
+from sweeps.space.domains import Key
 
 # Largest number of kernels in a density. The density of the other trials would often exceed this
 # number. So each suggestion uses a new random sample of the other trials.
@@ -58,8 +58,8 @@ class TpeModel:
         self.max_t = max_t
 
     def suggest(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
-    ) -> dict[str, Any]:
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
+    ) -> dict[str, Key]:
         """Return values by dimension; see `Model.suggest`.
 
         In two cases, return {}, so that all values of the trial are random: no level has enough
@@ -69,7 +69,7 @@ class TpeModel:
         if level is None or rng.rand() < random_fraction(history, self.max_t):
             return {}
         good, rest = split(history, level, history.cell(cell), rng)
-        suggestion: dict[str, Any] = {}
+        suggestion: dict[str, Key] = {}
         groups = history.spaces()
         # If all dimensions are discrete, the best candidate would soon always be the same point. So
         # points of earlier trials are skipped.
@@ -188,7 +188,7 @@ def random_fraction(history: History, max_t: int | None) -> float:
 def _density(
     axes: Axes,
     trials: Sequence[FrozenTrial],
-    cell: Mapping[str, Any],
+    cell: Mapping[str, Key],
     weights: Callable[[int], np.ndarray],
     widths: Widths,
 ) -> Mixture:
