@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 # The line that is written to the log when a loop calls `os._exit`.
 EXITED = "the loop ended its process by os._exit({})"
@@ -124,7 +124,7 @@ def log_os_exit() -> None:
     """
     pid, original = os.getpid(), os._exit
 
-    def logged(status: int) -> Any:
+    def logged(status: int) -> NoReturn:
         if os.getpid() == pid:
             sys.stdout.flush()
             os.write(2, f"\n--- {EXITED.format(status)}\n".encode())

@@ -6,11 +6,14 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 @functools.lru_cache(maxsize=1)
-def _controller(modules: int) -> Any:
+def _controller(modules: int) -> ThreadpoolController:
     """Return threadpoolctl's controller of the libraries.
 
     Finding the libraries takes milliseconds, so they are searched again only after another import.
