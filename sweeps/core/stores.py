@@ -71,13 +71,11 @@ class Store:
     def put(self, source: Path, name: str = "") -> None:
         """Copy a local file, or all files of a local folder, to the store.
 
-        A file appears only when it is complete.
+        A file appears only when it is complete. A source that does not exist is ignored.
         """
         from pyarrow import fs
 
-        files = [source]
-        if source.is_dir():
-            files = sorted(path for path in source.rglob("*") if path.is_file())
+        files = [path for path in (source, *sorted(source.rglob("*"))) if path.is_file()]
         for file in files:
             target = self._path(name, *file.relative_to(source).parts)
             self._make_parent(target)
