@@ -125,12 +125,17 @@ def check_plugins(space: Space) -> list[Problem]:
             problems.append(Problem("checkpoints", text))
     except InputError as e:
         problems += e.problems
-    from sweeps.search.samplers.cell_sampler import CellSampler
+    algorithm = space.search.algorithm
+    # The other samplers can always be built, but that would load Optuna, which takes long.
+    if not registry.is_built_in("sampler", algorithm) or (
+        registry.built_in("sampler", algorithm).package
+    ):
+        from sweeps.search.samplers.cell_sampler import CellSampler
 
-    try:
-        CellSampler(space)
-    except InputError as e:
-        problems += e.problems
+        try:
+            CellSampler(space)
+        except InputError as e:
+            problems += e.problems
     return problems
 
 
