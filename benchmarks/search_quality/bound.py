@@ -18,12 +18,13 @@ from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.replay import replay
 from benchmarks.search_quality.report import read, section
 from benchmarks.search_quality.tasks import STEPS, task
-from sweeps.search.samplers.tpe_model import KERNELS
+from sweeps.search.samplers import tpe_model
 
 # Functions on which several hundred trials do not find the optimum. Recorded tables are left out,
 # because all their entries would be tried.
 TASKS = ("hartmann6", "rosenbrock4", "ackley5", "cells", "crossing")
 BUDGETS = (100, 250, 500, 1000)  # numbers of trials of full length
+KERNELS = tpe_model.KERNELS
 WITH, WITHOUT = f"{KERNELS} kernels", "all kernels"
 
 
@@ -45,7 +46,7 @@ def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
                     time.time(),
                     Ours(task(name), seed, "tpe", f"{{name: none, max_t: {STEPS}}}"),
                 )
-                searcher.sampler.model.kernels = kernels
+                tpe_model.KERNELS = kernels
                 regret = [round(r, 5) for r in replay(task(name), searcher, BUDGETS)]
                 row = {
                     "method": method,

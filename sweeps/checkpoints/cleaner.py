@@ -141,11 +141,12 @@ class CheckpointCleaner:
         """Read checkpoint sizes that are unknown, or may have changed because the trial runs."""
         if self.store is not None and not self._files:
             # One listing of the whole store is faster than one for each trial.
-            for path, file in open_store(f"{self.store}/trials").files().items():
+            files: dict[int, dict[str, int]] = {}
+            for path, size in open_store(f"{self.store}/trials").files().items():
                 trial, _, name = path.partition("/")
                 if trial.isdigit():
-                    self._files.setdefault(int(trial), {})[name] = file.size
-            self._files = {n: sizes_of_files(inside) for n, inside in self._files.items()}
+                    files.setdefault(int(trial), {})[name] = size
+            self._files = {number: sizes_of_files(inside) for number, inside in files.items()}
             return
         known = set(self._files)
         names = [folder.name for folder in self.folder.glob("[0-9]*")]

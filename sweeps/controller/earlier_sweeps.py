@@ -17,7 +17,7 @@ from sweeps.controller.stored_sweeps import opened
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.stores import recorded_store
 from sweeps.data.preflight import locate_problems
-from sweeps.search.earlier_configurations import OutsideDomain, Translator
+from sweeps.search.earlier_configurations import OutsideDomain, translate
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.space import Objective, Space
@@ -88,7 +88,7 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     objectives = Objectives.from_json(study.user_attrs["judged"])
     repeats = Repeats(**study.user_attrs.get("repeats", {}))
     _check_objectives(folder.name, objectives.objectives, space.objectives)
-    translator = Translator(recorded_space(folder), space)
+    earlier = recorded_space(folder)
     left_out = Counter[str]()
     trials = []
     for trial in ByConfiguration(study, repeats).get_trials(deepcopy=False):
@@ -104,7 +104,7 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             "data": started.data,
         }
         try:
-            keys = translator.translate(dict(state.keys), constants)
+            keys = translate(earlier, space, dict(state.keys), constants=constants)
             trials.append(_earlier_trial(keys, trial, bool(state.lineage)))
         except OutsideDomain as e:
             left_out[e.reason] += 1

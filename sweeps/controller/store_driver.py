@@ -106,7 +106,7 @@ def read_driver(store: Store) -> Driver | None:
         driver = _RULES.validate_json(read_stored(store, DRIVER), strict=True)
     except (FileNotFoundError, IsADirectoryError, ValidationError):
         return None
-    return replace(driver, seen=file.time)
+    return replace(driver, seen=file.mtime_ns / 1e9)
 
 
 def read_stored(store: Store, name: str) -> bytes:

@@ -16,9 +16,10 @@ from pydantic import JsonValue
 
 from sweeps.controller.conclusion import count_trials
 from sweeps.core.errors import DamagedStudy, InputError, Problem, UnreadableFile
+from sweeps.core.file_format import format_problem
 from sweeps.core.folder_lock import is_driven
 from sweeps.core.json_files import is_text, read_json_object
-from sweeps.core.origin import origin_problem, other_format, valid_origin_keys
+from sweeps.core.origin import origin_problem, valid_origin_keys
 from sweeps.core.result import (
     outcome_of,
     read_result,
@@ -146,7 +147,7 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     paths = SweepFolder(folder)
     stored = read_json_object(paths.origin)
     changed = paths.origin.stat().st_mtime
-    if stored is not None and (problem := other_format(folder, stored)) is not None:
+    if stored is not None and (problem := format_problem(paths.origin, stored)) is not None:
         return SweepSummary(folder.name, folder, UNREADABLE, began=changed, problems=(problem,))
     origin = valid_origin_keys(folder)
     result = read_result(folder)

@@ -49,22 +49,21 @@ def checkpoint_place(folder: Path, trial: str, name: str) -> str:
 
 
 def root_in(store: str | None, trial_folder: str | Path) -> str:
-    """Return the folder of a trial's checkpoints, given the address of the sweep's store.
+    """Return the folder of a trial's checkpoints.
 
-    Return None if the sweep has no store.
+    Args:
+        store: Address of the sweep's store; None if the sweep has no store.
+        trial_folder: The trial's folder on disk.
     """
     return str(trial_folder) if store is None else f"{store}/trials/{Path(trial_folder).name}"
 
 
-def _in_store(place: str | Path) -> tuple[Store, str] | None:
-    """Return the store of a trial's folder or of a checkpoint, and its name in the store.
+def _store(place: str | Path) -> Store | None:
+    """Return the store at the address of a trial's folder or of a checkpoint.
 
     None if this is a path on disk.
     """
-    if not stores.is_address(place):
-        return None
-    bucket, _, name = str(place).removeprefix(stores.SCHEME).partition("/")
-    return stores.open_store(f"{stores.SCHEME}{bucket}"), name
+    return stores.open_store(str(place)) if stores.is_address(place) else None
 
 
 def step_of(name: str) -> int:
@@ -90,10 +89,12 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
     """
     if latest is None or count < 1:
         return []
-    whole = {
-        name for name in names if not name.endswith(GONE) and step_of(name) < step_of(latest)
-    } | ({latest} & set(names))
-    return sorted(whole, key=step_of, reverse=True)[:count]
+    complete = {
+        name
+        for name in names
+        if name == latest or (not name.endswith(GONE) and step_of(name) < step_of(latest))
+    }
+    return sorted(complete, key=step_of, reverse=True)[:count]
 
 
 def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
@@ -102,8 +103,8 @@ def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
     Other processes may write or delete files meanwhile. If a file disappears before it is measured,
     it counts as 0 bytes.
     """
-    if there := _in_store(folder):
-        return sizes_of_files({name: file.size for name, file in there[0].files(there[1]).items()})
+    if store := _store(folder):
+        return sizes_of_files(store.files())
     found = {}
     for path in sorted(Path(folder).glob("checkpoint_*")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -135,8 +136,8 @@ def checkpoint_names(folder: str | Path) -> list[str]:
 
 def checkpoint_exists(checkpoint: str | Path) -> bool:
     """Return whether a checkpoint exists. It may be incomplete."""
-    if there := _in_store(checkpoint):
-        return bool(there[0].files(there[1]))
+    if store := _store(checkpoint):
+        return bool(store.files())
     return Path(checkpoint).is_dir()
 
 
@@ -161,10 +162,10 @@ def copy_checkpoint(source: str | Path, target: str) -> str:
     Raises:
         FileNotFoundError: `source` does not exist.
     """
-    if there := _in_store(source):
-        name = target.removeprefix(f"{there[0].address}/")
-        there[0].delete(name)
-        there[0].copy(there[1], name)
+    if store := _store(source):
+        copy = stores.open_store(target)
+        copy.delete()
+        store.copy(copy)
         return target
     with staged(Path(target)) as part:
         shutil.copytree(source, part, copy_function=_link)
@@ -188,9 +189,7 @@ def upload_checkpoint(source: Path, checkpoint: str) -> None:
     Raises:
         StoreError: The storage does not answer, or refuses the files.
     """
-    store, name = _in_store(checkpoint) or (None, "")
-    assert store is not None, checkpoint
-    store.put(source, name)
+    stores.open_store(checkpoint).put(source)
 
 
 @contextlib.contextmanager
@@ -205,13 +204,13 @@ def local_checkpoint(checkpoint: str | Path) -> Iterator[Path]:
     """
     if not checkpoint_exists(checkpoint):
         raise FileNotFoundError(f"checkpoint {checkpoint} was deleted, so nothing can use it")
-    if (there := _in_store(checkpoint)) is None:
+    if (store := _store(checkpoint)) is None:
         yield Path(checkpoint)
         return
     with tempfile.TemporaryDirectory(
         prefix="sweeps-checkpoint-", ignore_cleanup_errors=True
     ) as folder:
-        there[0].get(there[1], Path(folder))
+        store.get("", Path(folder))
         yield Path(folder)
 
 
@@ -232,9 +231,9 @@ def delete_checkpoint(checkpoint: str | Path) -> bool:
     On disk, the folder is renamed before its files are deleted, so no reader finds an incomplete
     checkpoint.
     """
-    if there := _in_store(checkpoint):
+    if store := _store(checkpoint):
         try:
-            there[0].delete(there[1])
+            store.delete()
         except StoreError:
             return False
         return True

@@ -23,6 +23,7 @@ from typing import Any
 
 from sweeps.core.references import source_of
 from sweeps.core.suggestions import closest
+from sweeps.core.trial import flat
 
 ARGS = "{args}"
 # A command that starts with one of these names runs with the interpreter of the worker.
@@ -80,7 +81,7 @@ def fill(
     filled: list[str] = []
     for argument in map(str, command):
         if argument == ARGS:
-            filled += [f"--{name}={as_text(value)}" for name, value in _leaves(params)]
+            filled += [f"--{name}={as_text(value)}" for name, value in flat(params)]
         elif all(name in values for name in _names(argument)):
             filled.append(
                 _PLACEHOLDER.sub(
@@ -153,15 +154,12 @@ def unused(command: Sequence[str | int | float], names: Collection[str]) -> list
     used = {name for argument in map(str, command) for name in _names(argument)}
     if used & {"args", "params"}:
         return []
-
-    def covered(name: str) -> bool:
-        parts = name.split(".")
-        return any(
-            "params." + ".".join(parts[:count]) in used for count in range(1, len(parts) + 1)
-        )
-
     inner = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
-    return [name for name in inner if not covered(name)]
+    return [
+        name
+        for name in inner
+        if not any(f"params.{name}.".startswith(f"{placeholder}.") for placeholder in used)
+    ]
 
 
 def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:
@@ -199,12 +197,3 @@ def folder_of(command: Sequence[str | int | float], roots: Sequence[Path]) -> Pa
 def _names(argument: str) -> list[str]:
     """Return the names of the placeholders in an argument."""
     return [match[2] for match in _PLACEHOLDER.finditer(argument) if match[2]]
-
-
-def _leaves(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the value of each parameter that is not a mapping."""
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

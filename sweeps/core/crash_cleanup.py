@@ -230,16 +230,13 @@ def _remove_stored_checkpoints(address: str, checkpoints: Mapping[str, set[str]]
     Also delete the files of killed reruns.
     """
     store = stores.open_store(address)
-    names = store.files()
-    wrong = {
-        "/".join(parts[:3])
-        for name in names
-        if (parts := name.split("/"))[0] == "trials" and len(parts) > 3
-    }
-    kept = {f"trials/{trial}/{name}" for trial, names in checkpoints.items() for name in names}
-    for path in sorted(wrong - kept):
-        _, trial, name = path.split("/")
-        if trial in checkpoints and name.startswith("checkpoint_"):
-            store.delete(path)
-    for rerun in {name.partition("/")[0] for name in names if name.startswith(".rerun-")}:
-        store.delete(rerun)
+    unneeded = set()
+    for path in store.files():
+        if path.startswith(".rerun-"):
+            unneeded.add(path.partition("/")[0])
+        elif match := re.match(r"trials/([^/]+)/(checkpoint_[^/]+)/", path):
+            trial, name = match.groups()
+            if name not in checkpoints.get(trial, {name}):
+                unneeded.add(f"trials/{trial}/{name}")
+    for path in sorted(unneeded):
+        store.delete(path)

@@ -18,10 +18,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from sweeps.core.result import SweepResult
 
 # Longer error texts are shortened to this many characters.
 ERROR_LENGTH = 20_000
@@ -37,7 +40,7 @@ class SweepsError(Exception):
     """
 
     exit_code = 1
-    result: Any = None
+    result: SweepResult | None = None
 
     def __str__(self) -> str:
         """Return the message. Secrets are masked."""

@@ -10,27 +10,25 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 # The line that is written to the log when a loop calls `os._exit`.
 EXITED = "the loop ended its process by os._exit({})"
 _EXITED = re.compile(re.escape(EXITED).replace(r"\{\}", r"(-?\d+)"))
 # The line that `faulthandler` writes to the log at a fatal signal.
-_FATAL = re.compile(
-    r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating-point "
-    r"exception|Floating point exception|Illegal instruction)",
-    re.MULTILINE,
-)
-# The text if the node of the process was lost.
-NODE_LOST = "the node of the process was lost"
-# The text if nothing tells the cause.
-KILLED = "the process was killed and left no trace, as after SIGKILL"
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Aborted": "SIGABRT",
     "Bus error": "SIGBUS",
+    "Floating-point exception": "SIGFPE",
+    "Floating point exception": "SIGFPE",
     "Illegal instruction": "SIGILL",
 }
+_FATAL = re.compile(rf"^Fatal Python error: ({'|'.join(_SIGNALS)})", re.MULTILINE)
+# The text if the node of the process was lost.
+NODE_LOST = "the node of the process was lost"
+# The text if nothing tells the cause.
+KILLED = "the process was killed and left no trace, as after SIGKILL"
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
 TAIL = 1 << 16  # bytes at the end of a log that are read
 # The cgroups of this process, and the mount of the cgroups. A container sees its own cgroup at the
@@ -61,7 +59,7 @@ def exit_cause(
     if (match := _EXITED.search(log)) is not None:
         return f"the process exited with code {match[1]}"
     if (match := _FATAL.search(log)) is not None:
-        return f"the process died of {_SIGNALS.get(match[1], 'SIGFPE')} ({match[1].lower()})"
+        return f"the process died of {_SIGNALS[match[1]]} ({match[1].lower()})"
     if killed_for_memory or "running low on memory" in message or _is_rays_out_of_memory(error):
         return "the process was killed because the memory ran out"
     if re.search(
@@ -110,16 +108,12 @@ def kills_for_memory() -> int:
     paths = [""]
     with contextlib.suppress(OSError):
         paths += re.findall(r"^\d+:(?:|.*\bmemory\b.*):/(.+)", CGROUPS.read_text(), re.MULTILINE)
+    files = [MOUNT / path / "memory.events" for path in paths]
+    files += [MOUNT / "memory" / path / "memory.oom_control" for path in paths]
     kills = 0
-    for path in paths:
-        for file in (
-            MOUNT / path / "memory.events",
-            MOUNT / "memory" / path / "memory.oom_control",
-        ):
-            with contextlib.suppress(OSError):
-                kills += sum(
-                    map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE))
-                )
+    for file in files:
+        with contextlib.suppress(OSError):
+            kills += sum(map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE)))
     return kills
 
 
@@ -130,7 +124,7 @@ def log_os_exit() -> None:
     """
     pid, original = os.getpid(), os._exit
 
-    def logged(status: int) -> Any:
+    def logged(status: int) -> NoReturn:
         if os.getpid() == pid:
             sys.stdout.flush()
             os.write(2, f"\n--- {EXITED.format(status)}\n".encode())

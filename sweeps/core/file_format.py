@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from pydantic import JsonValue
 
 from sweeps.core.errors import Problem
 
@@ -18,7 +19,7 @@ FORMAT = 2
 _LONGEST = 40
 
 
-def format_problem(file: Path, content: Mapping[str, Any]) -> Problem | None:
+def format_problem(file: Path, content: Mapping[str, JsonValue]) -> Problem | None:
     """Return the problem if a file has another format than this version reads.
 
     Return None if the format is right.
@@ -36,7 +37,7 @@ def format_problem(file: Path, content: Mapping[str, Any]) -> Problem | None:
     return Problem(str(file), text)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JsonValue) -> str:
     """Return a JSON value as text in one line, cut after `_LONGEST` characters."""
     text = json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError
 
 from sweeps.core.errors import UnreadableFile
 from sweeps.core.regular_files import read_bytes
@@ -43,13 +43,17 @@ def read_json_object(file: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def is_deep(value: Any, depth: int = DEPTH) -> bool:
+def is_deep(value: JsonValue, depth: int = DEPTH) -> bool:
     """Return whether lists and objects of a JSON value are nested deeper than `depth` levels."""
-    inner = value.values() if type(value) is dict else value if type(value) is list else ()
-    return depth == 0 or any(is_deep(v, depth - 1) for v in inner if type(v) in (dict, list))
+    inner: Iterable[JsonValue] = ()
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list):
+        inner = value
+    return depth == 0 or any(is_deep(v, depth - 1) for v in inner if isinstance(v, (dict, list)))
 
 
-def is_number(value: Any) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite float, or an int between -1e300 and 1e300.
 
     Booleans are not numbers here.
@@ -59,7 +63,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return type(value) is float and math.isfinite(value)
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """Return whether a value is text that can be printed and be part of a path.
 
     Such a text has no NUL characters and no lone surrogates.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import site
 import sys
 import sysconfig
 from pathlib import Path
@@ -24,14 +23,7 @@ def is_library_file(file: Path) -> bool:
 
 @functools.cache
 def _library_folders() -> tuple[Path, ...]:
-    """Return the folders of the standard library and of installed packages."""
-    paths = sysconfig.get_paths()
-    folders = [
-        *(paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")),
-        site.getusersitepackages(),
-        *site.getsitepackages(),
-        *(
-            path for path in sys.path if Path(path).name in INSTALLED
-        ),  # packages of other environments on `sys.path`
-    ]
-    return tuple(dict.fromkeys(Path(path).resolve() for path in folders))
+    """Return the folders of the standard library, and of installed packages behind links."""
+    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    paths += [path for path in sys.path if Path(path).name in INSTALLED]
+    return tuple({Path(path).resolve() for path in paths})

@@ -124,22 +124,19 @@ def redirect_to_file(path: Path) -> Iterator[None]:
     """
     handler = file_handler(path)
     file = handler.stream
-    before = []
-    loggers = [logging.getLogger(name) for name in LOGGERS]
+    children = {
+        name
+        for name, logger in logging.Logger.manager.loggerDict.items()
+        if name.startswith(("ray.", "mlflow.", "alembic."))
+        and isinstance(logger, logging.Logger)
+        and logger.handlers
+    }
+    loggers = [logging.getLogger(name) for name in {*LOGGERS} | children]
+    before = [(each, each.handlers, each.propagate, each.level) for each in loggers]
     for logger in loggers:
-        before.append((logger, logger.handlers[:], logger.propagate, logger.level))
-        logger.handlers, logger.propagate = [handler], False
+        logger.handlers = [handler]
+        logger.propagate = False
         logger.setLevel(LEVELS.get(logger.name, logging.WARNING))
-    children = ("ray.", "mlflow.", "alembic.")
-    for name, other in list(logging.Logger.manager.loggerDict.items()):
-        if (
-            name.startswith(children)
-            and isinstance(other, logging.Logger)
-            and other.handlers
-            and other not in loggers
-        ):
-            before.append((other, other.handlers[:], other.propagate, other.level))
-            other.handlers = []
     logging.captureWarnings(True)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(file):
@@ -147,7 +144,8 @@ def redirect_to_file(path: Path) -> Iterator[None]:
     finally:
         logging.captureWarnings(False)
         for logger, handlers, propagate, level in before:
-            logger.handlers, logger.propagate = handlers, propagate
+            logger.handlers = handlers
+            logger.propagate = propagate
             logger.setLevel(level)
         handler.close()
         file.close()

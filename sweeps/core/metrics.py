@@ -139,9 +139,11 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         return float("nan")
     if known.needs != "classes":
         _check_predictions(metric, task, y_pred)
+    if task == MULTILABEL and base_name(metric) in OWN:
+        # As in XGBoost, each value of each column counts like a row with one label.
+        y_true, y_pred, task = y_true.ravel(), y_pred.ravel(), "binary"
     if task in SEVERAL:
-        function = OF_SEVERAL.get(base_name(metric), known.function)
-        return float(function(y_true.astype(np.float64), y_pred.astype(np.float64)))
+        return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64)))
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
             y_pred = _one_hot(y_pred, y_true, 2 if task == "binary" else 3)
@@ -283,9 +285,10 @@ def _mae(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _r2(y: np.ndarray, p: np.ndarray) -> float:
+    """Return R², or the mean of the columns' R²; NaN if a column is constant."""
     from sklearn.metrics import r2_score
 
-    return float("nan") if (y == y[0]).all() else float(r2_score(y, p))
+    return float("nan") if (y == y[0]).all(axis=0).any() else float(r2_score(y, p))
 
 
 def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
@@ -313,33 +316,6 @@ def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
         return float("nan")
 
 
-def _multilabel_log_loss(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the mean over all rows and columns, as XGBoost's `logloss`."""
-    import numpy as np
-
-    return float(-np.mean(np.log(np.maximum(np.where(y == 1, p, 1 - p), SMALLEST_PROBABILITY))))
-
-
-def _multilabel_error(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the share of wrong values over all rows and columns, as XGBoost's `error`."""
-    return float(((p > 0.5) != (y == 1)).mean())
-
-
-def _multioutput_r2(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the mean of the columns' R²; NaN if a column is constant."""
-    import numpy as np
-
-    return float(np.mean([_r2(y[:, i], p[:, i]) for i in range(y.shape[1])]))
-
-
-# How these metrics are computed for several label columns. The other metrics have one function for
-# any number of columns.
-OF_SEVERAL = {
-    "logloss": _multilabel_log_loss,
-    "error": _multilabel_error,
-    "accuracy": lambda y, p: 1 - _multilabel_error(y, p),
-    "r2": _multioutput_r2,
-}
 OWN = {
     "logloss": Metric((*CLASSIFICATION, MULTILABEL), _log_loss),
     "mlogloss": Metric(CLASSIFICATION, _log_loss),
@@ -359,33 +335,30 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (
         ("binary",),
         "classes",
-        "f1 jaccard neg_negative_likelihood_ratio positive_likelihood_ratio precision recall",
+        """
+        f1 jaccard neg_negative_likelihood_ratio positive_likelihood_ratio precision recall
+        """,
     ),
     (("binary",), "scores", "roc_auc"),
     (CLASSIFICATION, "classes", "accuracy balanced_accuracy matthews_corrcoef"),
     (
         (*CLASSIFICATION, MULTILABEL),
         "classes",
-        "f1_macro f1_micro f1_weighted jaccard_macro jaccard_micro jaccard_weighted",
-    ),
-    (
-        (*CLASSIFICATION, MULTILABEL),
-        "classes",
-        (
-            "precision_macro precision_micro precision_weighted recall_macro recall_micro "
-            "recall_weighted"
-        ),
+        """
+        f1_macro f1_micro f1_weighted
+        jaccard_macro jaccard_micro jaccard_weighted
+        precision_macro precision_micro precision_weighted
+        recall_macro recall_micro recall_weighted
+        """,
     ),
     (CLASSIFICATION, "scores", "average_precision"),
     (
         CLASSIFICATION,
         "probabilities",
-        "d2_brier_score d2_log_loss_score neg_brier_score neg_log_loss",
-    ),
-    (
-        CLASSIFICATION,
-        "probabilities",
-        "roc_auc_ovo roc_auc_ovo_weighted roc_auc_ovr roc_auc_ovr_weighted",
+        """
+        d2_brier_score d2_log_loss_score neg_brier_score neg_log_loss
+        roc_auc_ovo roc_auc_ovo_weighted roc_auc_ovr roc_auc_ovr_weighted
+        """,
     ),
     (("multiclass",), "scores", "top_k_accuracy"),  # k is 2
     (
@@ -396,31 +369,20 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (
         (*REGRESSION, MULTIOUTPUT),
         "probabilities",
-        "d2_absolute_error_score explained_variance r2 neg_median_absolute_error",
-    ),
-    (
-        (*REGRESSION, MULTIOUTPUT),
-        "probabilities",
-        "neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_squared_error",
-    ),
-    (
-        (*REGRESSION, MULTIOUTPUT),
-        "probabilities",
-        "neg_mean_squared_log_error neg_root_mean_squared_error neg_root_mean_squared_log_error",
+        """
+        d2_absolute_error_score explained_variance r2 neg_median_absolute_error
+        neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_squared_error
+        neg_mean_squared_log_error neg_root_mean_squared_error neg_root_mean_squared_log_error
+        """,
     ),
     ((MULTILABEL,), "classes", "f1_samples jaccard_samples precision_samples recall_samples"),
     (
         ("clustering",),
         "classes",
-        "adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score",
-    ),
-    (
-        ("clustering",),
-        "classes",
-        (
-            "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score "
-            "v_measure_score"
-        ),
+        """
+        adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score
+        homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score
+        """,
     ),
 )
 SCORERS = {
@@ -432,21 +394,22 @@ METRICS = SCORERS | OWN
 # Metrics of which a lower value is better, or a higher one. Names with other meanings, such as
 # `gamma`, are left out.
 _LOWER = (
-    *(
-        "logloss",
-        "mlogloss",
-        "error",
-        "merror",
-        "rmse",
-        "rmsle",
-        "mse",
-        "mae",
-        "mape",
-        "mphe",
-        "cross_entropy",
-        "kullback_leibler",
-    ),
-    *("poisson-nloglik", "gamma-nloglik", "gamma-deviance", "gamma_deviance"),
+    "logloss",
+    "mlogloss",
+    "error",
+    "merror",
+    "rmse",
+    "rmsle",
+    "mse",
+    "mae",
+    "mape",
+    "mphe",
+    "cross_entropy",
+    "kullback_leibler",
+    "poisson-nloglik",
+    "gamma-nloglik",
+    "gamma-deviance",
+    "gamma_deviance",
 )
 _HIGHER = ("accuracy", "auc", "aucpr", "auc_mu", "f1", "ndcg", "r2")
 

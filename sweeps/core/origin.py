@@ -44,22 +44,10 @@ def refuse_other_format(folder: Path) -> None:
         InputError: The folder has another format. A folder without a readable `origin.json` raises
             no error.
     """
-    origin = read_json_object(SweepFolder(folder).origin)
-    problem = None if origin is None else other_format(folder, origin)
-    if problem is not None:
+    file = SweepFolder(folder).origin
+    origin = read_json_object(file)
+    if origin is not None and (problem := format_problem(file, origin)) is not None:
         raise InputError(problem)
-
-
-def other_format(folder: Path, origin: dict[str, Any]) -> Problem | None:
-    """Return the problem if a folder has another format than this version reads.
-
-    Return None if the format is right.
-
-    Args:
-        folder: The sweep's folder.
-        origin: The content of its `origin.json`.
-    """
-    return format_problem(SweepFolder(folder).origin, origin)
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
@@ -84,23 +72,18 @@ def origin_problem(folder: Path, origin: dict[str, Any] | None) -> Problem | Non
         folder: The sweep's folder.
         origin: The content of the file; None if the file does not contain a JSON object.
     """
-    if origin is not None and (problem := other_format(folder, origin)) is not None:
+    file = SweepFolder(folder).origin
+    if origin is None:
+        error = "does not contain a JSON object"
+    elif (problem := format_problem(file, origin)) is not None:
         return problem
-    error = "does not contain a JSON object" if origin is None else _origin_error(origin)
-    if error is None:
+    elif errors := find_errors(_RULES, origin):
+        error = next(iter(errors.values()))
+    elif origin.get("storage") and "study" not in origin:
+        error = "`study` is missing"
+    else:
         return None
-    text = f"{error}; restore the file from a backup, or correct it by hand"
-    return Problem(str(SweepFolder(folder).origin), text)
-
-
-def _origin_error(origin: dict[str, Any]) -> str | None:
-    """Return a message about the first key of `origin.json` that is missing or invalid.
-
-    Return None if all keys are valid.
-    """
-    if errors := find_errors(_RULES, origin):
-        return next(iter(errors.values()))
-    return "`study` is missing" if origin.get("storage") and "study" not in origin else None
+    return Problem(str(file), f"{error}; restore the file from a backup, or correct it by hand")
 
 
 class _Origin(TypedDict):

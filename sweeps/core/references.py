@@ -12,9 +12,11 @@ import contextvars
 import functools
 import importlib
 import importlib.util
+import symtable
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,6 @@ from sweeps.core.suggestions import did_you_mean
 # Regular expression of a reference, for JSON Schemas.
 PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 PARSE_TRIES = 5
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Longest text of a value or an error of the user's code.
 MOST_CHARACTERS = 200
 
@@ -146,43 +147,23 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     """
     if module in sys.builtin_module_names:
         return Path(sys.executable)
-    parts = module.split(".")
-    ours = __name__.partition(".")[0]
-    # The user may have a folder called `sweeps`. Modules of sweeps always come from this
-    # installation.
-    folders = (
-        [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
-    )
-    for root in folders:
-        if (found := _below(Path(root or "."), parts)) is not None:
-            return found
-    try:  # editable installs and zipped packages are found only by their own import finders
-        spec = importlib.util.find_spec(parts[0])
-    except (ImportError, ValueError):
-        return None
+    first, *inner = module.split(".")
+    folders = [*map(str, roots), *sys.path]
+    if first == __name__.partition(".")[0]:
+        # The user may have a folder called `sweeps`. Modules of sweeps always come from this
+        # installation.
+        folders = [str(Path(__file__).parents[2])]
+    spec = PathFinder.find_spec(first, folders)
     if spec is None:
-        return None
-    for place in spec.submodule_search_locations or ():
-        if (found := _below(Path(place).parent, [Path(place).name, *parts[1:]])) is not None:
-            return found
-    return Path(spec.origin) if spec.origin and len(parts) == 1 else None
-
-
-def _below(root: Path, parts: list[str]) -> Path | None:
-    """Return the file of a module in a folder from which modules are imported.
-
-    Return None if the module is not there.
-
-    Args:
-        root: The folder.
-        parts: The parts of the module's dotted name.
-    """
-    base = root.joinpath(*parts)
-    for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
-        if candidate.is_file():
-            return candidate
-    compiled = sorted(base.parent.glob(base.name + ".*.so")) if base.parent.is_dir() else []
-    return compiled[0] if compiled else None
+        try:  # editable installs are found only by their own import finders
+            spec = importlib.util.find_spec(first)
+        except (ImportError, ValueError):
+            return None
+    for name in inner:
+        if spec is None:
+            return None
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations or ()))
+    return Path(spec.origin) if spec is not None and spec.origin else None
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:
@@ -244,29 +225,19 @@ def _defined_names(path: Path) -> frozenset[str] | None:
     """
     if (tree := parse_source(path)) is None:
         return None
-    names: set[str] = set()
-    for node in _top_level_nodes(tree):
-        if isinstance(node, DEFINITIONS):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            if any(alias.name == "*" for alias in node.names):
-                return None
-            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Global):
-            names.update(node.names)
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    if any(node.names[0].name == "*" for node in imports):
+        return None
+    try:
+        table = symtable.symtable(ast.unparse(tree), str(path), "exec")
+    except SyntaxError:  # such as a name that is used before its `global` statement
+        return None
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
     return None if "__getattr__" in names else frozenset(names)
-
-
-def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes that are not inside a function or class."""
-    todo: list[ast.AST] = [tree]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (*DEFINITIONS, ast.Lambda)):
-            todo += ast.iter_child_nodes(node)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,12 @@ ENDED = ("completed", "pruned", "failed")
 
 
 def to_json_value(value: Any) -> Any:
-    """Convert a value for JSON. NaN and infinity become None, also inside dicts and lists."""
+    """Convert a value for JSON: NaN and infinity become None, and a path becomes text.
+
+    The values inside dicts and lists are converted too.
+    """
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -129,25 +134,28 @@ class SweepResult:
             ("sweep", self.sweep),
             ("trials", f"{counts} in {format_clock(self.seconds)}"),
         ]
-        pairs += [("ended early", self.reason)] if self.reason else []
+        if self.reason:
+            pairs.append(("ended early", self.reason))
         if self.best is not None:
-            pairs += [("best trial", self.best["trial"]), ("value", self.best["value"])]
-            pairs += [("test", self.best["test"])] if self.best["test"] is not None else []
+            pairs += [
+                ("best trial", self.best["trial"]),
+                ("value", self.best["value"]),
+            ]
+            if self.best["test"] is not None:
+                pairs.append(("test", self.best["test"]))
             pairs += [
                 ("preprocessor", self.best["preprocessor"]),
                 ("workers", workers_text(self.best["scaling"]["num_workers"])),
+                *self.best.get("data", {}).items(),
+                *flat(self.best["params"]),
             ]
-            pairs += [*self.best.get("data", {}).items(), *flat(self.best["params"])]
         for best in self.front:
-            pairs.append(
-                (
-                    f"front: trial {best['trial']}",
-                    ", ".join(f"{name} {value}" for name, value in best["values"].items()),
-                )
-            )
+            values = ", ".join(f"{name} {value}" for name, value in best["values"].items())
+            pairs.append((f"front: trial {best['trial']}", values))
         places = {"bundle": self.bundle, "checkpoint": self.checkpoint, "folder": self.dir}
         pairs += [(name, relative_path(place)) for name, place in places.items() if place]
-        pairs += [("store", self.store)] if self.store else []
+        if self.store:
+            pairs.append(("store", self.store))
         return facts([*pairs, *(("note", note) for note in self.notes)])
 
     def to_json(self) -> dict[str, Any]:
@@ -156,29 +164,21 @@ class SweepResult:
         The keys `checkpoint`, `reason`, `notes`, `front`, `freed` and `store` are left out if they
         have no value.
         """
-        shown = dataclasses.asdict(self)
-        shown["dir"] = str(self.dir)
-        for key in ("bundle", "checkpoint"):
-            shown[key] = str(shown[key]) if shown[key] else None
-        for key in ("checkpoint", "reason", "notes", "front", "freed", "store"):
-            if not shown[key]:
-                del shown[key]
-        return {key: to_json_value(value) for key, value in shown.items()}
+        optional = ("checkpoint", "reason", "notes", "front", "freed", "store")
+        return {
+            key: to_json_value(value)
+            for key, value in dataclasses.asdict(self).items()
+            if value or key not in optional
+        }
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
         """Make a result from an object that `to_json` returned."""
-        paths = {
-            key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")
-        }
-        values = {
-            field.name: shown[field.name]
-            for field in dataclasses.fields(cls)
-            if field.name in shown
-        }
-        return cls(
-            **{**values, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))}
-        )
+        names = {field.name for field in dataclasses.fields(cls)}
+        values = {name: value for name, value in shown.items() if name in names}
+        for name in ("dir", "bundle", "checkpoint"):
+            values[name] = Path(shown[name]) if shown.get(name) else None
+        return cls(**values)
 
     def as_text(self) -> str:
         """Return this result as the text of the file `result.json`."""

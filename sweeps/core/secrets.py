@@ -172,17 +172,11 @@ def hide_in_output(*streams: TextIO) -> None:
     for stream in streams:
         # The stream itself is changed, because handlers of loggers refer to it.
         stream.write = functools.partial(_write_hidden, stream.write)  # type: ignore[method-assign]
-        stream.writelines = functools.partial(_write_lines, stream)  # type: ignore[method-assign]
 
 
 def _write_hidden(write: Callable[[str], int], text: str) -> int:
     write(hide_known(text))
     return len(text)
-
-
-def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
-    for line in lines:
-        stream.write(line)
 
 
 def _pattern(pieces: list[str]) -> re.Pattern[str]:

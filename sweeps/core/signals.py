@@ -13,9 +13,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import psutil
 
@@ -43,22 +43,31 @@ class Interrupt:
     """
 
     def __init__(self, last: str = "", keeps_process: bool = False) -> None:
-        self.asked, self.last = False, last
-        self._keeps_process, self._raised = keeps_process, False
+        self.asked = False
+        self.last = last
+        self._keeps_process = keeps_process
+        self._raised = False
         self._asked_at = 0.0  # time.monotonic()
 
-    def again(self) -> None:
-        """Install the handlers again.
+    def again(self) -> dict[signal.Signals, Any]:
+        """Install the handlers again, and return the handlers that were replaced.
 
-        Call this method after `ray.init`, which installs Ray's own handlers instead.
+        Call this method after `ray.init`, which installs Ray's own handlers instead. Outside of the
+        main thread, do nothing, because Python allows signal handlers only in the main thread.
         """
-        if threading.current_thread() is threading.main_thread():
-            for number in handled_signals():
-                signal.signal(number, self._handle)
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {number: signal.signal(number, self._handle) for number in handled_signals()}
 
-    def listening(self) -> AbstractContextManager[None]:
-        """Install the handlers while the `with` block runs, but only in the main thread."""
-        return handling(handled_signals(), self._handle)
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Install the handlers while the `with` block runs. Then install the earlier ones again."""
+        before = self.again()
+        try:
+            yield
+        finally:
+            for number, earlier in before.items():
+                signal.signal(number, earlier)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Record the first signal. End the process and its children at the second signal.
@@ -87,7 +96,8 @@ class Interrupt:
                     with contextlib.suppress(psutil.Error):
                         process.kill()
             os._exit(130)
-        self.asked, self._asked_at = True, time.monotonic()
+        self.asked = True
+        self._asked_at = time.monotonic()
 
 
 def handled_signals() -> list[signal.Signals]:
@@ -100,25 +110,3 @@ def handled_signals() -> list[signal.Signals]:
         for number in SIGNALS
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     ]
-
-
-@contextlib.contextmanager
-def handling(
-    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
-) -> Iterator[None]:
-    """Install a handler for signals while the `with` block runs.
-
-    Afterwards, install the earlier handlers again.
-
-    Outside of the main thread, no handler is installed, because Python allows signal handlers only
-    in the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)

@@ -13,9 +13,9 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, StoreError
 from sweeps.core.secrets import is_secret_variable, remember_variables
@@ -23,8 +23,6 @@ from sweeps.core.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
-
-T = TypeVar("T")
 
 SCHEME = "s3://"
 # How often a request is sent, if the storage does not answer. Arrow waits longer and longer between
@@ -50,23 +48,6 @@ _ADDRESS = re.compile(
 _allowed: set[str] = set()
 
 
-class StoredFile(NamedTuple):
-    """A file in a store.
-
-    Attributes:
-        size: Size in bytes.
-        time: Time of the last change by the clock of the storage, in seconds since the epoch.
-    """
-
-    size: int
-    time: float
-
-    @classmethod
-    def of(cls, info: FileInfo) -> Self:
-        """Return the file that Arrow describes."""
-        return cls(info.size or 0, (info.mtime_ns or 0) / 1e9)
-
-
 class Store:
     """Files below one address, such as `s3://bucket/sweeps/churn-20260102-120000`.
 
@@ -84,35 +65,28 @@ class Store:
         self.root = root.rstrip("/")
         self.address = address.rstrip("/")
 
-    def _path(self, name: str) -> str:
-        return f"{self.root}/{name}" if name else self.root
+    def _path(self, *names: str) -> str:
+        return "/".join(name for name in (self.root, *names) if name)
 
-    def put(self, source: Path, name: str) -> None:
+    def put(self, source: Path, name: str = "") -> None:
         """Copy a local file, or all files of a local folder, to the store.
 
-        A file appears only when it is complete.
+        A file appears only when it is complete. A source that does not exist is ignored.
         """
         from pyarrow import fs
 
-        local = fs.LocalFileSystem()
-        for file in (
-            [source]
-            if source.is_file()
-            else sorted(path for path in source.rglob("*") if path.is_file())
-        ):
-            target = self._path(
-                name if file == source else f"{name}/{file.relative_to(source).as_posix()}"
-            )
+        files = [path for path in (source, *sorted(source.rglob("*"))) if path.is_file()]
+        for file in files:
+            target = self._path(name, *file.relative_to(source).parts)
             self._make_parent(target)
-            copy = functools.partial(
-                fs.copy_files,
-                str(file),
-                target,
-                source_filesystem=local,
-                destination_filesystem=self.system,
-                use_threads=False,
-            )
-            self._request("written", name, copy)
+            with self._request("written", name):
+                fs.copy_files(
+                    str(file),
+                    target,
+                    source_filesystem=fs.LocalFileSystem(),
+                    destination_filesystem=self.system,
+                    use_threads=False,
+                )
 
     def get(self, name: str, target: Path) -> None:
         """Copy a file to a local file, or all files below a name to a local folder."""
@@ -127,59 +101,60 @@ class Store:
                     f"{self.address}/{name}/{relative} has a name that leads out of its folder; "
                     "delete this object"
                 )
-            local = target / relative if relative else target
+            local = target / relative
             local.parent.mkdir(parents=True, exist_ok=True)
-            source = self._path(f"{name}/{relative}".strip("/") if relative else name)
-            copy = functools.partial(
-                fs.copy_files,
-                source,
-                str(local),
-                source_filesystem=self.system,
-                destination_filesystem=fs.LocalFileSystem(),
-                use_threads=False,
-            )
-            self._request("read", name, copy)
+            with self._request("read", name):
+                fs.copy_files(
+                    self._path(name, relative),
+                    str(local),
+                    source_filesystem=self.system,
+                    destination_filesystem=fs.LocalFileSystem(),
+                    use_threads=False,
+                )
 
-    def file(self, name: str) -> StoredFile | None:
-        """Return a file. Return None if there is no file of this name."""
-        found = self._request("read", name, lambda: self.system.get_file_info(self._path(name)))
-        return StoredFile.of(found) if found.is_file else None
+    def file(self, name: str) -> FileInfo | None:
+        """Return the size and the time of a file. Return None if there is no file of this name."""
+        with self._request("read", name):
+            found = self.system.get_file_info(self._path(name))
+        return found if found.is_file else None
 
-    def files(self, name: str = "") -> dict[str, StoredFile]:
-        """Return all files below a name, by their names relative to it. {} if there are none."""
+    def files(self, name: str = "") -> dict[str, int]:
+        """Return the size in bytes of each file below a name, by its name relative to this name.
+
+        Return {} if there are none.
+        """
         from pyarrow import fs
 
         root = self._path(name)
         selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
         try:
-            found = self._request("listed", name, lambda: self.system.get_file_info(selector))
+            with self._request("listed", name):
+                found = self.system.get_file_info(selector)
         except NotADirectoryError:
             return {}
-        return {f.path.removeprefix(f"{root}/"): StoredFile.of(f) for f in found if f.is_file}
+        return {file.path.removeprefix(f"{root}/"): file.size for file in found if file.is_file}
 
-    def copy(self, source: str, target: str) -> None:
-        """Copy all files below a name to another name, inside the storage."""
-        files = self.files(source)
+    def copy(self, target: Store) -> None:
+        """Copy all files to another address, inside the storage."""
+        files = self.files()
         if not files:
-            raise FileNotFoundError(f"{self.address}/{source} does not exist")
-        for relative in files:
-            old, new = self._path(f"{source}/{relative}"), self._path(f"{target}/{relative}")
-            self._make_parent(new)
-            self._request("copied", source, functools.partial(self.system.copy_file, old, new))
+            raise FileNotFoundError(f"{self.address} does not exist")
+        for name in files:
+            self._make_parent(target._path(name))
+            with self._request("copied", name):
+                self.system.copy_file(self._path(name), target._path(name))
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str = "") -> None:
         """Delete a file, or all files below a name. Do nothing if there are none."""
         from pyarrow import fs
 
-        def remove() -> None:
+        # Another thread may delete the files meanwhile.
+        with contextlib.suppress(FileNotFoundError), self._request("deleted", name):
             info = self.system.get_file_info(self._path(name))
             if info.type == fs.FileType.File:
                 self.system.delete_file(info.path)
             elif info.type == fs.FileType.Directory:
                 self.system.delete_dir(info.path)
-
-        with contextlib.suppress(FileNotFoundError):  # Another thread has deleted it meanwhile.
-            self._request("deleted", name, remove)
 
     def _make_parent(self, path: str) -> None:
         """Make the folder of a file, if the file system has folders. Buckets have none."""
@@ -188,14 +163,15 @@ class Store:
         if not isinstance(self.system, fs.S3FileSystem):
             self.system.create_dir(str(PurePosixPath(path).parent))
 
-    def _request(self, verb: str, name: str, request: Callable[[], T]) -> T:
-        """Call a function that sends a request.
+    @contextlib.contextmanager
+    def _request(self, verb: str, name: str) -> Iterator[None]:
+        """Send requests in a `with` block.
 
         Raises:
-            StoreError: The storage does not answer, or refuses the request.
+            StoreError: The storage does not answer, or refuses a request.
         """
         try:
-            return request()
+            yield
         except (FileNotFoundError, NotADirectoryError):
             raise
         except OSError as e:
@@ -245,13 +221,13 @@ def filesystem(bucket: str, attempts: int = ATTEMPTS) -> FileSystem:
     return _filesystem(tuple(sorted(options.items())), attempts)
 
 
-def s3_options(environment: Mapping[str, str]) -> dict[str, Any]:
+def s3_options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the arguments of `pyarrow.fs.S3FileSystem` for environment variables.
 
     >>> s3_options({"AWS_ENDPOINT_URL": "http://localhost:9000"})
     {'scheme': 'http', 'endpoint_override': 'localhost:9000', 'region': 'us-east-1'}
     """
-    options: dict[str, Any] = {}
+    options: dict[str, str] = {}
     if endpoint := environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"):
         scheme, separator, host = endpoint.partition("://")
         options |= {
@@ -285,7 +261,7 @@ def _region(bucket: str) -> str:
 
 
 @functools.cache
-def _filesystem(options: tuple[tuple[str, Any], ...], attempts: int) -> FileSystem:
+def _filesystem(options: tuple[tuple[str, str], ...], attempts: int) -> FileSystem:
     from pyarrow import fs
 
     retries = fs.AwsStandardS3RetryStrategy(max_attempts=attempts)

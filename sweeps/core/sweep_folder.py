@@ -33,7 +33,7 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.core.errors import InputError
@@ -204,10 +204,6 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
     )
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def refuse_other_entries(folder: Path) -> None:
     """Raise an error if a place in a sweep's folder holds anything but what sweeps writes there.
 
@@ -238,7 +234,7 @@ def _refuse_kinds(folder: Path, files: Sequence[str] = (), folders: Sequence[str
         return
     for path in folder.iterdir():
         for wanted, patterns in ((FILE, files), (FOLDER, folders)):
-            if _matches(path.name, patterns):
+            if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in patterns):
                 refuse_other_kind(path, wanted)
 
 

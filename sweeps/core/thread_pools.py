@@ -6,19 +6,21 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
-
-def thread_pools() -> Any:
-    """Return threadpoolctl's controller of the libraries.
-
-    Finding the libraries takes milliseconds, so they are searched again only after another import.
-    """
-    return _found(len(sys.modules))
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 @functools.lru_cache(maxsize=1)
-def _found(modules: int) -> Any:
+def _controller(modules: int) -> ThreadpoolController:
+    """Return threadpoolctl's controller of the libraries.
+
+    Finding the libraries takes milliseconds, so they are searched again only after another import.
+
+    Args:
+        modules: Number of imported modules.
+    """
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -33,5 +35,5 @@ def single_threaded() -> Iterator[None]:
     With one thread, results also do not depend on the number of cores. torch's operators use
     OpenMP, so they are limited, too.
     """
-    with thread_pools().limit(limits=1):
+    with _controller(len(sys.modules)).limit(limits=1):
         yield

@@ -606,7 +606,7 @@ def set_current(value: Current | None) -> None:
     _current = value
 
 
-def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flat(params: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Flatten nested parameters to dotted names.
 
     A name that another one has already, such as `c.d` and `c: {d: ...}`, gets `#2`.

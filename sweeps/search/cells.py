@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.resources import Shape, shape_of
+from sweeps.space.domains import Key
 from sweeps.space.enumeration import any_key
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension, Space
 
-Cell = Mapping[str, Any]
+Cell = Mapping[str, Key]
 
 
-def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
+def cell_of(values: Mapping[str, Key], cells: Sequence[Cell]) -> int | None:
     """Return the index of the cell that a trial belongs to.
 
     Args:
@@ -27,16 +28,12 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
         The index of the cell in `cells`, or None if no cell matches. With nested grids, several
         cells can match. Then the index of the cell with the most dimensions is returned.
     """
-    matching = [
-        i
-        for i, cell in enumerate(cells)
-        if all(k in values and values[k] == v for k, v in cell.items())
-    ]
+    matching = [i for i, cell in enumerate(cells) if cell.items() <= values.items()]
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
 def next_cell(
-    cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None
+    cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Key] | None = None
 ) -> int:
     """Return the index of the cell for the next trial: the cell with the fewest trials.
 
@@ -53,18 +50,13 @@ def next_cell(
             all cells that do not contradict these values are considered. If every cell contradicts
             these values, all cells are considered.
     """
-    fixed = {
-        name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)
-    }
-    able = [
-        i
-        for i, cell in enumerate(cells)
-        if all(name in cell and cell[name] == key for name, key in fixed.items())
-    ]
+    grids = set().union(*cells)
+    fixed = {name: key for name, key in (fixed or {}).items() if name in grids}
+    able = [i for i, cell in enumerate(cells) if fixed.items() <= cell.items()]
     able = able or [
         i
         for i, cell in enumerate(cells)
-        if all(name not in cell or cell[name] == key for name, key in fixed.items())
+        if all(cell.get(name, key) == key for name, key in fixed.items())
     ]
     able = able or list(range(len(cells)))
     fewest = min(counts[i] for i in able)
@@ -109,7 +101,7 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         if any(not d.is_grid or any(term.name not in grids for term in d.when) for d in scaling):
             break  # the sampler chooses a part of the scaling
 
-        def choose(dimension: Dimension, cell: Cell = cell) -> Any:
+        def choose(dimension: Dimension, cell: Cell = cell) -> Key:
             """Return the cell's key for a grid dimension.
 
             For another dimension, which does not affect the shape, return any valid key.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from sweeps.space import Space
+from sweeps.space.domains import Key
 from sweeps.space.enumeration import assignments
 from sweeps.space.search_sections import perturbs
 
@@ -17,7 +17,7 @@ from sweeps.space.search_sections import perturbs
 MOST_LISTED = 10_000
 
 
-def configuration_of(values: Mapping[str, Any]) -> str:
+def configuration_of(values: Mapping[str, Key]) -> str:
     """Return a configuration as a text.
 
     `values` has the value of each active dimension; see `Trial.labels`.
@@ -25,7 +25,7 @@ def configuration_of(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def list_configurations(space: Space) -> dict[str, Mapping[str, Any]] | None:
+def list_configurations(space: Space) -> dict[str, Mapping[str, Key]] | None:
     """List the configurations that have no known result, in the order of the file.
 
     Returns:
@@ -37,7 +37,7 @@ def list_configurations(space: Space) -> dict[str, Mapping[str, Any]] | None:
     if not space.dimensions or perturbs(space.scheduler):
         return None
     names = {dim.name for dim in space.dimensions if dim.size <= MOST_LISTED}
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Mapping[str, Key]] = {}
     for _, values in assignments(space.sections, names):
         if len(found) == MOST_LISTED or not values.keys() <= names:
             return None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from pydantic import JsonValue
 
 from sweeps.core.json_files import is_number
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import ABSENT
+from sweeps.space.conditions import ABSENT, Absent, Key
 from sweeps.space.domains import cumulative_probability
 from sweeps.space.enumeration import any_key
 from sweeps.space.templates import conditions_of
@@ -31,54 +32,44 @@ class OutsideDomain(Exception):
         super().__init__(self.reason)
 
 
-class Translator:
-    """Translate configurations of an earlier sweep to a new space.
+def translate(
+    earlier: Space, space: Space, keys: Mapping[str, Key], constants: Mapping[str, JsonValue]
+) -> dict[str, Key]:
+    """Return the key of each new dimension for which an earlier configuration has a value.
+
+    A dimension that the earlier configuration lacks is left out, and so are the dimensions that
+    depend on it. A constant of the earlier space is taken if the new dimension has its value.
 
     Args:
         earlier: Space of the earlier sweep.
         space: The new space.
+        keys: Key of each active dimension of the earlier configuration, by name; see
+            `Dimension.value`.
+        constants: The sections `params`, `scaling` and `data` of the configuration, with all their
+            values.
+
+    Raises:
+        OutsideDomain: The new space does not allow a value of the configuration.
     """
+    dimensions = {dimension.name: dimension for dimension in earlier.dimensions}
 
-    def __init__(self, earlier: Space, space: Space):
-        self._earlier = {dimension.name: dimension for dimension in earlier.dimensions}
-        self._space = space
-
-    def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the key of each new dimension for which the earlier configuration has a value.
-
-        A dimension that the earlier configuration lacks is left out, and so are the dimensions that
-        depend on it. A constant of the earlier space is taken if the new dimension has its value.
-
-        Args:
-            keys: Key of each active dimension of the earlier configuration, by name; see
-                `Dimension.value`.
-            constants: The sections `params`, `scaling` and `data` of the configuration, with all
-                their values.
-
-        Raises:
-            OutsideDomain: The new space does not allow a value of the configuration.
-        """
-        return known_keys(self._space, lambda dimension: self._key(dimension, keys, constants))
-
-    def _key(
-        self, dimension: Dimension, keys: Mapping[str, Any], constants: Mapping[str, Any]
-    ) -> Any:
-        """Return the key of a new dimension; ABSENT if the configuration lacks it."""
+    def key_of(dimension: Dimension) -> Key | Absent:
         name = dimension.name
-        if name in keys and name in self._earlier:
-            earlier = self._earlier[name]
-            key = keys[name] if earlier.options else ABSENT
-            return key_in(dimension, earlier.value(keys[name]), key)
+        if name in keys and name in dimensions:
+            key = keys[name] if dimensions[name].options else ABSENT
+            return key_in(dimension, dimensions[name].value(keys[name]), key)
         constant = _constant(name, constants)
         try:
             return ABSENT if constant is None else key_in(dimension, constant)
         except OutsideDomain:
             return ABSENT
 
+    return known_keys(space, key_of)
 
-def _constant(name: str, constants: Mapping[str, Any]) -> Any:
+
+def _constant(name: str, constants: Mapping[str, JsonValue]) -> JsonValue:
     """Return the value of a constant of the earlier space; None if there is none."""
-    value: Any = constants
+    value: JsonValue = dict(constants)
     for part in name.split("."):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
@@ -89,16 +80,16 @@ def _constant(name: str, constants: Mapping[str, Any]) -> Any:
     return value
 
 
-def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, Any]:
+def known_keys(space: Space, key_of: Callable[[Dimension], Key | Absent]) -> dict[str, Key]:
     """Return the key of each active dimension for which `key_of` does not return ABSENT.
 
     The dimensions that depend on a dimension without a key are left out, too.
     """
     conditions = conditions_of(space.sections)
-    found: dict[str, Any] = {}
+    found: dict[str, Key] = {}
     missing: set[str] = set()
 
-    def choose(dimension: Dimension) -> Any:
+    def choose(dimension: Dimension) -> Key:
         needed = {term.name for term in conditions[dimension.name]}
         if needed & missing or (key := key_of(dimension)) is ABSENT:
             missing.add(dimension.name)
@@ -110,7 +101,7 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, An
     return found
 
 
-def key_in(dimension: Dimension, value: Any, key: Any = ABSENT) -> Any:
+def key_in(dimension: Dimension, value: JsonValue, key: JsonValue | Absent = ABSENT) -> Key:
     """Return the key of an earlier value in a dimension of the new space.
 
     A number is rounded to the dimension's steps.
@@ -125,10 +116,10 @@ def key_in(dimension: Dimension, value: Any, key: Any = ABSENT) -> Any:
     """
     if dimension.options:
         for option in dimension.options:
-            if key is not ABSENT and equal_values(option.key, key):
+            if key is not ABSENT and _are_equal(option.key, key):
                 return option.key
         for option in dimension.options:
-            if _is_scalar(option.value) and equal_values(option.value, value):
+            if _are_equal(option.value, value):
                 return option.key
         raise OutsideDomain(dimension)
     if not is_number(value):
@@ -140,49 +131,21 @@ def key_in(dimension: Dimension, value: Any, key: Any = ABSENT) -> Any:
     ):
         raise OutsideDomain(dimension)
     value = dimension.nearest(value)
-    if dimension.is_integer:
-        value = round(value)
-    try:
-        return key_of_value(dimension, value)
-    except ValueError:
-        raise OutsideDomain(dimension) from None
+    found: Key
+    if dimension.mean is not None:
+        found = cumulative_probability(dimension, value)
+    else:
+        found = round(value) if dimension.is_integer else float(value)
+    distribution = distribution_of(dimension)
+    is_inside = distribution._contains(distribution.to_internal_repr(found))
+    # In the tails of a normal distribution, different values have the same key.
+    if not is_inside or not _are_equal(dimension.value(found), value):
+        raise OutsideDomain(dimension)
+    return found
 
 
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
-
-
-def key_of_value(dimension: Dimension, value: Any) -> Any:
-    """Return the key of a value of a dimension. This function is the inverse of `Dimension.value`.
-
-    Raises:
-        ValueError: The value is outside the dimension's domain, so the sampler cannot have chosen
-            it.
-    """
-    if dimension.options:
-        return value
-    if is_number(value):
-        key = (
-            cumulative_probability(dimension, value)
-            if dimension.mean is not None
-            else int(value)
-            if dimension.is_integer
-            else float(value)
-        )
-        distribution = distribution_of(dimension)
-        if distribution._contains(distribution.to_internal_repr(key)) and equal_values(
-            dimension.value(key), value
-        ):
-            return key
-    raise ValueError(f"{dimension.name}: {value!r} is not in the domain")
-
-
-def equal_values(a: Any, b: Any) -> bool:
+def _are_equal(a: JsonValue, b: JsonValue) -> bool:
     """Return True if two JSON values are equal. Numbers may differ by rounding errors."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(equal_values, a, b))
     if is_number(a) and is_number(b):
         return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
     return type(a) is type(b) and a == b

@@ -12,16 +12,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from optuna.distributions import BaseDistribution
-from pydantic import TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError
 from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import EARLIER_TRIALS, SweepFolder
 from sweeps.space import Space
+from sweeps.space.domains import Key
 from sweeps.study.distributions import distribution_of
 
 
@@ -39,7 +39,7 @@ class EarlierTrial:
             feasible one.
     """
 
-    keys: Mapping[str, Any]
+    keys: Mapping[str, Key]
     rungs: Mapping[int, float] = field(default_factory=dict)
     values: tuple[float, ...] | None = None
     violation: float = 0.0
@@ -70,10 +70,16 @@ class EarlierSweep:
         text += f"; left out: {reasons}" if reasons else ""
         return text + (f"; it has no values for {', '.join(self.new)}" if self.new else "")
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, JsonValue]:
         """Return the JSON object without the trials, but with their number."""
-        counts = {"taken": len(self.trials), "left_out": dict(self.left_out)}
-        return {"name": self.name, "place": self.place, **counts, "new": list(self.new)}
+        left_out: dict[str, JsonValue] = {**self.left_out}
+        return {
+            "name": self.name,
+            "place": self.place,
+            "taken": len(self.trials),
+            "left_out": left_out,
+            "new": [*self.new],
+        }
 
 
 _FILE = TypeAdapter(tuple[EarlierSweep, ...])
@@ -113,7 +119,7 @@ def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
     return sweeps
 
 
-def _contains(distribution: BaseDistribution, key: Any) -> bool:
+def _contains(distribution: BaseDistribution, key: Key) -> bool:
     try:
         return bool(distribution._contains(distribution.to_internal_repr(key)))
     except (ValueError, TypeError, ArithmeticError):

@@ -9,16 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+
+from pydantic import JsonValue
 
 from sweeps.core.json_files import is_number
 from sweeps.search.earlier_configurations import OutsideDomain, key_in, known_keys
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import ABSENT
+from sweeps.space.conditions import ABSENT, Absent
+from sweeps.space.domains import Key
 from sweeps.space.trainer_section import portfolio_files
 from sweeps.space.yaml12 import parse, read_text
 
-Keys = Mapping[str, Any]
+Keys = Mapping[str, Key]
 
 
 def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
@@ -39,10 +41,10 @@ def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
     return [*points, *itertools.islice(_others(good, points), most)]
 
 
-def read_portfolio(name: str) -> list[dict[str, Any]]:
+def read_portfolio(name: str) -> list[dict[str, JsonValue]]:
     """Return the configurations of a portfolio: values of dimensions, by the dimensions' names."""
     file = portfolio_files()[name]
-    found: list[dict[str, Any]] = parse(read_text(file, str(file)), str(file)).plain()
+    found: list[dict[str, JsonValue]] = parse(read_text(file, str(file)), str(file)).plain()
     return found
 
 
@@ -55,10 +57,10 @@ def _others(found: Iterable[Keys], points: Sequence[Keys]) -> Iterator[Keys]:
             yield keys
 
 
-def _point(space: Space, configuration: Mapping[str, Any]) -> Keys:
+def _point(space: Space, configuration: Mapping[str, JsonValue]) -> Keys:
     """Return the keys of a configuration; {} if one of its values is outside the space."""
 
-    def key_of(dimension: Dimension) -> Any:
+    def key_of(dimension: Dimension) -> Key | Absent:
         value = configuration.get(dimension.name, ABSENT)
         return ABSENT if value is ABSENT else key_in(dimension, value, value)
 
@@ -72,7 +74,7 @@ def _default_point(space: Space) -> Keys:
     """Return the keys of the trainer's default configuration."""
     parameters = space.trainer_definition.parameters
 
-    def key_of(dimension: Dimension) -> Any:
+    def key_of(dimension: Dimension) -> Key | Absent:
         default = parameters.get(dimension.name.removeprefix("params."), {}).get("default")
         value = _nearest(dimension, default)
         try:
@@ -83,7 +85,7 @@ def _default_point(space: Space) -> Keys:
     return known_keys(space, key_of)
 
 
-def _nearest(dimension: Dimension, value: Any) -> Any:
+def _nearest(dimension: Dimension, value: JsonValue) -> JsonValue:
     """Return the value of a dimension that is nearest to a number, on the dimension's scale.
 
     Values that are not numbers, and all values for a normal distribution, are returned unchanged.
@@ -93,7 +95,7 @@ def _nearest(dimension: Dimension, value: Any) -> Any:
         return value
     if lower is not None and highest is not None:
         value = min(max(value, lower), highest)
-        steps = (dimension.nearest(value, step) for step in (-1, 0, 1))
+        steps = [dimension.nearest(value, step) for step in (-1, 0, 1)]
         allowed = [step for step in steps if lower <= step <= highest]
     else:
         allowed = [option.value for option in dimension.options if is_number(option.value)]

@@ -6,10 +6,13 @@ import copy
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.trial_queue import QueueItem
 from sweeps.space import Dimension
+from sweeps.space.domains import Key
 from sweeps.study.distributions import suggest
 from sweeps.study.event_records import REPEAT_OF, has_started
 
@@ -20,14 +23,16 @@ class _DraftStorage:
     Until then, it does not write them.
     """
 
-    def __init__(self, storage: Any):
+    def __init__(self, storage: BaseStorage):
         self.storage = storage
-        self.params: dict[str, tuple[float, Any]] = {}
+        self.params: dict[str, tuple[float, BaseDistribution]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.storage, name)
 
-    def set_trial_param(self, trial_id: int, name: str, value: float, distribution: Any) -> None:
+    def set_trial_param(
+        self, trial_id: int, name: str, value: float, distribution: BaseDistribution
+    ) -> None:
         self.params[name] = value, distribution
 
 
@@ -42,7 +47,7 @@ class OptunaAsker:
         self._study = study
         self._interrupted: dict[int, FrozenTrial] = {}  # by trial number
         self._recorded: dict[
-            str, Any
+            str, Key
         ] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
@@ -71,8 +76,7 @@ class OptunaAsker:
         storage, study = self._study._storage, self._study._study_id
         self._study._thread_local.cached_all_trials = None
         if item.existing is not None:
-            t = self._interrupted.pop(item.existing)
-            trial_id, waits = t._trial_id, t.state is TrialState.WAITING
+            trial_id = self._interrupted.pop(item.existing)._trial_id
         elif item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
             attributes = {} if item.repeat_of is None else {REPEAT_OF: item.repeat_of}
             template = optuna.trial.create_trial(
@@ -80,10 +84,10 @@ class OptunaAsker:
                 system_attrs={"fixed_params": dict(item.fixed)},
                 user_attrs=attributes,
             )
-            trial_id, waits = storage.create_new_trial(study, template), True
+            trial_id = storage.create_new_trial(study, template)
         else:
-            trial_id, waits = storage.create_new_trial(study), False
-        if waits:
+            trial_id = storage.create_new_trial(study)
+        if storage.get_trial(trial_id).state is TrialState.WAITING:
             storage.set_trial_state_values(trial_id, TrialState.RUNNING)
         return trial_id
 
@@ -108,7 +112,7 @@ class OptunaAsker:
             if name not in self._recorded:
                 draft.storage.set_trial_param(trial._trial_id, name, value, distribution)
 
-    def key(self, trial: optuna.Trial, dimension: Dimension) -> Any:
+    def key(self, trial: optuna.Trial, dimension: Dimension) -> Key:
         """Sample a value of a dimension, and return its key.
 
         If a crash interrupted the trial and the study already has a key for this dimension, the
@@ -120,7 +124,7 @@ class OptunaAsker:
             trial: The trial that `ask` returned last.
             dimension: An active dimension of the trial.
         """
-        key = suggest(trial, dimension)
+        key: Key = suggest(trial, dimension)
         if dimension.name in self._recorded:
             key = trial._cached_frozen_trial.params[dimension.name] = self._recorded[dimension.name]
         return key

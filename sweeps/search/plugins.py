@@ -5,10 +5,11 @@ Both may be built-in or user-defined.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sweeps.core import references, registry
 from sweeps.core.errors import InputError, Problem
@@ -19,6 +20,8 @@ from sweeps.search.schedulers.none import NoScheduler
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of
 from sweeps.space.section_models import ROWS, SchedulerSpec, Search
+
+T = TypeVar("T")
 
 
 def scheduler_of(spec: SchedulerSpec) -> Scheduler:
@@ -40,7 +43,7 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
             "scheduler.name",
             f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler",
         )
-    own: Scheduler = _call("scheduler", spec.name, scheduler_class, spec.options)
+    own = _call("scheduler", spec.name, functools.partial(scheduler_class, **spec.options))
     if not hasattr(own, "max_t"):
         raise InputError(
             "scheduler.name",
@@ -76,46 +79,22 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
             cannot be imported or built.
     """
     if registry.is_built_in("sampler", search.algorithm):
-        if problems := missing_package(search.algorithm):
-            raise InputError(problems)
-        algorithm: Algorithm = registry.built_in("sampler", search.algorithm)(
-            **(search.options or {})
-        )
-        return algorithm.build(context)
+        algorithm: type[Algorithm] = registry.built_in("sampler", search.algorithm)
+        package = algorithm.package
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise InputError(
+                "search.algorithm",
+                f"{search.algorithm} needs the package `{package}`, which is not installed: "
+                f"{install(package)}",
+            )
+        return algorithm(**(search.options or {})).build(context)
     from sweeps.search.samplers.foreign import build_foreign
 
     factory = _import("search.algorithm", "sampler", search.algorithm)
-    build = lambda **values: build_foreign(search.algorithm, factory, values, context)  # noqa: E731
-    built: Model | ReseededSampler = _call(
-        "search.options", search.algorithm, build, search.options or {}
+    build = functools.partial(
+        build_foreign, search.algorithm, factory, search.options or {}, context
     )
-    return built
-
-
-def missing_package(algorithm: str) -> list[Problem]:
-    """Check whether the optional package of an algorithm is installed, such as `cmaes` for CMA-ES.
-
-    Args:
-        algorithm: Name of the algorithm, built-in or user-defined.
-
-    Returns:
-        A list with one problem if the package is not installed. [] if it is installed, or if the
-        algorithm needs no optional package.
-    """
-    package = (
-        registry.built_in("sampler", algorithm).package
-        if registry.is_built_in("sampler", algorithm)
-        else None
-    )
-    if package is None or importlib.util.find_spec(package) is not None:
-        return []
-    return [
-        Problem(
-            "search.algorithm",
-            f"{algorithm} needs the package `{package}`, which is not installed: "
-            f"{install(package)}",
-        )
-    ]
+    return _call("search.options", search.algorithm, build)
 
 
 def check_plugins(space: Space) -> list[Problem]:
@@ -133,7 +112,7 @@ def check_plugins(space: Space) -> list[Problem]:
     references = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
     if not all(registry.is_built_in(kind, name) for kind, name in references):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
-    problems = missing_package(space.search.algorithm)
+    problems: list[Problem] = []
     try:
         scheduler = scheduler_of(space.scheduler)
         problems += [Problem(f"scheduler.{key}", text) for key, text in scheduler.option_problems()]
@@ -146,7 +125,11 @@ def check_plugins(space: Space) -> list[Problem]:
             problems.append(Problem("checkpoints", text))
     except InputError as e:
         problems += e.problems
-    if not registry.is_built_in("sampler", space.search.algorithm):
+    algorithm = space.search.algorithm
+    # The other samplers can always be built, but that would load Optuna, which takes long.
+    if not registry.is_built_in("sampler", algorithm) or (
+        registry.built_in("sampler", algorithm).package
+    ):
         from sweeps.search.samplers.cell_sampler import CellSampler
 
         try:
@@ -197,13 +180,13 @@ def _import(place: str, kind: str, name: str) -> Any:
         raise InputError(place, str(e)) from e
 
 
-def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a user-defined class with its options.
+def _call(place: str, name: str, build: Callable[[], T]) -> T:
+    """Call a function that builds a user-defined object with its options.
 
     If the call fails, raise an InputError with one problem at `place` (see `_import`).
     """
     try:
-        return factory(**options)
+        return build()
     except Exception as e:
         raise InputError(
             place, f"`{name}` does not take these options: {type(e).__name__}: {e}"

@@ -98,8 +98,8 @@ class _FakeSession(LocalTrainFnUtils):
         self,
         metrics: dict[str, Any],
         checkpoint: Checkpoint | None = None,
-        *args: Any,
-        **kwargs: Any,
+        *args: object,
+        **kwargs: object,
     ) -> None:
         latest = self.run.steps[-1] if self.run.steps else 0
         if self.resume and not self.run.steps:  # The step of the checkpoint is not known here.

@@ -11,7 +11,6 @@ class TestHalving(SamplerTests):
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,7 +55,7 @@ class SamplerTests:
 
     def test_it_suggests_values_within_the_space(self) -> None:
         """Check that suggested values lie within their domains."""
-        for trial in self._run(lambda folder: self._search(folder)):
+        for trial in self._run():
             if not self.grids_only:
                 assert (
                     0 <= trial.params["x"] <= 1
@@ -69,12 +68,12 @@ class SamplerTests:
 
     def test_grid_cells_are_visited_evenly(self) -> None:
         """Check that the numbers of trials of any two grid cells differ by at most one."""
-        cells = [trial.params["cell"] for trial in self._run(lambda folder: self._search(folder))]
+        cells = [trial.params["cell"] for trial in self._run()]
         assert abs(cells.count("p") - cells.count("q")) <= 1
 
     def test_the_same_seed_suggests_the_same(self) -> None:
         """Check that two sweeps with the same seed get the same suggestions."""
-        first, second = (self._run(lambda folder: self._search(folder)) for _ in range(2))
+        first, second = (self._run() for _ in range(2))
         assert [t.params for t in first] == [t.params for t in second]
 
     def test_a_resumed_sweep_suggests_the_same(self) -> None:
@@ -82,8 +81,8 @@ class SamplerTests:
 
         Suggestions depend only on the study, the seed and the trial number.
         """
-        undisturbed = self._run(lambda folder: self._search(folder))
-        resumed = self._run(lambda folder: self._search(folder), resume_every=4)
+        undisturbed = self._run()
+        resumed = self._run(resume_every=4)
         assert [t.params for t in undisturbed] == [t.params for t in resumed]
 
     def _search(self, folder: Path) -> SearchLoop:
@@ -98,19 +97,19 @@ class SamplerTests:
         file.write_text(text)
         return load(file)
 
-    def _run(self, opened: Callable[[Path], SearchLoop], resume_every: int = 0) -> list[Trial]:
+    def _run(self, resume_every: int = 0) -> list[Trial]:
         """Run trials, three at a time, in a new folder, and return the trials.
 
         Args:
-            opened: Opens the sweep in a folder, as a driver does.
             resume_every: Open the sweep again after this number of trials, as a resume does; 0 for
                 never.
         """
         with tempfile.TemporaryDirectory() as name:
-            search, trials = opened(Path(name)), list[Trial]()
+            search = self._search(Path(name))
+            trials: list[Trial] = []
             for number in range(self.trials):
                 if resume_every and number and number % resume_every == 0:
-                    search = opened(Path(name))
+                    search = self._search(Path(name))
                 trial = search.ask()
                 assert trial is not None
                 trials.append(trial)

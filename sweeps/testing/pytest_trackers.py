@@ -107,14 +107,10 @@ def trial_events(number: int, state: State) -> list[TrialEvent]:
     ]
 
 
-@dataclass(frozen=True)
-class SampleHistory:
-    """History of the sample sweep after a resume. An earlier driver completed trial 0."""
-
-    def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
-        """Yield the events of trial 0, unless 0 is in `skip`."""
-        if 0 not in skip:
-            yield from trial_events(0, State.COMPLETE)
+def sample_history(skip: Container[int] = ()) -> Iterator[TrialEvent]:
+    """Yield the events that an earlier driver recorded: those of trial 0, unless 0 is in `skip`."""
+    if 0 not in skip:
+        yield from trial_events(0, State.COMPLETE)
 
 
 def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
@@ -127,7 +123,7 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     """
     sweep = folder / "sample-20231114-221320"
     sweep.mkdir(exist_ok=True)
-    history = SampleHistory() if resumed else None
+    history = sample_history if resumed else None
     events: list[Event] = [
         SweepStarted(START, sample_space(folder), sweep, "0" * 64, "c0ffee", "no", history)
     ]

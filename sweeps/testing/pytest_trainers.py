@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -88,7 +89,7 @@ class TrainerTests:
             stop_at=stop_at,
         )
 
-    def table(self) -> tuple[Any, dict[str, FakeShard]]:
+    def table(self) -> tuple[Callable[..., Current], dict[str, FakeShard]]:
         """Return the pair (function that makes a `Current`, shards); see `small_table`."""
         make, shards = small_table(self.task)
 

@@ -19,6 +19,7 @@ from sweeps.controller.earlier_sweeps import read_earlier_sweeps
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
 from sweeps.search import earlier_trials
+from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.earlier_sweeps import history_of
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
@@ -122,8 +123,8 @@ def test_extreme_values_can_be_saved_and_read(tmp_path, trial, values, violation
     earlier_trials.save(tmp_path, [earlier_trials.EarlierSweep("first", "somewhere", (earlier,))])
     (back,) = earlier_trials.read(tmp_path, space)
     assert back.trials[0].values == values and back.trials[0].violation == violation
-    distribution = {"params.eta": optuna.distributions.FloatDistribution(0.01, 1.0, log=True)}
-    assert history_of(back.trials, distribution, [True]).number == 1
+    distributions = {"params.eta": optuna.distributions.FloatDistribution(0.01, 1.0, log=True)}
+    assert history_of(back, SamplerContext(space, distributions)).number == 1
 
 
 def test_a_space_that_was_changed_in_the_middle(runs, tmp_path):

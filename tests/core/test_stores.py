@@ -15,6 +15,7 @@ from sweeps.core import checkpoint_files, stores
 from sweeps.core.errors import InputError, StoreError
 from sweeps.core.stores import Store
 from sweeps.core.sweep_folder import SweepFolder
+from tests.s3 import folder_as_bucket
 
 
 @pytest.fixture
@@ -28,13 +29,14 @@ def test_files_and_folders_go_to_the_store_and_back(store, tmp_path):
     (tmp_path / "a" / "b" / "two").write_bytes(b"22")
     store.put(tmp_path / "a", "trials/a")
     store.put(tmp_path / "a" / "one", "single")
-    assert {name: file.size for name, file in store.files().items()} == {
+    assert store.files() == {
         "trials/a/one": 1,
         "trials/a/b/two": 2,
         "single": 1,
     }
     assert set(store.files("trials/a")) == {"one", "b/two"} and store.files("nothing") == {}
-    store.copy("trials/a", "copy")
+    copied = Store(store.system, f"{store.root}/trials/a", "s3://bucket/trials/a")
+    copied.copy(Store(store.system, f"{store.root}/copy", "s3://bucket/copy"))
     store.get("copy", tmp_path / "back")
     store.get("single", tmp_path / "file")
     assert (tmp_path / "back" / "b" / "two").read_bytes() == b"22" and (
@@ -176,8 +178,8 @@ def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
         )
 
 
-def test_checkpoints_in_a_store(tmp_path, monkeypatch, store):
-    monkeypatch.setattr(stores, "open_store", lambda address, patient=True: store)
+def test_checkpoints_in_a_store(tmp_path, monkeypatch):
+    folder_as_bucket(tmp_path / "bucket", [stores], monkeypatch)
     root = checkpoint_files.root_in("s3://bucket/churn", tmp_path / "churn" / "trials" / "0003")
     assert root == "s3://bucket/churn/trials/0003" and checkpoint_files.checkpoint_names(root) == []
     (tmp_path / "made").mkdir()

@@ -8,7 +8,6 @@ import pytest
 from sweeps.search.samplers.activity import Activity, is_ordered
 from sweeps.search.samplers.encoding import Axes
 from sweeps.space import Dimension, Option
-from sweeps.space.templates import conditions_of
 from sweeps.study.distributions import distribution_of
 
 BODY = """
@@ -34,11 +33,7 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
     space = make_space(BODY)
     distributions = {d.name: distribution_of(d) for d in space.dimensions}
     axes = Axes({name: d for name, d in sorted(distributions.items()) if not d.single()})
-    activity = Activity(
-        {d.name: d for d in space.dimensions},
-        conditions_of(space.sections),
-        axes.names,
-    )
+    activity = Activity(space, axes.names)
     places = axes.anywhere(np.random.RandomState(0), 400)
     found = activity.of(axes.internal(places))
     counts = np.zeros(len(axes.names))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.search import earlier_trials
-from sweeps.search.earlier_configurations import OutsideDomain, Translator
+from sweeps.search.earlier_configurations import OutsideDomain, translate
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.earlier_sweeps import (
     prior_weights,
     starting_points,
@@ -91,7 +92,7 @@ def sweep_of(space, value, count: int = 30, seed: int = 0, name: str = "earlier"
 def test_a_configuration_of_an_equal_space_stays_the_same(make_space_once, seed):
     space = make_space_once(MANY)
     keys, constants = configuration(space, np.random.RandomState(seed))
-    translated = Translator(space, space).translate(keys, constants)
+    translated = translate(space, space, keys, constants=constants)
     assert translated.keys() == keys.keys()
     for name, key in keys.items():
         assert translated[name] == (pytest.approx(key) if isinstance(key, float) else key)
@@ -113,7 +114,7 @@ def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(
     new = make_space_once(changed + "  added: {uniform: [0, 1]}\n")
     keys, constants = configuration(earlier, np.random.RandomState(seed))
     try:
-        translated = Translator(earlier, new).translate(keys, constants)
+        translated = translate(earlier, new, keys, constants=constants)
     except OutsideDomain as e:
         assert e.reason in ("outside the domain of params.x", "outside the domain of params.kind")
         return
@@ -185,11 +186,11 @@ def test_the_domain_of_a_dimension_changes(make_space_once, before, key, after, 
     }
     if expected is None:
         with pytest.raises(OutsideDomain, match=r"params\.d"):
-            Translator(earlier, new).translate(keys, constants)
+            translate(earlier, new, keys, constants=constants)
     elif expected == "missing":
-        assert Translator(earlier, new).translate(keys, constants) == {"params.other": 0.5}
+        assert translate(earlier, new, keys, constants=constants) == {"params.other": 0.5}
     else:
-        assert Translator(earlier, new).translate(keys, constants) == {
+        assert translate(earlier, new, keys, constants=constants) == {
             "params.other": 0.5,
             "params.d": pytest.approx(expected),
         }
@@ -201,7 +202,7 @@ def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_onc
         "\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: "
         "{uniform: [0, 1]}}"
     )
-    assert Translator(earlier, new).translate({"params.drop": 0.2, "params.x": 0.3}, {}) == {
+    assert translate(earlier, new, {"params.drop": 0.2, "params.x": 0.3}, constants={}) == {
         "params.x": 0.3
     }
 
@@ -255,15 +256,18 @@ def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
 def test_a_sweep_starts_with_a_suggestion_and_then_the_best_trial_of_each_earlier_sweep(make_space):
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
+    maximized = make_space(NUMBERS, objective="{metric: loss, goal: maximize}")
     distributions = {d.name: distribution_of(d) for d in space.dimensions}
     best = sorted(sweep.trials, key=lambda t: t.values)
-    assert starting_points([sweep], distributions, [True]) == [{}, dict(best[0].keys)]
-    assert starting_points([sweep], distributions, [False]) == [{}, dict(best[-1].keys)]
+
+    def points(*sweeps, space=space):
+        return starting_points(SamplerContext(space, distributions, sweeps))
+
+    assert points(sweep) == [{}, dict(best[0].keys)]
+    assert points(sweep, space=maximized) == [{}, dict(best[-1].keys)]
     several = [sweep_of(space, lambda p: p["x"], seed=i, name=str(i)) for i in range(5)]
-    assert len(starting_points([*several, several[0]], distributions, [True])) == 6, (
-        "no configuration starts twice"
-    )
-    assert starting_points([EarlierSweep("none", "", ())], distributions, [True]) == []
+    assert len(points(*several, several[0])) == 6, "no configuration starts twice"
+    assert points(EarlierSweep("none", "", ())) == []
 
 
 @pytest.mark.timeout(60)

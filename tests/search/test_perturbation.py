@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.schedulers.perturbation import Member, choose_donor, draw_key, explore, rng_of
+from sweeps.search.schedulers.perturbation import choose_donor, draw_key, explore, rng_of
 from sweeps.space.domains import Dimension, Option, build
 
 values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
-members = st.lists(values, min_size=1, max_size=12).map(
-    lambda found: [Member(i, v) for i, v in enumerate(found)]
-)
+members = st.lists(values, min_size=1, max_size=12).map(lambda found: dict(enumerate(found)))
 DIMENSIONS = [
     build("params.a", "uniform", [-1, 3]),
     build("params.b", "quniform", [0.25, 1.45, 0.1]),
@@ -35,29 +33,29 @@ dimensions = st.sampled_from(DIMENSIONS)
 @given(members, st.booleans(), st.floats(0.01, 0.5), st.integers(0, 99))
 def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fraction, seed):
     taken = {
-        m.number: choose_donor(m.number, known, minimize, fraction, random.Random(seed))
-        for m in known
+        number: choose_donor(number, known, known, minimize, fraction, random.Random(seed))
+        for number in known
     }
     takers = [number for number, found in taken.items() if found is not None]
     size = min(math.ceil(len(known) * fraction), len(known) // 2)
     assert len(takers) <= size
-    value = {m.number: m.value for m in known}
     for number in takers:
-        theirs, own = value[taken[number]], value[number]
+        theirs, own = known[taken[number]], known[number]
         assert math.isnan(own) or (theirs < own if minimize else theirs > own)
-        better = sum(v < theirs if minimize else v > theirs for v in value.values())
+        better = sum(v < theirs if minimize else v > theirs for v in known.values())
         assert better < size and not math.isnan(theirs)
-        worse = sum(math.isnan(v) or (v > own if minimize else v < own) for v in value.values())
+        worse = sum(math.isnan(v) or (v > own if minimize else v < own) for v in known.values())
         assert math.isnan(own) or worse < size
 
 
 @given(members, st.booleans(), st.integers(0, 99))
 def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, seed):
-    mixed = list(known)
-    random.Random(seed).shuffle(mixed)
-    for m in known:
+    numbers = list(known)
+    random.Random(seed).shuffle(numbers)
+    mixed = {number: known[number] for number in numbers}
+    for number in known:
         first, again = (
-            choose_donor(m.number, order, minimize, 0.25, rng_of(seed, 1, 2))
+            choose_donor(number, order, order, minimize, 0.25, rng_of(seed, 1, 2))
             for order in (known, mixed)
         )
         assert first == again
@@ -65,27 +63,22 @@ def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, s
 
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=12, unique=True), st.data())
 def test_who_has_nothing_to_give_gives_nothing(found, data):
-    gives = [data.draw(st.booleans()) for _ in found]
-    known = [Member(i, v, g) for i, (v, g) in enumerate(zip(found, gives, strict=True))]
-    worst = max(known, key=lambda m: m.value)
-    taken = choose_donor(worst.number, known, True, 0.5, random.Random(1))
-    assert taken is None or gives[taken]
-    best = min(known, key=lambda m: m.value)
-    assert (
-        choose_donor(worst.number, known, True, 1e-3, random.Random(1)) == best.number
-    ) == best.can_donate
+    known = dict(enumerate(found))
+    donors = [number for number in known if data.draw(st.booleans())]
+    worst, best = max(known, key=known.get), min(known, key=known.get)
+    taken = choose_donor(worst, known, donors, True, 0.5, random.Random(1))
+    assert taken is None or taken in donors
+    assert (choose_donor(worst, known, donors, True, 1e-3, random.Random(1)) == best) == (
+        best in donors
+    )
 
 
 def test_the_first_to_come_and_equals_go_on_as_they_are():
-    assert choose_donor(0, [Member(0, math.nan)], True, 0.5, random.Random(1)) is None
+    assert choose_donor(0, {0: math.nan}, [0], True, 0.5, random.Random(1)) is None
+    equal = dict.fromkeys(range(3), 1.0)
     for number in range(3):
-        assert (
-            choose_donor(number, [Member(i, 1.0) for i in range(3)], True, 0.5, random.Random(1))
-            is None
-        )
-    assert (
-        choose_donor(1, [Member(0, 1.0), Member(1, math.nan)], False, 0.25, random.Random(1)) == 0
-    )
+        assert choose_donor(number, equal, equal, True, 0.5, random.Random(1)) is None
+    assert choose_donor(1, {0: 1.0, 1: math.nan}, [0, 1], False, 0.25, random.Random(1)) == 0
 
 
 @given(dimensions, st.integers(0, 10**6), st.floats(0, 1))

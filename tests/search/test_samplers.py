@@ -148,8 +148,9 @@ def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
     assert second.params["x"] != 0.5
 
 
-def test_options_reach_the_sampler():
-    context = SamplerContext(1, {"x": optuna.distributions.FloatDistribution(0, 1)}, frozenset())
+def test_options_reach_the_sampler(make_space):
+    distributions = {"params.x": optuna.distributions.FloatDistribution(0, 1)}
+    context = SamplerContext(make_space("params: {x: {uniform: [0.0, 1.0]}}", 9), distributions)
 
     def built(name, **options):
         return registry.built_in("sampler", name)(**options).build(context)
@@ -305,16 +306,13 @@ def test_the_highest_level_with_enough_values_is_modeled_and_what_failed_ranks_l
 def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
     rng = np.random.RandomState(0)
     own, others = list(range(1000)), list(range(1000, 3000))
-    kept = tpe_model._bounded(own, others, rng, tpe_model.KERNELS)
+    kept = tpe_model._bounded(own, others, rng)
     assert (
         len(kept) == len(set(kept)) == tpe_model.KERNELS
         and sum(n < 1000 for n in kept) == tpe_model.KERNELS // 2
     )
-    assert tpe_model._bounded(own[:5], others[:5], rng, tpe_model.KERNELS) == own[:5] + others[:5]
-    assert (
-        sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng, tpe_model.KERNELS))
-        == tpe_model.KERNELS - 5
-    )
+    assert tpe_model._bounded(own[:5], others[:5], rng) == own[:5] + others[:5]
+    assert sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng)) == tpe_model.KERNELS - 5
 
 
 # ---- the Gaussian process
@@ -374,7 +372,7 @@ def test_of_several_objectives_the_front_is_good():
     history = History()
     history.refresh(study)
     history.number = 60
-    good, rest = tpe_model.TpeModel()._split(study, history, FULL, 60, "", np.random.RandomState(0))
+    good, rest = tpe_model.split(history, FULL, "", np.random.RandomState(0))
     assert all(0.1 < t.params["x"] < 0.4 for t in good) and len(good) + len(rest) == 60
     found = [
         tpe_model.TpeModel().suggest(history, {}, np.random.RandomState(seed)) for seed in range(30)

@@ -9,12 +9,13 @@ configuration.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from sweeps.space import Dimension
+from sweeps.space import Dimension, Space
 from sweeps.space.conditions import TESTS, Term
+from sweeps.space.templates import conditions_of
 
 
 def is_ordered(dimension: Dimension) -> bool:
@@ -36,19 +37,14 @@ class Activity:
     """The conditions of a space.
 
     Args:
-        dimensions: All dimensions of the space by name, in the order of the file.
-        conditions: The terms of each conditional dimension, by name.
+        space: The search space.
         names: Names of the dimensions that have a column, in the order of the columns. The other
             dimensions have a single value.
     """
 
-    def __init__(
-        self,
-        dimensions: Mapping[str, Dimension],
-        conditions: Mapping[str, Sequence[Term]],
-        names: Sequence[str],
-    ):
-        self._dimensions, self._conditions = dimensions, conditions
+    def __init__(self, space: Space, names: Sequence[str]):
+        self._dimensions = {dimension.name: dimension for dimension in space.dimensions}
+        self._terms = conditions_of(space.sections)
         self._column = {name: i for i, name in enumerate(names)}
 
     def of(self, values: np.ndarray) -> np.ndarray:
@@ -63,7 +59,7 @@ class Activity:
         active: dict[str, np.ndarray] = {}
         for name in self._dimensions:
             own = np.ones(len(values), dtype=bool)
-            for term in self._conditions.get(name, ()):
+            for term in self._terms[name]:
                 own &= (
                     active[term.name] & self._holds(term, values) if term.name in active else False
                 )

@@ -9,11 +9,9 @@ numpy, SciPy and Optuna.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
-
-from sweeps.space.section_models import Repeats
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 
     from sweeps.search.earlier_trials import EarlierSweep
     from sweeps.search.samplers.history import History
-    from sweeps.space import Dimension
-    from sweeps.space.conditions import Term
+    from sweeps.space import Space
+    from sweeps.space.domains import Key
 
 
 class Model(Protocol):
@@ -33,8 +31,8 @@ class Model(Protocol):
     """
 
     def suggest(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
-    ) -> dict[str, Any]:
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
+    ) -> dict[str, Key]:
         """Suggest values for the next trial.
 
         Args:
@@ -91,28 +89,13 @@ class SamplerContext:
     """Facts about the sweep that are known when its sampler is built.
 
     Attributes:
-        seed: Seed of the sweep.
-        always: Distributions of the dimensions that every trial has, including grid dimensions, by
-            name.
-        grids: Names of the grid dimensions.
-        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training
-            loop returns.
-        dimensions: All dimensions of the space by name, in the order of the file.
-        conditions: When a conditional dimension is active, by name: all terms must be true. For a
-            dimension inside an option, one of the terms is that the option is chosen.
-        repeats: How many trials a configuration has, and how their values are aggregated.
-        minimize: One boolean for each objective: True if smaller values are better.
+        space: The search space.
+        distributions: Distribution of each dimension of the space, by name.
         earlier: Earlier sweeps from which the sweep learns.
     """
 
-    seed: int
-    always: Mapping[str, BaseDistribution]
-    grids: frozenset[str]
-    max_t: int | None = None
-    dimensions: Mapping[str, Dimension] = field(default_factory=dict)
-    conditions: Mapping[str, Sequence[Term]] = field(default_factory=dict)
-    repeats: Repeats = field(default_factory=Repeats)
-    minimize: tuple[bool, ...] = (True,)
+    space: Space
+    distributions: Mapping[str, BaseDistribution]
     earlier: tuple[EarlierSweep, ...] = ()
 
     @property
@@ -122,7 +105,10 @@ class SamplerContext:
         Grid dimensions and dimensions with a single value are left out.
         """
         return {
-            name: d for name, d in self.always.items() if name not in self.grids and not d.single()
+            dimension.name: distribution
+            for dimension in self.space.always
+            if not dimension.is_grid
+            and not (distribution := self.distributions[dimension.name]).single()
         }
 
 
@@ -143,7 +129,7 @@ class Algorithm(ABC):
         """Build the sampler of a sweep.
 
         Args:
-            context: Seed, dimensions and `max_t` of the sweep.
+            context: The search space, and the earlier sweeps from which the sweep learns.
         """
 
 

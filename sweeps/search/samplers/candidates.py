@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from sweeps.search.samplers.activity import Activity
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import Point
+from sweeps.space.domains import Key
 
 # Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of
 # the BEST points so far.
@@ -40,18 +40,12 @@ class Candidates:
         self,
         axes: Axes,
         activity: Activity | None,
-        cell: Mapping[str, Any],
+        cell: Mapping[str, Key],
         taken: Callable[[Point], bool] = lambda point: False,
     ):
         self.axes, self.activity = axes, activity
-        given = [
-            [
-                d.to_internal_repr(cell[name]) if name in cell else np.nan
-                for name, d in axes.space.items()
-            ]
-        ]
         self._cell = [i for i, name in enumerate(axes.names) if name in cell]
-        self._cell_places = axes.places(np.array(given))[0, self._cell]
+        self._cell_places = axes.places(np.array([axes.row(cell)]))[0, self._cell]
         self._taken, self._drawn = taken, set[Point]()
         self._continuous = [i for i, step in zip(axes.numbers, axes.step, strict=True) if not step]
         # Smallest standard deviation for neighbors in each dimension. Without this minimum, a

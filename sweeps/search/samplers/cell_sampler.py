@@ -8,7 +8,6 @@ since then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from optuna import Study
@@ -22,7 +21,7 @@ from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, 
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
 from sweeps.space import Space
-from sweeps.space.templates import conditions_of
+from sweeps.space.conditions import Key
 from sweeps.study.distributions import distribution_of
 from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
@@ -49,32 +48,24 @@ class CellSampler(BaseSampler):
 
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
         self.seed = space.search.seed
-        self.cell: Mapping[str, Any] = {}
-        always = {d.name: distribution_of(d) for d in space.always}
-        grids = frozenset(d.name for d in space.dimensions if d.is_grid)
-        dimensions = {d.name: d for d in space.dimensions}
-        conditions = conditions_of(space.sections)
-        self.starting_points = starting_points_of(space, earlier)
-        context = SamplerContext(
-            seed=space.search.seed,
-            always=always,
-            grids=grids,
-            max_t=space.scheduler.max_t,
-            dimensions=dimensions,
-            conditions={name: terms for name, terms in conditions.items() if terms},
-            repeats=space.repeats,
-            minimize=tuple(objective.goal == "minimize" for objective in space.objectives),
-            earlier=tuple(earlier),
-        )
+        self.cell: Mapping[str, Key] = {}
+        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
+        context = SamplerContext(space, self._distributions, tuple(earlier))
+        self.starting_points: list[dict[str, Key]] = []
+        if earlier:
+            from sweeps.search.samplers.earlier_sweeps import starting_points  # imports scipy
+
+            self.starting_points = starting_points(context)
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
         self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
         self._random = independent_sampler()
+        grids = [d.name for d in space.dimensions if d.is_grid]
+        always = {d.name: self._distributions[d.name] for d in space.always}
         self.history = History(grids, space.repeats, always)
-        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
         self._repeats = space.repeats
 
-    def begin(self, cell: Mapping[str, Any], number: int, index: int = 0, attempt: int = 0) -> None:
+    def begin(self, cell: Mapping[str, Key], number: int, index: int = 0, attempt: int = 0) -> None:
         """Prepare the sampler for the next trial. Call this method before Optuna samples the trial.
 
         Args:
@@ -111,7 +102,7 @@ class CellSampler(BaseSampler):
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Key]:
         """Suggest the values of several dimensions together.
 
         Return {} for a repeat, because all values of a repeat are fixed.
@@ -119,10 +110,9 @@ class CellSampler(BaseSampler):
         if not search_space:
             return {}
         if self.model is None:
-            visible_study: Any = (
-                study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
-            )
-            return self.optuna_sampler.sampler.sample_relative(visible_study, trial, search_space)
+            if self._repeats.count > 1:
+                study = ByConfiguration(study, self._repeats)
+            return self.optuna_sampler.sampler.sample_relative(study, trial, search_space)
         self.history.number = trial.number
         return self.model.suggest(
             self.history,
@@ -136,7 +126,7 @@ class CellSampler(BaseSampler):
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
-    ) -> Any:
+    ) -> Key:
         """Return the value of one dimension.
 
         For a grid dimension, this is the value in the grid cell. For any other dimension, it is a
@@ -144,27 +134,13 @@ class CellSampler(BaseSampler):
         """
         if param_name in self.cell:
             return self.cell[param_name]
-        return self._drawn_by.sampler.sample_independent(
+        value: Key = self._drawn_by.sampler.sample_independent(
             study, trial, param_name, param_distribution
         )
+        return value
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
         """Tell Optuna's sampler that a trial has ended."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)
-
-
-def starting_points_of(space: Space, earlier: Sequence[EarlierSweep]) -> list[dict[str, Any]]:
-    """Return the keys that are fixed in the first configurations of a sweep, by dimension.
-
-    See `earlier_sweeps.starting_points`.
-    """
-    if not earlier:
-        return []
-    from sweeps.search.samplers.earlier_sweeps import starting_points  # scipy takes long to import.
-
-    minimize = [objective.goal == "minimize" for objective in space.objectives]
-    return starting_points(
-        earlier, {d.name: distribution_of(d) for d in space.dimensions}, minimize
-    )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Container, Sequence
-from typing import Any
 
+from optuna import Study
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState
 
@@ -60,7 +60,7 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
     return merged
 
 
-class ByConfiguration:
+class ByConfiguration(Study):
     """View of an Optuna study that shows one trial for each configuration.
 
     Optuna's samplers read the study through this view.
@@ -70,17 +70,9 @@ class ByConfiguration:
         repeats: How many trials a configuration has, and how their values are aggregated.
     """
 
-    def __init__(self, study: Any, repeats: Repeats):
-        self._study, self._repeats = study, repeats
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._study, name)
-
-    def get_trials(
-        self, deepcopy: bool = True, states: Container[TrialState] | None = None
-    ) -> list[FrozenTrial]:
-        """Return one merged trial for each configuration; see `merge_repeats`."""
-        return self._get_trials(deepcopy, states)
+    def __init__(self, study: Study, repeats: Repeats):
+        vars(self).update(vars(study))
+        self._repeats = repeats
 
     def _get_trials(
         self,
@@ -88,8 +80,9 @@ class ByConfiguration:
         states: Container[TrialState] | None = None,
         use_cache: bool = False,
     ) -> list[FrozenTrial]:
+        """Return one merged trial for each configuration; see `merge_repeats`."""
         by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
-        for t in self._study._get_trials(deepcopy=deepcopy, use_cache=use_cache):
+        for t in super()._get_trials(deepcopy, use_cache=use_cache):
             first = repeat_of(t)
             by_configuration[t.number if first is None else first].append(t)
         merged = [merge_repeats(trials, self._repeats) for trials in by_configuration.values()]

@@ -16,22 +16,21 @@ learning stacks processes in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from optuna.distributions import BaseDistribution
-from optuna.study import StudyDirection
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.linalg import cho_solve
 from scipy.optimize import nnls
 
-from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
+from sweeps.search.earlier_trials import EarlierSweep
+from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.gaussian_process import VAGUE, Noise, Process
+from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
 from sweeps.search.samplers.history import History
+from sweeps.space.domains import Key
 
 # The best trial of an earlier sweep is the best one at the highest level that at least this many
 # trials reached.
@@ -47,32 +46,11 @@ ASSUMED, STRENGTH = 0.5, 4.0
 EVIDENCE = 5.0
 
 
-class _Trials:
-    """The trials of an earlier sweep, in the form in which a `History` reads them."""
-
-    def __init__(self, trials: Sequence[FrozenTrial], minimize: Sequence[bool]):
-        self._trials = list(trials)
-        self.directions = [
-            StudyDirection.MINIMIZE if low else StudyDirection.MAXIMIZE for low in minimize
-        ]
-
-    def get_trials(self, deepcopy: bool = True) -> list[FrozenTrial]:
-        return self._trials
-
-
-def history_of(
-    trials: Sequence[EarlierTrial], space: Mapping[str, BaseDistribution], minimize: Sequence[bool]
-) -> History:
-    """Return the trials of an earlier sweep as the history of a sweep.
-
-    Args:
-        trials: Trials of the earlier sweep.
-        space: Distributions of the dimensions of the new space, by name.
-        minimize: One boolean for each objective: True if smaller values are better.
-    """
+def history_of(sweep: EarlierSweep, context: SamplerContext) -> History:
+    """Return the trials of an earlier sweep as the history of a sweep."""
     frozen = []
-    for number, trial in enumerate(trials):
-        known = {name: distribution for name, distribution in space.items() if name in trial.keys}
+    for number, trial in enumerate(sweep.trials):
+        known = {name: d for name, d in context.distributions.items() if name in trial.keys}
         state = (
             TrialState.FAIL
             if math.isinf(trial.violation)
@@ -92,9 +70,10 @@ def history_of(
         )
         made.number = number
         frozen.append(made)
-    history = History(space=space)
+    history = History(space=context.distributions)
     history.number = len(frozen)
-    history.refresh(_Trials(frozen, minimize))  # type: ignore[arg-type]
+    goals = [objective.goal for objective in context.space.objectives]
+    history.add(frozen, [1.0 if goal == "minimize" else -1.0 for goal in goals])
     return history
 
 
@@ -140,79 +119,49 @@ class EarlierProcess:
         return self._process.predict(x[:, [*self.columns, x.shape[1] - 1]])[0]
 
 
-def earlier_processes(
-    sweeps: Sequence[EarlierSweep], axes: Axes, minimize: Sequence[bool]
-) -> list[list[EarlierProcess]]:
+def earlier_processes(context: SamplerContext, axes: Axes) -> list[list[EarlierProcess]]:
     """Return the processes of earlier sweeps for each objective.
 
     A sweep with too few observations has none.
 
     Args:
-        sweeps: The earlier sweeps.
+        context: The new space, and the earlier sweeps.
         axes: Dimensions of the new sweep.
-        minimize: One boolean for each objective: True if smaller values are better.
     """
-    processes: list[list[EarlierProcess]] = [[] for _ in minimize]
+    processes: list[list[EarlierProcess]] = [[] for _ in context.space.objectives]
     categorical = np.array([i in axes.choices for i in range(len(axes.names))], dtype=bool)
-    for sweep in sweeps:
-        history = history_of(sweep.trials, axes.space, minimize)
+    for sweep in context.earlier:
+        history = history_of(sweep, context)
         observed = observations(history, np.random.RandomState(0))
         if len(observed.trials) < ENOUGH:
             continue
-        rows = [
-            [
-                d.to_internal_repr(t.params[name]) if name in t.params else np.nan
-                for name, d in axes.space.items()
-            ]
-            for t in observed.trials
-        ]
+        places = axes.places(np.array([axes.row(trial.params) for trial in observed.trials]))
         full = float(history.last_step)
         fidelities = fidelity(observed.levels, min([*observed.levels, full]), full)
         for i, known in enumerate(processes):
-            known.append(
-                EarlierProcess(
-                    axes.places(np.array(rows)), fidelities, observed.values[:, i], categorical
-                )
-            )
+            known.append(EarlierProcess(places, fidelities, observed.values[:, i], categorical))
     return [[process for process in known if process.columns] for known in processes]
 
 
-class ProcessWithPrior(Process):
-    """Gaussian process whose prior mean is a weighted sum of the predictions of earlier sweeps.
+def prior_mean(
+    earlier: Sequence[EarlierProcess], x: np.ndarray, y: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a prior mean of a `Process`: a weighted sum of the predictions of earlier sweeps.
 
     Args:
         earlier: Processes of the earlier sweeps.
         x: (n, dimensions + 1) inputs: places and fidelities.
         y: (n,) values with mean 0 and standard deviation 1.
-        categorical, shares, noise: See `Process`.
     """
 
-    def __init__(
-        self,
-        earlier: Sequence[EarlierProcess],
-        x: np.ndarray,
-        y: np.ndarray,
-        categorical: np.ndarray,
-        shares: np.ndarray | None = None,
-        noise: Noise = VAGUE,
-    ):
-        self._earlier = earlier
-        predicted = self._predictions(x)
-        self.weights = prior_weights(predicted, y)
-        super().__init__(x, y - predicted @ self.weights, categorical, shares, noise)
+    def predicted(inputs: np.ndarray) -> np.ndarray:
+        return np.column_stack([process.predict(inputs) for process in earlier])
 
-    def _predictions(self, x: np.ndarray) -> np.ndarray:
-        return np.column_stack([process.predict(x) for process in self._earlier])
-
-    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Predict the values at given inputs; see `Process.predict`."""
-        mean, deviation = self._posterior(x)
-        return mean + self._predictions(x) @ self.weights, deviation
+    weights = prior_weights(predicted(x), y)
+    return lambda inputs: predicted(inputs) @ weights
 
 
-def predicts_better(
-    informed: ProcessWithPrior, process: Process, trials: Sequence[FrozenTrial]
-) -> bool:
+def predicts_better(informed: Process, process: Process, trials: Sequence[FrozenTrial]) -> bool:
     """Return True if a prior improves a process's predictions of the trials of the new sweep.
 
     The process is compared with one without a prior.
@@ -262,29 +211,22 @@ def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     return weights
 
 
-def starting_points(
-    sweeps: Sequence[EarlierSweep], space: Mapping[str, BaseDistribution], minimize: Sequence[bool]
-) -> list[dict[str, Any]]:
+def starting_points(context: SamplerContext) -> list[dict[str, Key]]:
     """Return the keys that are fixed in the first configurations of a new sweep.
 
     The first configuration has no fixed keys: the sampler suggests it as in any sweep. The best
     trial of each earlier sweep follows. ASHA never stops the first trial at a rung, so in this
     order it stops the best trial of an unrelated sweep early.
-
-    Args:
-        sweeps: The earlier sweeps.
-        space: Distributions of all dimensions of the new space, by name.
-        minimize: One boolean for each objective: True if smaller values are better.
     """
-    chosen: list[dict[str, Any]] = []
-    for sweep in sweeps:
-        best = _best(history_of(sweep.trials, space, minimize))
+    chosen: list[dict[str, Key]] = []
+    for sweep in context.earlier:
+        best = _best(history_of(sweep, context))
         if best is not None and best not in chosen:
             chosen.append(best)
     return [{}, *chosen] if chosen else []
 
 
-def _best(history: History) -> dict[str, Any] | None:
+def _best(history: History) -> dict[str, Key] | None:
     """Return the keys of the best trial at the highest level that enough trials reached.
 
     Return None if no feasible trial has a value.

@@ -9,11 +9,18 @@ dimension are NaN.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Collection, Mapping
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from sweeps.space.domains import Key
 
 
 class Axes:
@@ -47,18 +54,33 @@ class Axes:
 
     def __init__(self, space: Mapping[str, BaseDistribution], ordered: Collection[str] = ()):
         self.space, self.names = space, list(space)
-        every: Sequence[Any] = [_by_index(d) if name in ordered else d for name, d in space.items()]
+        every = [
+            IntDistribution(0, len(d.choices) - 1)
+            if name in ordered and isinstance(d, CategoricalDistribution)
+            else d
+            for name, d in space.items()
+        ]
         self.choices = {
             i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)
         }
         self.numbers = [i for i in range(len(every)) if i not in self.choices]
-        numeric = [every[i] for i in self.numbers]
+        numeric = [d for d in every if isinstance(d, (FloatDistribution, IntDistribution))]
         self.step = np.array([d.step or 0.0 for d in numeric], dtype=float)
         self.log = np.array([d.log for d in numeric], dtype=bool)
         self.bounds = np.array([(d.low, d.high) for d in numeric], dtype=float).reshape(-1, 2)
         ends = self.bounds + np.outer(self.step / 2, (-1, 1))
         ends[self.log] = np.log(ends[self.log])
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
+
+    def row(self, params: Mapping[str, Key]) -> list[float]:
+        """Return the values of a trial, given its parameters.
+
+        The value of a dimension that the trial lacks is NaN.
+        """
+        return [
+            d.to_internal_repr(params[name]) if name in params else math.nan
+            for name, d in self.space.items()
+        ]
 
     def unit(self, values: np.ndarray) -> np.ndarray:
         """Convert values of the numeric dimensions to places on [0, 1].
@@ -121,7 +143,7 @@ class Axes:
         place[:, self.numbers] = 0.5
         return self.on_steps(place)
 
-    def external(self, place: np.ndarray) -> dict[str, Any]:
+    def external(self, place: np.ndarray) -> dict[str, Key]:
         """Convert the places of one trial, an array of shape (dimensions,), to values.
 
         The values are in Optuna's external representation, by dimension name. Inactive dimensions
@@ -142,8 +164,3 @@ class Axes:
         values = places.astype(float)
         values[:, self.numbers] = self.values(values[:, self.numbers])
         return values
-
-
-def _by_index(distribution: Any) -> IntDistribution:
-    """Return the distribution of the index of an option."""
-    return IntDistribution(0, len(distribution.choices) - 1)

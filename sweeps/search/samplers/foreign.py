@@ -28,7 +28,7 @@ def build_foreign(
         name: Name of the class or function as `module:attr`, for messages.
         factory: The class, or a function that returns a sampler.
         options: Keyword arguments for `factory`.
-        context: Seed, dimensions and `max_t` of the sweep.
+        context: The search space.
 
     Raises:
         TypeError: `factory` does not accept the options, or does not return a sampler.
@@ -40,23 +40,22 @@ def build_foreign(
         raise TypeError(
             "`seed` is not an option: sweeps computes a seed for each trial from search.seed"
         )
-    first = factory(**options, **({"seed": context.seed} if takes_seed else {}))
-    if not isinstance(first, BaseSampler):
-        if not callable(getattr(first, "suggest", None)):
+
+    def build(seed: int, index: int) -> Any:
+        return factory(**options, seed=seed) if takes_seed else factory(**options)
+
+    sampler = build(context.space.search.seed, 0)
+    if not isinstance(sampler, BaseSampler):
+        if not callable(getattr(sampler, "suggest", None)):
             raise TypeError(
                 f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, "
                 "rng)`"
             )
-        return first  # type: ignore[no-any-return]
+        return sampler  # type: ignore[no-any-return]
     if not takes_seed:
         log.warning(
             "the sampler %s has no argument `seed`, so a resumed sweep may suggest other values "
             "than an uninterrupted sweep",
             name,
         )
-
-    def rebuild(seed: int, index: int) -> BaseSampler:
-        sampler: BaseSampler = factory(**options, **({"seed": seed} if takes_seed else {}))
-        return sampler
-
-    return ReseededSampler(rebuild, context.free)
+    return ReseededSampler(build, context.free)

@@ -6,6 +6,7 @@ It is a module of its own because scipy takes long to import.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +60,7 @@ class Process:
         shares: (n,) factors of the noise variance of each value, for example 1/3 for the mean of
             three repeats; None if all are 1.
         noise: Prior of the noise variance; see `Noise`.
+        prior: Function that returns the (n,) prior means of (n, d) inputs; None if they are 0.
     """
 
     def __init__(
@@ -68,8 +70,13 @@ class Process:
         categorical: np.ndarray,
         shares: np.ndarray | None = None,
         noise: Noise = VAGUE,
+        prior: Callable[[np.ndarray], np.ndarray] | None = None,
     ):
-        self.x, self.y, self.categorical, self.noise = x, y, categorical, noise
+        self.x = x
+        self.y = y if prior is None else y - prior(x)
+        self.categorical = categorical
+        self.noise = noise
+        self._prior = prior
         self._shares = np.ones(len(y)) if shares is None else shares
 
     @cached_property
@@ -192,7 +199,10 @@ class Process:
         Returns:
             (m,) posterior means and (m,) posterior standard deviations.
         """
-        return self._posterior(x)
+        mean, deviation = self._posterior(x)
+        if self._prior is not None:
+            mean = mean + self._prior(x)
+        return mean, deviation
 
     def _posterior(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         kernel = self._kernel(x, self.x)

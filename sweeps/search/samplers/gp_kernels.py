@@ -28,7 +28,7 @@ class FittedKernels:
         self._fitted: dict[str, tuple[int, list[float]]] | None = None
         self._new: dict[str, tuple[int, list[float]]] = {}
 
-    def condition(self, process: Process, name: str, study: Study, count: int) -> Process:
+    def condition(self, process: Process, name: str, study: Study, count: int) -> None:
         """Condition a process on its observations.
 
         If there are enough new values, its kernel is fitted first.
@@ -38,9 +38,6 @@ class FittedKernels:
             name: Name of the process.
             study: The study in which earlier fits are recorded.
             count: Number of values now.
-
-        Returns:
-            The process.
         """
         if self._fitted is None:
             self._fitted = {}
@@ -53,7 +50,6 @@ class FittedKernels:
             last = (count, [round(float(value), 4) for value in process.fit(start)])
             self._fitted[name] = self._new[name] = last
         process.condition(np.array(last[1]))
-        return process
 
     def record(self, study: Study, number: int) -> None:
         """Record the fits since the last call as a system attribute of trial `number`."""

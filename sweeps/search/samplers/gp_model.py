@@ -16,8 +16,9 @@ candidates, `acquisition` scores them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from optuna.trial import FrozenTrial
@@ -36,7 +37,7 @@ from sweeps.search.samplers.gp_observations import (
     share_of_noise,
 )
 from sweeps.search.samplers.history import FULL, History, point_of
-from sweeps.study.distributions import distribution_of
+from sweeps.space.domains import Key
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
@@ -54,27 +55,23 @@ class GpModel:
 
     Args:
         options: The options of the space file.
-        context: Facts about the sweep. `max_t` is full fidelity; if it is None, the highest
-            recorded step is.
+        context: Facts about the sweep. The scheduler's `max_t` is full fidelity; if it is None, the
+            highest recorded step is.
     """
 
     def __init__(self, options: Gp, context: SamplerContext):
         self.options = options
-        self.context = context
-        space = {name: distribution_of(d) for name, d in context.dimensions.items()}
+        self.space = context.space
         self.names = {
             name: distribution
-            for name, distribution in sorted((space or context.always).items())
+            for name, distribution in sorted(context.distributions.items())
             if not distribution.single()
         }
-        self.axes = Axes(
-            self.names,
-            [name for name, dimension in context.dimensions.items() if is_ordered(dimension)],
-        )
-        self.always = {name for name in self.names if name not in context.conditions}
+        self.axes = Axes(self.names, [d.name for d in self.space.dimensions if is_ordered(d)])
+        self.always = self.names.keys() & {d.name for d in self.space.always}
         self.activity: Activity | None = None
-        if context.conditions:
-            self.activity = Activity(context.dimensions, context.conditions, self.axes.names)
+        if len(self.space.always) < len(self.space.dimensions):
+            self.activity = Activity(self.space, self.axes.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
         self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
@@ -82,11 +79,11 @@ class GpModel:
         if context.earlier:
             from sweeps.search.samplers.earlier_sweeps import earlier_processes
 
-            self._earlier = earlier_processes(context.earlier, self.axes, context.minimize)
+            self._earlier = earlier_processes(context, self.axes)
 
     def suggest(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
-    ) -> dict[str, Any]:
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
+    ) -> dict[str, Key]:
         """Return values by dimension; see `Model.suggest`.
 
         If this call fits kernels, it records the fitted parameters as a system attribute of the
@@ -102,16 +99,13 @@ class GpModel:
             return {}
         else:
             place = self._best_place(history, cell, rng)
-        return (
-            {}
-            if place is None
-            else {
-                name: value for name, value in self.axes.external(place).items() if name not in cell
-            }
-        )
+        if place is None:
+            return {}
+        values = self.axes.external(place)
+        return {name: value for name, value in values.items() if name not in cell}
 
     def _best_place(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
     ) -> np.ndarray | None:
         """Return the places with the largest score, an array of shape (dimensions,).
 
@@ -150,12 +144,12 @@ class GpModel:
         from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
 
         count = sum(history.count(level) for level in history.levels) + len(history.failed)
-        full = self.context.max_t or history.last_step
+        full = self.space.scheduler.max_t or history.last_step
         lowest = min([*observed.levels, full])
         inputs = self._inputs(
             self._places(observed.trials), fidelity(observed.levels, lowest, full)
         )
-        shares = np.where(observed.levels == FULL, share_of_noise(self.context.repeats), 1.0)
+        shares = np.where(observed.levels == FULL, share_of_noise(self.space.repeats), 1.0)
         freedom, variances = history.noise()
         objectives = []
         for i, variance in enumerate(variances):
@@ -163,31 +157,27 @@ class GpModel:
             noise = VAGUE.with_estimate(variance * factor**2, freedom)
             if self.options.deterministic_objective:
                 noise = NONE
-            arguments = (inputs, values, self._categorical, shares, noise)
-            process = self._kernels.condition(
-                Process(*arguments), f"objective {i}", history.study, count
+            create = functools.partial(
+                Process, inputs, values, self._categorical, shares=shares, noise=noise
             )
+            name = f"objective {i}"
+            process = create()
+            self._kernels.condition(process, name, history.study, count)
             if self._earlier and self._earlier[i]:
-                from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior, predicts_better
+                from sweeps.search.samplers.earlier_sweeps import predicts_better, prior_mean
 
-                informed = ProcessWithPrior(self._earlier[i], *arguments)
-                self._kernels.condition(
-                    informed, f"objective {i} with earlier sweeps", history.study, count
-                )
-                process = (
-                    informed if predicts_better(informed, process, observed.trials) else process
-                )
+                informed = create(prior=prior_mean(self._earlier[i], inputs, values))
+                name = f"objective {i} with earlier sweeps"
+                self._kernels.condition(informed, name, history.study, count)
+                if predicts_better(informed, process, observed.trials):
+                    process = informed
             objectives.append(process)
         bounds = []
         for limit in limits(history, observed.trials, self.always, rng):
             inputs = self._inputs(self._places(limit.trials), fidelity(limit.levels, lowest, full))
             process = Process(inputs, limit.values, self._categorical)
-            bounds.append(
-                Bound(
-                    self._kernels.condition(process, limit.name, history.study, count),
-                    limit.threshold,
-                )
-            )
+            self._kernels.condition(process, limit.name, history.study, count)
+            bounds.append(Bound(process, limit.threshold))
         return Surrogate(objectives, bounds, self._at_full)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
@@ -198,11 +188,7 @@ class GpModel:
         rows = []
         for trial in trials:
             if (row := self._ended.get(trial.number)) is None:
-                params = trial.params
-                row = [
-                    d.to_internal_repr(params[name]) if name in params else np.nan
-                    for name, d in self.names.items()
-                ]
+                row = self.axes.row(trial.params)
                 if trial.state.is_finished():
                     self._ended[trial.number] = row
             rows.append(row)

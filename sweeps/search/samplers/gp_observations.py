@@ -4,9 +4,8 @@ The value of a trial changes from rung to rung. The values of a lower rung are t
 the median change to the next higher rung. The median is taken over the trials that reached both
 rungs. The shifted values are standardized, and very bad values are clipped.
 
-With one objective, the time that these functions take does not depend on the number of trials,
-except for one random permutation for each rung. With several objectives, the Pareto fronts among
-all trials are found.
+With one objective, these functions copy the list of all trials and draw one random permutation for
+each rung. With several objectives, the Pareto fronts among all trials are found.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import itertools
 import math
 import sys
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,10 +87,9 @@ def observations(history: History, rng: np.random.RandomState) -> Observations:
     levels = _levels(history)
     remaining, shift = MOST, 0.0
     for i, level in enumerate(levels):
-        rung = _Rung(history, level)
         if i:
             shift += _median_change(history, level, levels[i - 1])
-        ranked = rung.choose(remaining // (len(levels) - i), rng)
+        ranked = _choose(_cells(history, level), remaining // (len(levels) - i), rng)
         remaining -= len(ranked)
         chosen += [(level, one, shift) for one in ranked]
     return Observations(
@@ -122,49 +120,27 @@ def _levels(history: History) -> list[Level]:
     return used
 
 
-class _Rung:
-    """The trials that reached a level, without a copy of all of them."""
+def _cells(history: History, level: Level) -> list[list[Ranked]]:
+    """Return the trials that reached a level, the best trial of each cell first."""
+    return [ranked for _, ranked in sorted(history.levels[level].items())]
 
-    def __init__(self, history: History, level: Level):
-        self._cells = [ranked for _, ranked in sorted(history.levels[level].items())]
-        self.count = sum(map(len, self._cells))
 
-    def choose(self, share: int, rng: np.random.RandomState) -> list[Ranked]:
-        """Return the trials, the best trial first.
+def _choose(cells: list[list[Ranked]], share: int, rng: np.random.RandomState) -> list[Ranked]:
+    """Return the trials of all cells, the best trial first.
 
-        If there are more than `share`, return the best of them and a random sample.
-        """
-        if self.count <= share:
-            return sorted(itertools.chain.from_iterable(self._cells))
-        if len(self._cells[0][0][1]) > 1:
-            ranked = [*itertools.chain.from_iterable(self._cells)]
-            first, others = np.split(front_first(ranked, share // 2), [share // 2])
-            return [
-                ranked[i] for i in (*first, *rng.choice(others, share - len(first), replace=False))
-            ]
-        best = list(itertools.islice(heapq.merge(*self._cells), share // 2))
-        skip = [bisect_right(cell, best[-1]) if best else 0 for cell in self._cells]
-        picked = rng.choice(self.count - len(best), share - len(best), replace=False)
-        return best + sorted(self._at(picked.tolist(), skip))
-
-    def spread(self, most: int) -> list[Ranked]:
-        """Return at most `most` trials, evenly spread over the ranks."""
-        return self._at(
-            range(0, self.count, max(1, math.ceil(self.count / most))), [0] * len(self._cells)
-        )
-
-    def _at(self, indices: Iterable[int], skip: Sequence[int]) -> list[Ranked]:
-        """Return trials by their indices, without the first `skip[i]` trials of each cell i.
-
-        The indices count only the trials that are left.
-        """
-        ends = list(
-            itertools.accumulate(len(cell) - n for cell, n in zip(self._cells, skip, strict=True))
-        )
-        cells = [(i, bisect_right(ends, i)) for i in indices]
-        return [
-            self._cells[cell][skip[cell] + i - (ends[cell - 1] if cell else 0)] for i, cell in cells
-        ]
+    If there are more than `share`, return the best of them and a random sample.
+    """
+    ranked = [*itertools.chain.from_iterable(cells)]
+    if len(ranked) <= share:
+        return sorted(ranked)
+    if len(ranked[0][1]) > 1:
+        order = front_first(ranked, share // 2)
+        sample = rng.choice(order[share // 2 :], share - share // 2, replace=False)
+        return [ranked[i] for i in (*order[: share // 2], *sample)]
+    best = list(itertools.islice(heapq.merge(*cells), share // 2))
+    others = [one for cell in cells for one in cell[bisect_right(cell, best[-1]) :]]
+    picked = rng.choice(len(others), share - len(best), replace=False)
+    return best + sorted(others[i] for i in picked)
 
 
 def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
@@ -184,10 +160,11 @@ def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
 def _median_change(history: History, level: Level, above: Level) -> float:
     """Return the median change of the values of trials from a level to the next higher level.
 
-    0 if no trial reached both.
+    0 if no trial reached both. At most `CHANGES` trials count, evenly spread over the ranks.
     """
     changes = []
-    for _, values, number in _Rung(history, above).spread(CHANGES):
+    ranked = [*itertools.chain.from_iterable(_cells(history, above))]
+    for _, values, number in ranked[:: math.ceil(len(ranked) / CHANGES)]:
         value = history.known[number].intermediate_values.get(int(level), math.nan)
         change = values[0] - history.signs[0] * value
         if math.isfinite(change):
@@ -289,15 +266,11 @@ def limits(
             ended + failed,
             np.repeat([-1.0, 1.0], [len(ended), len(failed)]),
         )
-    violations = [
-        (t, name, violation)
-        for t in ended
-        for name, violation in t.constraints.items()
-        if violation < UNKNOWN
-    ]
-    for name in sorted({name for _, name, _ in violations}):
-        having = [t for t, other, _ in violations if other == name]
-        values = np.array([violation for _, other, violation in violations if other == name])
+    for name in sorted({name for t in ended for name in t.constraints}):
+        having = [t for t in ended if t.constraints.get(name, UNKNOWN) < UNKNOWN]
+        if not having:
+            continue
+        values = np.array([t.constraints[name] for t in having])
         if values.max() > 0:
             # Violations may be huge. The inverse hyperbolic sine is linear near the threshold, and
             # logarithmic far from it.

@@ -12,7 +12,6 @@ import math
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution
@@ -21,6 +20,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
+from sweeps.space.domains import Key
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import paused_at, repeat_of, steps_of
 
@@ -114,16 +114,23 @@ class History:
         Returns:
             Optuna's frozen trials, one for each configuration; see `merge_repeats`.
         """
-        trials = {trial.number: trial for trial in (*self.known.values(), *self.running.values())}
+        trials = self.known | self.running
         return [trials[number] for number in sorted(trials) if number != self.number]
 
     def refresh(self, study: Study) -> None:
         """Read the new trials and the new values of running trials from a study."""
         self._study = study
-        trials = study.get_trials(deepcopy=False)
-        self.signs = signs = [
-            -1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions
-        ]
+        maximized = [direction is StudyDirection.MAXIMIZE for direction in study.directions]
+        self.add(study.get_trials(deepcopy=False), [-1.0 if high else 1.0 for high in maximized])
+
+    def add(self, trials: Sequence[FrozenTrial], signs: list[float]) -> None:
+        """Read the new trials and the new values of running trials.
+
+        Args:
+            trials: All trials, ordered by their numbers.
+            signs: See the attribute `signs`.
+        """
+        self.signs = signs
         fresh = []
         for trial in trials[self._read :]:
             if (first := repeat_of(trial)) is None:
@@ -228,7 +235,7 @@ class History:
         ranked = self.levels[level][self.cell(trial.params)]
         del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
 
-    def cell(self, params: Mapping[str, Any]) -> str:
+    def cell(self, params: Mapping[str, Key]) -> str:
         """Return the cell of a trial as JSON text, given the trial's parameters.
 
         Return "" if there are no grids.
@@ -292,26 +299,7 @@ def _deviations(values: Sequence[Sequence[float]]) -> tuple[int, list[float]]:
     ]
 
 
-def internal(
-    trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]
-) -> dict[str, list[float]]:
-    """Return the parameters of trials in Optuna's internal representation.
-
-    Args:
-        trials: The trials. A trial that lacks a dimension of `space` is left out.
-        space: Distributions of the dimensions to return, by name.
-
-    Returns:
-        One list of values for each dimension, in the order of the trials.
-    """
-    having = [t.params for t in trials if space.keys() <= t.params.keys()]
-    return {
-        name: [distribution.to_internal_repr(params[name]) for params in having]
-        for name, distribution in space.items()
-    }
-
-
-def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
+def point_of(params: Mapping[str, Key], space: Mapping[str, BaseDistribution]) -> Point:
     """Return a configuration as a hashable point.
 
     Two configurations are equal if their points are equal.
@@ -321,13 +309,10 @@ def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -
         space: Distributions of the dimensions of the point, by name. Dimensions with a single value
             are left out.
     """
-    active = (
-        (name, distribution)
+    return frozenset(
+        (name, distribution.to_internal_repr(params[name]))
         for name, distribution in space.items()
         if name in params and not distribution.single()
-    )
-    return frozenset(
-        (name, distribution.to_internal_repr(params[name])) for name, distribution in active
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
 from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,12 @@ class Qmc(Algorithm):
                     super().__init__(**options, warn_independent_sampling=False)
                 self._index = index
 
-            def _find_sample_id(self, study: Any, search_space: Any) -> int:
+            def _find_sample_id(
+                self, study: Study, search_space: dict[str, BaseDistribution]
+            ) -> int:
                 return self._index
 
-        options = dataclasses.asdict(self) | {"seed": context.seed}
+        options = dataclasses.asdict(self) | {"seed": context.space.search.seed}
         return ReseededSampler(
             lambda seed, index: IndexedQmc(
                 index, independent_sampler=RandomSampler(seed), **options

@@ -39,4 +39,4 @@ class Tpe(Algorithm):
         """Build the model."""
         from sweeps.search.samplers.tpe_model import TpeModel
 
-        return TpeModel(self.n_startup_trials, self.n_ei_candidates, context.max_t)
+        return TpeModel(self.n_startup_trials, self.n_ei_candidates, context.space.scheduler.max_t)

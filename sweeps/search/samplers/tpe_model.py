@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from optuna import Study
 from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
 from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.history import History, Ranked, internal, point_of
+from sweeps.search.samplers.history import History, Ranked, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
+from sweeps.space.domains import Key
 
 # Largest number of kernels in a density. The density of the other trials would often exceed this
 # number. So each suggestion uses a new random sample of the other trials.
@@ -54,32 +53,30 @@ class TpeModel:
     def __init__(
         self, n_startup_trials: int = 10, n_ei_candidates: int = 16, max_t: int | None = None
     ):
-        self.enough, self.candidates, self.kernels, self.max_t = (
-            max(1, n_startup_trials),
-            n_ei_candidates,
-            KERNELS,
-            max_t,
-        )
+        self.enough = max(1, n_startup_trials)
+        self.candidates = n_ei_candidates
+        self.max_t = max_t
 
     def suggest(
-        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
-    ) -> dict[str, Any]:
+        self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
+    ) -> dict[str, Key]:
         """Return values by dimension; see `Model.suggest`.
 
         In two cases, return {}, so that all values of the trial are random: no level has enough
         trials, or the trial belongs to the fraction of trials that are random (`random_fraction`).
         """
-        study, number = history.study, history.number
         level = history.highest(self.enough)
         if level is None or rng.rand() < random_fraction(history, self.max_t):
             return {}
-        good, rest = self._split(study, history, level, number, history.cell(cell), rng)
-        suggestion: dict[str, Any] = {}
+        good, rest = split(history, level, history.cell(cell), rng)
+        suggestion: dict[str, Key] = {}
         groups = history.spaces()
         # If all dimensions are discrete, the best candidate would soon always be the same point. So
         # points of earlier trials are skipped.
         pending = {
-            point_of(t.params, t.distributions) for n, t in history.running.items() if n != number
+            point_of(t.params, t.distributions)
+            for n, t in history.running.items()
+            if n != history.number
         }
         for group in groups:
             space = {
@@ -90,11 +87,9 @@ class TpeModel:
             if not set(space) - set(cell):
                 continue
             axes = Axes(space)
-            weights = by_rank if len(study.directions) == 1 else np.ones
-            below, above = (
-                _density(axes, good, cell, weights, third_nearest),
-                _density(axes, rest, cell, by_age, neighbors),
-            )
+            weights = by_rank if len(history.signs) == 1 else np.ones
+            below = _density(axes, good, cell, weights, third_nearest)
+            above = _density(axes, rest, cell, by_age, neighbors)
             drawn = below.sample(rng, self.candidates)
             gain = below.log_pdf(drawn) - above.log_pdf(drawn)
             for i in np.argsort(-gain, kind="stable"):
@@ -110,56 +105,53 @@ class TpeModel:
                     break
         return suggestion
 
-    def _split(
-        self,
-        study: Study,
-        history: History,
-        level: float,
-        number: int,
-        own: str,
-        rng: np.random.RandomState,
-    ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
-        """Split the trials into good trials and other trials.
 
-        The good trials are the best trials of each cell at the level. The other trials are the
-        remaining trials at the level and the trials that ended before the level. If one of the two
-        lists is too long, only a random part of it is used, in which trials of the cell `own` are
-        preferred. Running trials that have not reached the level are always among the other trials.
+def split(
+    history: History, level: float, own: str, rng: np.random.RandomState
+) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
+    """Split the trials into good trials and other trials.
 
-        Args:
-            study: Optuna study of the sweep.
-            history: History of the sweep, which has the trials so far.
-            level: The level at which trials are compared.
-            number: Number of the trial that is being sampled.
-            own: Cell of the trial that is being sampled, as `History.cell` returns it.
-            rng: Random number generator for this trial.
+    The good trials are the best trials of each cell at the level. The other trials are the
+    remaining trials at the level and the trials that ended before the level. If one of the two
+    lists is too long, only a random part of it is used, in which trials of the cell `own` are
+    preferred. Running trials that have not reached the level are always among the other trials.
 
-        Returns:
-            (good trials, other trials). Good trials are ordered by their rank in their cell. Other
-            trials are ordered by number.
-        """
-        good: tuple[list[int], list[int]] = ([], [])
-        rest: tuple[list[int], list[int]] = ([], [])
-        place: dict[int, int] = {}
-        for cell, ranked in sorted(history.levels[level].items()):
-            others = cell != own
-            below, above = _best(study, history, ranked, good_count(len(ranked)))
-            good[others].extend(below)
-            place |= {number: i for i, number in enumerate(below)}
-            rest[others].extend(above)
-        for cell, numbers in _ended_before(history, level):
-            rest[cell != own].extend(numbers)
-        pending = _pending(history, level, number)
-        return (
-            sorted(
-                (history.known[n] for n in _bounded(*good, rng, self.kernels)),
-                key=lambda t: (place[t.number], t.number),
-            ),
-            sorted(
-                (*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending),
-                key=lambda t: t.number,
-            ),
-        )
+    Args:
+        history: History of the sweep, which has the trials so far.
+        level: The level at which trials are compared.
+        own: Cell of the trial that is being sampled, as `History.cell` returns it.
+        rng: Random number generator for this trial.
+
+    Returns:
+        (good trials, other trials). Good trials are ordered by their rank in their cell. Other
+        trials are ordered by number.
+    """
+    good: tuple[list[int], list[int]] = ([], [])
+    rest: tuple[list[int], list[int]] = ([], [])
+    place: dict[int, int] = {}
+    for cell, ranked in sorted(history.levels[level].items()):
+        others = cell != own
+        below, above = _best(history, ranked, good_count(len(ranked)))
+        good[others].extend(below)
+        place |= {number: i for i, number in enumerate(below)}
+        rest[others].extend(above)
+    for cell, numbers in _ended_before(history, level):
+        rest[cell != own].extend(numbers)
+    pending = (
+        t
+        for n, t in history.running.items()
+        if n != history.number and level not in t.intermediate_values
+    )
+    return (
+        sorted(
+            (history.known[n] for n in _bounded(*good, rng)),
+            key=lambda t: (place[t.number], t.number),
+        ),
+        sorted(
+            (*(history.known[n] for n in _bounded(*rest, rng)), *pending),
+            key=lambda t: t.number,
+        ),
+    )
 
 
 def _ended_before(history: History, level: float) -> Iterator[tuple[str, list[int]]]:
@@ -167,13 +159,6 @@ def _ended_before(history: History, level: float) -> Iterator[tuple[str, list[in
     for lower, cells in sorted(history.ended.items(), key=lambda known: known[0]):
         if lower < level:
             yield from sorted(cells.items())
-
-
-def _pending(history: History, level: float, number: int) -> list[FrozenTrial]:
-    """Return the running trials other than `number` that have not reached a level."""
-    return [
-        t for n, t in history.running.items() if n != number and level not in t.intermediate_values
-    ]
 
 
 def random_fraction(history: History, max_t: int | None) -> float:
@@ -203,7 +188,7 @@ def random_fraction(history: History, max_t: int | None) -> float:
 def _density(
     axes: Axes,
     trials: Sequence[FrozenTrial],
-    cell: Mapping[str, Any],
+    cell: Mapping[str, Key],
     weights: Callable[[int], np.ndarray],
     widths: Widths,
 ) -> Mixture:
@@ -211,8 +196,8 @@ def _density(
 
     Condition it on the values of the cell.
     """
-    observed = internal(trials, axes.space)
-    values = np.column_stack([observed[name] for name in axes.names])
+    rows = [axes.row(t.params) for t in trials if axes.space.keys() <= t.params.keys()]
+    values = np.array(rows).reshape(-1, len(axes.names))
     given = {
         i: int(axes.space[name].to_internal_repr(cell[name]))
         for i, name in enumerate(axes.names)
@@ -252,40 +237,36 @@ def good_count(count: int) -> int:
     return min(math.ceil(GOOD * math.sqrt(count)), MOST_GOOD)
 
 
-def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """Return the trial numbers in `own` and `others`, or a random sample of `most` of them.
+def _bounded(own: list[int], others: list[int], rng: np.random.RandomState) -> list[int]:
+    """Return the trial numbers in `own` and `others`, or a random sample of `KERNELS` of them.
 
-    There is a sample only if there are more than `most` numbers. At least half of the sample comes
-    from `own`. If `own` has fewer trials than that, all trials of `own` are in the sample.
+    There is a sample only if there are more than `KERNELS` numbers. At least half of the sample
+    comes from `own`. If `own` has fewer trials than that, all trials of `own` are in the sample.
     """
-    if len(own) + len(others) <= most:
+    if len(own) + len(others) <= KERNELS:
         return own + others
-    share = max(most // 2, most - len(others))
-    sample = (
-        own if len(own) <= share else [own[i] for i in rng.choice(len(own), share, replace=False)]
-    )
-    remaining = most - len(sample)
-    return sample + (
-        others
-        if len(others) <= remaining
-        else [others[i] for i in rng.choice(len(others), remaining, replace=False)]
-    )
+    sample = _sample(own, max(KERNELS // 2, KERNELS - len(others)), rng)
+    return sample + _sample(others, KERNELS - len(sample), rng)
 
 
-def _best(
-    study: Study, history: History, ranked: Sequence[Ranked], n: int
-) -> tuple[list[int], list[int]]:
+def _sample(numbers: list[int], most: int, rng: np.random.RandomState) -> list[int]:
+    """Return a random sample of `most` numbers, or all numbers if there are not more."""
+    if len(numbers) <= most:
+        return numbers
+    return [numbers[i] for i in rng.choice(len(numbers), most, replace=False)]
+
+
+def _best(history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:
     """Return the numbers of the n best trials in `ranked`, and those of the other trials.
 
     With several objectives, feasible trials are ranked by Pareto front first and by hypervolume
     second, as in Optuna.
     """
-    if len(study.directions) > 1:
+    if len(history.signs) > 1:
         feasible = [history.known[number] for violation, _, number in ranked if not violation]
         if len(feasible) > n:
-            below = {
-                t.number for t in _split_complete_trials_multi_objective(feasible, study, n)[0]
-            }
+            best = _split_complete_trials_multi_objective(feasible, history.study, n)[0]
+            below = {t.number for t in best}
             return sorted(below), [number for _, _, number in ranked if number not in below]
     numbers = [number for _, _, number in ranked]
     return numbers[:n], numbers[n:]

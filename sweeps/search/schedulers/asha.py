@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sweeps.search.schedulers.base import CONTINUE, PAUSE, STOP, Decision, Scheduler, all_rungs
+from sweeps.search.schedulers.base import CONTINUE, PAUSE, STOP, Decision, Scheduler
 from sweeps.search.schedulers.promotion import is_closing, next_promoted
 from sweeps.search.schedulers.view import StudyView
 from sweeps.space.section_models import AtLeast1, AtLeast2, Resource
@@ -70,15 +70,6 @@ class Asha(Scheduler):
             step *= self.reduction_factor
         return tuple(rungs)
 
-    def promote(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Pause the trial, unless `promotable` would choose it at once.
-
-        Stop a trial whose value is NaN or missing.
-        """
-        if math.isnan(view.trials[trial].values.get(rung, math.nan)):
-            return STOP
-        return CONTINUE if self.promotable(view, {**view.paused, trial: rung}) == trial else PAUSE
-
     def promotable(self, view: StudyView, waiting: Mapping[int, int]) -> int | None:
         """Return the number of the paused trial to continue now; None if there is none.
 
@@ -92,18 +83,12 @@ class Asha(Scheduler):
         """
         if not waiting:
             return None
-        rungs = [
-            (step, b)
-            for step in reversed(all_rungs(self))
-            for b in range(self.bracket_count)
-            if step in self.rungs(b)
-        ]
-        number = next_promoted(
-            view,
-            waiting,
-            rungs,
-            lambda reached: reached // self.reduction_factor,
+        factor = self.reduction_factor
+        rungs = sorted(
+            ((step, b) for b in range(self.bracket_count) for step in self.rungs(b)),
+            key=lambda rung: (-rung[0], rung[1]),
         )
+        number = next_promoted(view, waiting, rungs, lambda reached: reached // factor)
         if number is None and is_closing(view, waiting):
             number = next_promoted(view, waiting, rungs, lambda reached: 1)
         return number
@@ -122,14 +107,16 @@ class Asha(Scheduler):
         """Continue if the trial is among the best 1/reduction_factor of the trials at this rung.
 
         These are all trials that have reached the rung so far, this trial included. If it is not
-        among the best, stop or pause it. A trial whose value is NaN or missing is stopped.
+        among the best, stop or pause it. A trial whose value is NaN or missing is stopped. With the
+        type `promotion`, a trial continues only if `promotable` would choose it at once.
         """
-        if self.pauses:
-            return self.promote(view, trial, rung)
         own = view.trials[trial]
         value = own.values.get(rung, math.nan)
         if math.isnan(value):
             return STOP
+        if self.pauses:
+            promoted = self.promotable(view, {**view.paused, trial: rung})
+            return CONTINUE if promoted == trial else PAUSE
         values = view.values_at(rung, own.bracket)
         better = sum(v < value if view.minimize else v > value for v in values)  # NaN is not.
         passing = max(1, math.ceil(len(values) / self.reduction_factor))

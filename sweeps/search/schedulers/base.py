@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sweeps.core.trial import Action, Trial
 from sweeps.search.schedulers.view import StudyView
@@ -17,8 +17,9 @@ from sweeps.space.section_models import ROWS
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension
+    from sweeps.space.domains import Key
 
-Explore = Callable[["Dimension", Any], Any]
+Explore = Callable[["Dimension", "Key"], "Key"]
 
 
 @dataclass(frozen=True)
@@ -161,14 +162,9 @@ def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
         seed: Seed of the sweep.
         trial: The trial.
     """
-    if scheduler.resource != ROWS or scheduler.max_t is None:
-        return ()
-    rungs = (
-        ()
-        if trial.repeat_of is not None
-        else scheduler.rungs(scheduler.bracket(seed, trial.number))
-    )
-    return (*(rung for rung in rungs if rung < scheduler.max_t), scheduler.max_t)
+    if trial.repeat_of is not None:
+        return _steps_of_rows(scheduler, ())
+    return _steps_of_rows(scheduler, scheduler.rungs(scheduler.bracket(seed, trial.number)))
 
 
 def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
@@ -176,9 +172,14 @@ def all_row_steps(scheduler: Scheduler) -> tuple[int, ...]:
 
     See `row_steps`.
     """
+    return _steps_of_rows(scheduler, all_rungs(scheduler))
+
+
+def _steps_of_rows(scheduler: Scheduler, rungs: Sequence[int]) -> tuple[int, ...]:
+    """Return the given rungs and `max_t`; () if the scheduler does not count rows."""
     if scheduler.resource != ROWS or scheduler.max_t is None:
         return ()
-    return (*(rung for rung in all_rungs(scheduler) if rung < scheduler.max_t), scheduler.max_t)
+    return (*(rung for rung in rungs if rung < scheduler.max_t), scheduler.max_t)
 
 
 def rung_set(scheduler: Scheduler) -> range | frozenset[int]:

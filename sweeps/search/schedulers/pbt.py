@@ -92,14 +92,20 @@ class Pbt(Scheduler):
     def _choose(self, view: StudyView, trial: int, rung: int) -> tuple[int | None, random.Random]:
         rng = perturbation.rng_of(view.seed, trial, rung)
         population = view.trials[trial].population
-        reported = [t for t in view.trials.values() if rung in t.values]
-        peers = [t for t in reported if t.population == population]
         members = [
-            perturbation.Member(t.number, t.values[rung], self._can_donate(t, rung)) for t in peers
+            member
+            for member in view.trials.values()
+            if rung in member.values and member.population == population
         ]
-        return perturbation.choose_donor(
-            trial, members, view.minimize, self.quantile_fraction, rng
-        ), rng
+        donor = perturbation.choose_donor(
+            trial,
+            values={member.number: member.values[rung] for member in members},
+            donors={member.number for member in members if self._can_donate(member, rung)},
+            minimize=view.minimize,
+            fraction=self.quantile_fraction,
+            rng=rng,
+        )
+        return donor, rng
 
     def _can_donate(self, trial: TrialView, rung: int) -> bool:
         """Return True if a trial is running and has a checkpoint to continue from.

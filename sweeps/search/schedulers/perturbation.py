@@ -9,32 +9,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES, cumulative_probability
+from sweeps.space.domains import EDGES, Key, cumulative_probability
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of the population at a perturbation step.
-
-    Attributes:
-        number: Number of the trial.
-        value: Value that the trial reported at the step.
-        can_donate: True if another trial can continue from this trial's checkpoint. This requires
-            that the trial is running, and that its latest checkpoint is from this step or a later
-            step but before `max_t`.
-    """
-
-    number: int
-    value: float
-    can_donate: bool = True
 
 
 def rng_of(seed: int, number: int, step: int) -> random.Random:
@@ -49,14 +30,20 @@ def rng_of(seed: int, number: int, step: int) -> random.Random:
 
 
 def choose_donor(
-    own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random
+    own: int,
+    values: Mapping[int, float],
+    donors: Collection[int],
+    minimize: bool,
+    fraction: float,
+    rng: random.Random,
 ) -> int | None:
     """Choose the donor from whose checkpoint the member `own` continues.
 
     Args:
         own: Number of the member that has reached the perturbation step.
-        members: All members that have reached the step, including the member `own`, in any order.
-            NaN is the worst value. Members with equal values are ranked by number.
+        values: Values of all members that have reached the step, by number, including the member
+            `own`. NaN is the worst value. Members with equal values are ranked by number.
+        donors: Numbers of the members from whose checkpoints another member can continue.
         minimize: True if smaller values are better.
         fraction: Fraction of the members that continue from a donor (the worst members), and also
             fraction of the members that can be donors (the best members). In both cases, the number
@@ -67,16 +54,13 @@ def choose_donor(
         The donor's number. None if `own` continues unchanged, because it is not among the worst or
         no better member can be a donor.
     """
-
-    def badness(m: Member) -> float:
-        return math.inf if math.isnan(m.value) else m.value if minimize else -m.value
-
-    ranked = sorted(members, key=lambda m: (badness(m), m.number))
+    sign = 1 if minimize else -1
+    badness = {n: math.inf if math.isnan(v) else sign * v for n, v in values.items()}
+    ranked = sorted(values, key=lambda number: (badness[number], number))
     size = min(math.ceil(len(ranked) * fraction), len(ranked) // 2)
-    mine = next((m for m in ranked[len(ranked) - size :] if m.number == own), None)
-    if mine is None:
+    if own not in ranked[len(ranked) - size :]:
         return None
-    better = [m.number for m in ranked[:size] if m.can_donate and badness(m) < badness(mine)]
+    better = [n for n in ranked[:size] if n in donors and badness[n] < badness[own]]
     return rng.choice(better) if better else None
 
 
@@ -85,7 +69,7 @@ def is_perturbed(dimension: Dimension) -> bool:
     return dimension.name.startswith("params.") and not dimension.is_grid
 
 
-def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
+def explore(dimension: Dimension, key: Key, resample: float, rng: random.Random) -> Key:
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
     To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the
@@ -115,7 +99,7 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
     return _key(dimension, new)
 
 
-def draw_key(dimension: Dimension, rng: random.Random) -> Any:
+def draw_key(dimension: Dimension, rng: random.Random) -> Key:
     """Return the key of a random value of a dimension.
 
     A key is what the study records for a value: the key of an option, a probability in (0, 1) for a
@@ -136,7 +120,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Any:
     return _key(dimension, dimension.nearest(value))
 
 
-def _key(dimension: Dimension, value: Any) -> Any:
+def _key(dimension: Dimension, value: float) -> float:
     """Clip a value to the bounds of a dimension, and return the key of the clipped value."""
     if dimension.mean is not None:
         return cumulative_probability(dimension, value)
