@@ -140,8 +140,8 @@ class _Exporter:
         """Choose the members, and write their bundle; see `export_ensemble`."""
         data = self.trial(candidates[0]).data
         info = self.models.prepared.load_info(data)
-        assert info.label is not None, "`require_supported` needs labels"
         labels = label_values(self.variants.splits(data).valid, info.label)
+        assert labels is not None, "`require_supported` needs labels"
         predictions = dict(self._predict_valid(candidates, info))
         models = [model for model in candidates if model in predictions]
         chosen = selection.select(

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from optuna.trial import FrozenTrial
-from pydantic import JsonValue
 
 from sweeps.controller.stored_sweeps import opened
 from sweeps.core.errors import InputError, Problem
@@ -21,6 +20,7 @@ from sweeps.search.earlier_configurations import OutsideDomain, translate
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
 from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.space import Objective, Space
+from sweeps.space.conditions import Key
 from sweeps.space.saved_space import recorded_space
 from sweeps.space.section_models import Repeats
 from sweeps.study import record
@@ -142,7 +142,7 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
         )
 
 
-def _earlier_trial(keys: dict[str, JsonValue], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
+def _earlier_trial(keys: Mapping[str, Key], trial: FrozenTrial, perturbed: bool) -> EarlierTrial:
     """Return a trial for the new sweep.
 
     A trial whose final value is not finite counts as failed.

@@ -267,7 +267,7 @@ class _Export:
         with self._writing(target) as work:
             variants = read_splits(self.folder, space, self.roots, fingerprint)
             notes = ensemble_export.export_ensemble(
-                models, candidates, variants=variants, rounds=rounds, work=work
+                models, candidates, variants=variants, rounds=rounds, target=work
             )
             (work / "bundle").rename(target)
         return Written(target, notes)

@@ -58,11 +58,7 @@ def compared(folder: Path) -> ComparedSweep:
         study = record.read(folder)
     except InputError as e:
         problems += [str(problem) for problem in e.problems if str(problem) not in problems]
-    space: Space | None = None
-    try:
-        space = recorded_space(folder)
-    except InputError as e:
-        problems.append(f"the space file cannot be read: {e.problems[0]}")
+    space = space_or_none(folder, problems)
     return ComparedSweep(
         name=folder.name,
         place=recorded_store(folder) or str(folder),
@@ -88,6 +84,18 @@ def sweep_importance(study: Record | None, space: Space) -> Importance:
     if len(study.objectives.objectives) > 1 and found.shares:
         return replace(found, basis=f"{found.basis}, for {study.metric}")
     return found
+
+
+def space_or_none(folder: Path, problems: list[str]) -> Space | None:
+    """Return the saved space of a sweep; None if it cannot be read.
+
+    The reason is then added to `problems`.
+    """
+    try:
+        return recorded_space(folder)
+    except InputError as e:
+        problems.append(f"the space file cannot be read: {e.problems[0]}")
+        return None
 
 
 def _test_score(summary: SweepSummary, study: Record | None) -> float | None:

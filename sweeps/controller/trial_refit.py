@@ -46,7 +46,7 @@ def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitt
     store = models.study_store
     steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
     with (
-        reopened(models.folder, "sweeps export --refit", wanted) as (scratch, address, share),
+        reopened(store.folder, "sweeps export --refit", wanted) as (scratch, address, share),
         SweepSession(
             dataclasses.replace(models.space, shapes=(store.trial(number).shape,)),
             scratch,

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from sweeps.core.errors import InputError
-from sweeps.core.label_columns import LabelValue
 from sweeps.data.label_checks import as_text
 from sweeps.space import Split
+from sweeps.space.nodes import Plain
 
 TRAIN = 0
 VALID = 1
@@ -172,7 +172,7 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
     return np.asarray(take)
 
 
-def equals(column: np.ndarray, value: LabelValue) -> np.ndarray:
+def equals(column: np.ndarray, value: Plain) -> np.ndarray:
     """Return a mask of the rows in which a column has a value.
 
     Values are also compared as text: 2 equals "2".

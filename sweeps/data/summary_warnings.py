@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from sweeps.core.errors import first_of
 from sweeps.core.label_columns import LabelValue
 from sweeps.core.step_kinds import ENCODERS
@@ -261,7 +263,7 @@ def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
     )
 
 
-def parse_entry(finding: Finding) -> str | dict[str, str]:
+def parse_entry(finding: Finding) -> JsonValue:
     """Return the rule of `data.parse` for a finding.
 
     Texts that do not fit become missing values.

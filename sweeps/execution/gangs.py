@@ -18,8 +18,11 @@ class Member(Protocol):
     """
 
     node: str
-    gpus: tuple[str, ...]
     number: int
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Ids of the worker's GPUs."""
 
 
 W = TypeVar("W", bound=Member)

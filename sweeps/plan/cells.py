@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from sweeps.core.resources import Shape
 from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Space
-from sweeps.space.conditions import ABSENT
-from sweeps.space.domains import Key
+from sweeps.space.conditions import ABSENT, Key
 from sweeps.space.enumeration import shape_assignments
 from sweeps.space.templates import Template, dimensions
 

@@ -13,7 +13,8 @@ from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.texts import first_names
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
-from sweeps.space.domains import RULES, Key, argument_problems, build
+from sweeps.space.conditions import Key
+from sweeps.space.domains import RULES, argument_problems, build
 from sweeps.space.yaml_writer import flow
 from sweeps.study.storage import DRIVER
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pydantic import JsonValue
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import LabelValue
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data import ingest, schema_probe
 from sweeps.data.early_summary import TableReader
@@ -28,7 +29,6 @@ from sweeps.data.tables import is_text
 from sweeps.data.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space import yaml12
-from sweeps.space.domains import Key
 from sweeps.space.nodes import located
 from sweeps.space.problems import Problems, check
 from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
@@ -228,7 +228,7 @@ def _label_rule(table: pa.Table, label: str) -> str:
 
 def _task(
     label: str, parts: dict[str, pa.Table], wanted: str | None
-) -> tuple[str, tuple[Key, ...] | None, bool]:
+) -> tuple[str, tuple[LabelValue, ...] | None, bool]:
     """Return the task, the classes, and whether the space file must name the task.
 
     It must name the task if sweeps would infer another one. `wanted` is the task that the user

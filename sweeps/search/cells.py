@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.core.resources import Shape, shape_of
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 from sweeps.space.enumeration import any_key
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 
 from sweeps.space import Space
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 from sweeps.space.enumeration import assignments
 from sweeps.space.search_sections import perturbs
 

@@ -21,7 +21,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import EARLIER_TRIALS, SweepFolder
 from sweeps.space import Space
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 from sweeps.study.distributions import distribution_of
 
 

@@ -15,8 +15,7 @@ from pydantic import JsonValue
 from sweeps.core.json_files import is_number
 from sweeps.search.earlier_configurations import OutsideDomain, key_in, known_keys
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import ABSENT, Absent
-from sweeps.space.domains import Key
+from sweeps.space.conditions import ABSENT, Absent, Key
 from sweeps.space.trainer_section import portfolio_files
 from sweeps.space.yaml12 import parse, read_text
 

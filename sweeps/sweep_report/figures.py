@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweeps.core.texts import shortened, value_text
 from sweeps.space import Dimension
-from sweeps.space.domains import Key, short_names
+from sweeps.space.conditions import Key
+from sweeps.space.domains import short_names
 from sweeps.space.section_models import Objective
 from sweeps.study import ranking
 

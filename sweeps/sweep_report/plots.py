@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sweeps.core.resources import workers_text
 from sweeps.core.texts import shortened
 from sweeps.space import Dimension
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
     Figure,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
     from sweeps.search.samplers.history import History
     from sweeps.space import Space
-    from sweeps.space.domains import Key
+    from sweeps.space.conditions import Key
 
 
 class Model(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 from sweeps.search.samplers.activity import Activity
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import Point
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 
 # Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of
 # the BEST points so far.

@@ -30,7 +30,7 @@ from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
 from sweeps.search.samplers.history import History
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 
 # The best trial of an earlier sweep is the best one at the highest level that at least this many
 # trials reached.

@@ -20,7 +20,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 
 
 class Axes:

@@ -37,7 +37,7 @@ from sweeps.search.samplers.gp_observations import (
     share_of_noise,
 )
 from sweeps.search.samplers.history import FULL, History, point_of
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate

@@ -20,7 +20,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import paused_at, repeat_of, steps_of
 

@@ -27,7 +27,7 @@ from optuna.trial import FrozenTrial
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
-from sweeps.space.domains import Key
+from sweeps.space.conditions import Key
 
 # Largest number of kernels in a density. The density of the other trials would often exceed this
 # number. So each suggestion uses a new random sample of the other trials.

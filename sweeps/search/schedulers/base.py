@@ -17,7 +17,7 @@ from sweeps.space.section_models import ROWS
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension
-    from sweeps.space.domains import Key
+    from sweeps.space.conditions import Key
 
 Explore = Callable[["Dimension", "Key"], "Key"]
 

@@ -12,7 +12,8 @@ import random
 from collections.abc import Collection, Mapping
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES, Key, cumulative_probability
+from sweeps.space.conditions import Key
+from sweeps.space.domains import EDGES, cumulative_probability
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
