@@ -99,8 +99,7 @@ def load(
             in the order of the file.
     """
     problems = Problems()
-    source = source_of(space, problems)
-    source = _changed(source, overrides, base, recorded=recorded, tables=tables)
+    source = _changed(source_of(space), overrides, base, recorded=recorded, tables=tables)
     root = _overridden_tree(source, problems)
     start = root.mark._replace(line=1, column=1)  # the place of absent sections
     root = located(replace(root, key_mark=start), problems)
@@ -146,13 +145,13 @@ def _overridden_tree(source: SpaceSource, problems: Problems) -> Node:
     """Return the tree of a space with the overrides.
 
     Raises:
-        InputError: The text or an override is invalid.
+        InputError: An override is invalid.
     """
     root = source.root
     table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
     for override in (*table_files, *source.overrides):
         root = override_tree(root, override, problems)
-    if root is None or len(problems):
+    if len(problems):
         raise InputError(problems.sorted())
     return root
 
@@ -214,7 +213,7 @@ class _Loader:
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert self.trainer and data and self.source.root
+        assert self.trainer and data
         return Space(
             name=name,
             path=self.source.path,

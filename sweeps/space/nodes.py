@@ -224,7 +224,7 @@ class SpaceSource:
     Attributes:
         path: Absolute path of the space file, or of the script that takes its place.
         text: The text.
-        root: The tree of the text; None after a problem.
+        root: The tree of the text.
         base: Folder for relative paths.
         overrides: Overrides that belong to the text.
         functions: Folder of a module with functions that a script passed; None if there is none.
@@ -234,7 +234,7 @@ class SpaceSource:
 
     path: Path
     text: str
-    root: Node | None
+    root: Node
     base: Path
     overrides: tuple[str, ...] = ()
     functions: Path | None = None

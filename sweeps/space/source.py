@@ -19,10 +19,11 @@ from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
 
 
-def source_of(space: Any, problems: Problems) -> SpaceSource:
+def source_of(space: Any) -> SpaceSource:
     """Return the text of a space that was given to `load`, and its tree.
 
-    The tree is None after a problem of a file.
+    Raises:
+        InputError: The file cannot be read, is not YAML, or is not a mapping.
     """
     if isinstance(space, Mapping):
         return read_passed(space)
@@ -45,37 +46,28 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
             "must be the path of a space file, a dict or a sweeps.Space, or a table and `label=`, "
             f"got {type(space).__name__}",
         )
-    place, text, tree = str(space), "", None
-    try:
-        text = read_text(Path(space), place)
-        tree = parse(text, place)
-        if not tree.is_map:
-            problems.add(
-                tree.mark,
-                "",
-                f"a space file must be a mapping with keys {', '.join(TOP)}, got {tree.show()}",
-            )
-            tree = None
-    except InputError as e:
-        problems.extend(e.problems)
-    return SpaceSource(Path(space).absolute(), text, tree, Path(space).absolute().parent)
+    path = Path(space).absolute()
+    text = read_text(Path(space), str(space))
+    tree = parse(text, str(space))
+    if not tree.is_map:
+        rule = f"a space file must be a mapping with keys {', '.join(TOP)}"
+        raise InputError(str(tree.mark), f"{rule}, got {tree.show()}")
+    return SpaceSource(path, text, tree, path.parent)
 
 
 def tree_of(space: Space) -> Node:
     """Return the tree of a space's text, with the overrides applied."""
     problems = Problems()
-    root: Node | None = space.tree
+    root = space.tree
     for override in space.overrides:
         root = override_tree(root, override, problems)
-    assert root is not None, "the text was parsed before"
     return root
 
 
-def override_tree(root: Node | None, override: str, problems: Problems) -> Node | None:
+def override_tree(root: Node, override: str, problems: Problems) -> Node:
     """Apply one `--set` override to the tree of nodes, and return the new tree.
 
-    If `root` is None, because the file has no valid tree, check only the form of the override, and
-    return None.
+    Add a problem and return the same tree if the override is invalid.
     """
     shown = " ".join(override.split())
     mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
@@ -95,7 +87,7 @@ def override_tree(root: Node | None, override: str, problems: Problems) -> Node 
         problems.extend(e.problems)
         return root
     try:
-        return _put(root, parts, 0, value, mark) if root else None
+        return _put(root, parts, 0, value, mark)
     except LookupError as e:
         problems.add(mark, "", str(e.args[0]))
         return root
