@@ -467,6 +467,8 @@ def _unused_limit(cluster: Cluster, busy: bool) -> dict[str, float]:
 
 
 def _capped(free: dict[str, float], unused: Resources) -> dict[str, float]:
+    if not unused:
+        return free
     return {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
 
 
