@@ -177,14 +177,10 @@ class _Exporter:
             "ensemble": about,
         }
         self._write(target, weights, members, facts=facts)
-        line = (
-            f"members: {members_text(members)}; chosen in {rounds} round{'s' * (rounds != 1)} "
-            f"among {len(models)} trial{'s' * (len(models) != 1)}"
-        )
-        if len(members) == 1 and rounds > 1:
-            line += "; no average scored better than this model alone"
-        notes = [*_score_lines(facts), line, *([note] if note else ())]
-        return (*notes, *self._problem_lines())
+        notes = _summary(facts, members, len(models))
+        if note is not None:
+            notes.append(note)
+        return (*notes, *self._problem_notes())
 
     def _predict_valid(
         self, candidates: Sequence[SavedModel], info: DatasetInfo
@@ -355,26 +351,39 @@ class _Exporter:
         names = [name for name in dict.fromkeys(features) if name in columns]
         return pd.DataFrame({name: columns[name] for name in names}, index=infos[0].check.index)
 
-    def _problem_lines(self) -> list[str]:
+    def _problem_notes(self) -> list[str]:
         """Return notes on the candidates that cannot be used."""
-        lines = [
+        notes = [
             f"note: trial {trial} is no candidate: {reason}"
             for trial, reason in self.problems.items()
         ]
-        more = len(lines) - SHOWN_REASONS
-        return lines[:SHOWN_REASONS] + [f"note: {more} more trials are no candidates"] * (more > 0)
+        more = len(notes) - SHOWN_REASONS
+        if more > 0:
+            notes[SHOWN_REASONS:] = [f"note: {more} more trials are no candidates"]
+        return notes
 
 
-def _score_lines(facts: Facts) -> list[str]:
-    """Return one line for each split with scores: the ensemble's and the best single model's.
+def _summary(facts: Facts, members: Sequence[Member], used: int) -> list[str]:
+    """Return lines with the scores of the ensemble and of the best model, and with the members.
 
-    `facts` are the facts about the ensemble in its manifest.
+    Args:
+        facts: The facts about the ensemble in its manifest.
+        members: The members.
+        used: Number of models from which the members were chosen.
     """
-    single = facts["ensemble"]["single"]
+    about = facts["ensemble"]
     lines = []
     for split, key in (("valid", "value"), ("test", "test")):
-        if facts[key] is not None and single[key] is not None:
+        single = about["single"][key]
+        if facts[key] is not None and single is not None:
             scored = f"{metrics.base_name(facts['metric'])} on {split}: {facts[key]:.6g}"
-            best = f"{single[key]:.6g} for the best single model (trial {single['trial']})"
+            best = f"{single:.6g} for the best single model (trial {about['single']['trial']})"
             lines.append(f"{scored} for the ensemble, {best}")
-    return lines
+    rounds = about["rounds"]
+    line = (
+        f"members: {members_text(members)}; chosen in {rounds} round{'s' * (rounds != 1)} "
+        f"among {used} trial{'s' * (used != 1)}"
+    )
+    if len(members) == 1 and rounds > 1:
+        line += "; no average scored better than this model alone"
+    return [*lines, line]

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import InputError, SweepsError, first_line
-from sweeps.core.secrets import masked, without_password
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.secrets import without_password
+from sweeps.tracking.mlflow.error_texts import first_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -196,15 +197,13 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
     except RestException as e:
         raise InputError(
             "--register",
-            f"MLflow at {without_password(uri)} refuses the request: {masked(first_line(e))}",
+            f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}",
         ) from e
     except SweepsError:
         raise
     except Exception as e:  # MLflow's stores let errors of their libraries pass.
         kind = "" if isinstance(e, MlflowException) else f"{type(e).__name__}: "
-        raise SweepsError(
-            f"MLflow at {without_password(uri)}: {kind}{masked(first_line(e))}"
-        ) from e
+        raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{first_line(e)}") from e
 
 
 def _move_alias(

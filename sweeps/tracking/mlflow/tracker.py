@@ -21,6 +21,7 @@ from pathlib import Path
 from sweeps.core.errors import first_line
 from sweeps.core.secrets import masked, without_password
 from sweeps.study.events import Event, SweepEnded
+from sweeps.tracking.mlflow.error_texts import first_line
 from sweeps.tracking.mlflow.run_writer import RunWriter
 from sweeps.tracking.mlflow.sweep_runs import Destination, is_refusal
 
@@ -148,7 +149,7 @@ class MlflowTracker:
             if self.writer.parent:  # MLflow has not refused the run of the sweep
                 self._write_all(first)
         except Exception as e:
-            self.error = masked(first_line(e))
+            self.error = first_line(e)
             self._changed()
             log.error(
                 "MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s",
@@ -194,7 +195,7 @@ class MlflowTracker:
                 log.warning(
                     "MLflow at %s does not answer (%s); sweeps keeps trying",
                     without_password(self.destination.uri),
-                    masked(first_line(reason)),
+                    first_line(reason),
                 )
             self.waiting = True
             self._changed()
@@ -209,5 +210,5 @@ class MlflowTracker:
         self._changed(answered=True)
 
     def _refused(self, error: Exception) -> None:
-        self.error = masked(first_line(error))
+        self.error = first_line(error)
         log.error("MLflow refused a request of the MLflow tracker: %s", self.error)
