@@ -18,7 +18,6 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from sweeps.core.errors import first_line
 from sweeps.core.secrets import masked, without_password
 from sweeps.study.events import Event, SweepEnded
 from sweeps.tracking.mlflow.error_texts import first_line
