@@ -131,20 +131,6 @@ def section(key: str, fragment: Mapping[str, Any], definitions: Mapping[str, Any
             yield from options_section()
     else:
         yield f"Takes {takes(undescribed(fragment))}.\n"
-        if key == "trackers":
-            yield from tracker_options()
-
-
-def tracker_options() -> Iterator[str]:
-    """Yield a table of the options of the built-in trackers, from their `Options` classes."""
-    rows = []
-    for name in registry.names("tracker"):
-        model = registry.built_in("tracker", name).Options
-        meanings = docstrings.section(model.__doc__, "Attributes")
-        for field in dataclasses.fields(model):
-            default = "required" if field.default is dataclasses.MISSING else f"`{field.default}`"
-            rows.append((f"`{name}: {{{field.name}: …}}`", default, meanings.get(field.name, "")))
-    yield table(("option", "default", "meaning"), rows)
 
 
 def mapping_in(fragment: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -175,7 +175,7 @@ def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
         and "no trial with a value has the dimension params.depth"
         in inactive.layout.title.subtitle.text
     )
-    assert "Importances need" in opened.plot_importance().layout.title.subtitle.text
+    assert "importance needs 10 trials" in opened.plot_importance().layout.title.subtitle.text
     (tmp_path / "new").mkdir()
     empty = sweeps.open(branches(tmp_path / "new", ONE, 0)[0]).plot_history()
     assert not empty.data and "no trial has a value" in empty.layout.title.subtitle.text
