@@ -19,7 +19,8 @@ from pydantic import (
     ValidationError,
 )
 
-from sweeps.core.json_files import Number, Text, read_json_object
+from sweeps.core.json_files import read_json_object
+from sweeps.core.json_values import FiniteNumber, PrintableText
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 
 Id = Annotated[str, Field(pattern=r"^[0-9]{4,9}$")]
@@ -50,15 +51,15 @@ class EnsembleSummary(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
-    path: Text
-    metric: Text = Field(validation_alias=AliasPath("training", "metric"))
-    value: Number = Field(validation_alias=AliasPath("training", "value"))
-    test: Number | None = Field(validation_alias=AliasPath("training", "test"))
+    path: PrintableText
+    metric: PrintableText = Field(validation_alias=AliasPath("training", "metric"))
+    value: FiniteNumber = Field(validation_alias=AliasPath("training", "value"))
+    test: FiniteNumber | None = Field(validation_alias=AliasPath("training", "test"))
     single: Id = Field(validation_alias=AliasPath("training", "ensemble", "single", "trial"))
-    single_value: Number = Field(
+    single_value: FiniteNumber = Field(
         validation_alias=AliasPath("training", "ensemble", "single", "value")
     )
-    single_test: Number | None = Field(
+    single_test: FiniteNumber | None = Field(
         validation_alias=AliasPath("training", "ensemble", "single", "test")
     )
     members: Annotated[dict[Id, Weight], Field(min_length=1), BeforeValidator(_weights)]

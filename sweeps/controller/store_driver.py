@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from sweeps.core.json_files import Count, Text
+from sweeps.core.json_values import Count, PrintableText
 from sweeps.core.processes import start_time
 from sweeps.core.stores import DRIVER, Store
 
@@ -40,7 +40,7 @@ class Driver:
             this time from the storage.
     """
 
-    host: Annotated[Text, Field(max_length=255)]
+    host: Annotated[PrintableText, Field(max_length=255)]
     pid: Count
     started: float | None = None
     ended: bool = False

@@ -18,7 +18,8 @@ from sweeps.controller.conclusion import count_trials
 from sweeps.core.errors import DamagedStudy, InputError, Problem, UnreadableFile
 from sweeps.core.file_format import format_problem
 from sweeps.core.folder_lock import is_driven
-from sweeps.core.json_files import is_text, read_json_object
+from sweeps.core.json_files import read_json_object
+from sweeps.core.json_values import is_text
 from sweeps.core.origin import origin_problem, valid_origin_keys
 from sweeps.core.result import (
     outcome_of,

@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.file_format import format_problem
-from sweeps.core.json_files import Count, Number, Text, find_errors, read_json_object
+from sweeps.core.json_files import find_errors, read_json_object
+from sweeps.core.json_values import Count, FiniteNumber, PrintableText
 from sweeps.core.sweep_folder import ORIGIN, SweepFolder
 
 
@@ -87,24 +88,24 @@ def origin_problem(folder: Path, origin: dict[str, Any] | None) -> Problem | Non
 
 
 class _Origin(TypedDict):
-    base: Text
-    cwd: Text
-    overrides: list[Text]
-    name: Annotated[Text, Field(pattern="^[^/]+$")]
-    began: NotRequired[Annotated[Number, Field(ge=0, lt=10**11)] | None]
-    algorithm: Text
+    base: PrintableText
+    cwd: PrintableText
+    overrides: list[PrintableText]
+    name: Annotated[PrintableText, Field(pattern="^[^/]+$")]
+    began: NotRequired[Annotated[FiniteNumber, Field(ge=0, lt=10**11)] | None]
+    algorithm: PrintableText
     variables: dict[str, str]
-    learned_from: NotRequired[list[Text]]
-    metric: NotRequired[Text]
+    learned_from: NotRequired[list[PrintableText]]
+    metric: NotRequired[PrintableText]
     max_trials: NotRequired[Count]
     repeats: NotRequired[Annotated[int, Field(gt=0, lt=10**9)]]
-    address: NotRequired[Text | None]
+    address: NotRequired[PrintableText | None]
     cpus: NotRequired[Annotated[int, Field(gt=0, lt=10**9)] | None]
     gpus: NotRequired[Annotated[int, Field(ge=0, lt=10**9)] | None]
-    tracking_uri: NotRequired[Text | None]
-    storage: NotRequired[Text | None]
-    store: NotRequired[Text | None]
-    study: NotRequired[Text | None]
+    tracking_uri: NotRequired[PrintableText | None]
+    storage: NotRequired[PrintableText | None]
+    store: NotRequired[PrintableText | None]
+    study: NotRequired[PrintableText | None]
 
 
 _RULES = TypeAdapter(_Origin)

@@ -16,7 +16,8 @@ from sweeps.core.command_hints import relative_path, repair_command
 from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError, UnreadableFile
 from sweeps.core.html_tables import facts
-from sweeps.core.json_files import Count, Number, Text, find_errors, is_deep, read_json_object
+from sweeps.core.json_files import find_errors, read_json_object
+from sweeps.core.json_values import Count, FiniteNumber, PrintableText, is_deep
 from sweeps.core.regular_files import read_bytes
 from sweeps.core.resources import workers_text
 from sweeps.core.secrets import masked
@@ -289,39 +290,39 @@ def result_error(shown: Mapping[str, Any]) -> str | None:
 
 
 class _Refit(TypedDict):
-    on: Annotated[list[Text], Field(min_length=2)]
+    on: Annotated[list[PrintableText], Field(min_length=2)]
     rows: Count
     steps: Count
 
 
 class _Repeats(TypedDict):
-    aggregate: Text
-    values: dict[str, Number | None]
+    aggregate: PrintableText
+    values: dict[str, FiniteNumber | None]
 
 
 class _Elastic(TypedDict):
-    elastic: Annotated[list[Number], Field(min_length=2, max_length=2)]
+    elastic: Annotated[list[FiniteNumber], Field(min_length=2, max_length=2)]
 
 
 class _Scaling(TypedDict):
-    num_workers: Number | _Elastic
-    resources_per_worker: dict[str, Number]
+    num_workers: FiniteNumber | _Elastic
+    resources_per_worker: dict[str, FiniteNumber]
 
 
 class _Best(TypedDict):
     trial: Annotated[str, Field(pattern="^[0-9]{4,9}$")]
-    value: Number | None
-    test: Number | None
+    value: FiniteNumber | None
+    test: FiniteNumber | None
     params: dict[str, Any]
-    preprocessor: Text
+    preprocessor: PrintableText
     scaling: _Scaling
     data: NotRequired[dict[str, Any]]
-    metrics: NotRequired[dict[str, Number | None]]
-    values: NotRequired[dict[str, Number | None]]
+    metrics: NotRequired[dict[str, FiniteNumber | None]]
+    values: NotRequired[dict[str, FiniteNumber | None]]
     repeats: NotRequired[_Repeats | None]
     refit: NotRequired[_Refit]
     bytes: NotRequired[Count]
-    rows_per_second: NotRequired[Number | None]
+    rows_per_second: NotRequired[FiniteNumber | None]
 
 
 def _check_front(front: list[_Best]) -> list[_Best]:
@@ -336,10 +337,10 @@ def _check_front(front: list[_Best]) -> list[_Best]:
 
 
 class _Mlflow(TypedDict, total=False):
-    tracking_uri: Text
-    experiment: Text | None
-    parent_run: Text | None
-    ended: Number | None
+    tracking_uri: PrintableText
+    experiment: PrintableText | None
+    parent_run: PrintableText | None
+    ended: FiniteNumber | None
 
 
 class _Freed(TypedDict):
@@ -350,20 +351,20 @@ class _Freed(TypedDict):
 
 
 class _Result(TypedDict):
-    sweep: Text
-    dir: Text
-    trials: dict[Text, Count]
+    sweep: PrintableText
+    dir: PrintableText
+    trials: dict[PrintableText, Count]
     best: _Best | None
     mlflow: _Mlflow
     fits: Count
-    seconds: Annotated[Number, Field(ge=0, lt=10**12)]
+    seconds: Annotated[FiniteNumber, Field(ge=0, lt=10**12)]
     front: NotRequired[Annotated[list[_Best], AfterValidator(_check_front)]]
-    bundle: NotRequired[Text | None]
-    checkpoint: NotRequired[Text | None]
-    reason: NotRequired[Text | None]
-    notes: NotRequired[list[Text]]
+    bundle: NotRequired[PrintableText | None]
+    checkpoint: NotRequired[PrintableText | None]
+    reason: NotRequired[PrintableText | None]
+    notes: NotRequired[list[PrintableText]]
     freed: NotRequired[_Freed | None]
-    store: NotRequired[Text | None]
+    store: NotRequired[PrintableText | None]
 
 
 _RULES = TypeAdapter(_Result)

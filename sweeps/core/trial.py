@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.best_step import Constraint, StepOrder
-from sweeps.core.recorded_types import (
+from sweeps.core.json_values import (
     Configuration,
     Count,
     FolderName,

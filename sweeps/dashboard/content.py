@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, JsonValue
 
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.core.texts import count_states, value_text
 from sweeps.dashboard.reader import Snapshot
 from sweeps.space.domains import short_names

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT, Absent, Key
 from sweeps.space.domains import cumulative_probability

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.search.earlier_configurations import OutsideDomain, key_in, known_keys
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT, Absent, Key

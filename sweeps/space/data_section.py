@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import references
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.core.label_columns import label_columns
 from sweeps.core.parameter_schema import allows
 from sweeps.core.suggestions import did_you_mean

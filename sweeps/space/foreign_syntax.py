@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.space.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import normalized, our_name

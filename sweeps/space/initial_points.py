@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Key, holds
 from sweeps.space.domains import Dimension, Keys, cumulative_probability

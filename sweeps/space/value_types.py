@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pydantic import WrapValidator
 
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.core.label_columns import Label
 from sweeps.space.nodes import Plain
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from sweeps.core.best_step import COMPARISONS
-from sweeps.core.json_files import is_number
+from sweeps.core.json_values import is_number
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Key, Term
 from sweeps.space.domains import Dimension

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from sweeps.core.errors import DamagedStudy, Problem
-from sweeps.core.recorded_types import Seconds
+from sweeps.core.json_values import Seconds
 from sweeps.core.trial import format_trial_id
 from sweeps.study import states
 from sweeps.study.events import (

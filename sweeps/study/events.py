@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator
 
-from sweeps.core.json_files import is_number
-from sweeps.core.recorded_types import (
+from sweeps.core.json_values import (
     Configuration,
     Count,
     Integer,
@@ -27,6 +26,7 @@ from sweeps.core.recorded_types import (
     Seconds,
     Text,
     Time,
+    is_number,
 )
 from sweeps.core.trial import (
     Action,

@@ -24,8 +24,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from sweeps.core.json_files import is_number
-from sweeps.core.recorded_types import Numbers, Text
+from sweeps.core.json_values import Numbers, Text, is_number
 from sweeps.study.event_records import EVENTS_PREFIX
 from sweeps.study.record import PAUSED, SWEEP_PAUSED
 

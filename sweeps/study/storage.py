@@ -18,7 +18,8 @@ from sweeps.core.command_hints import repair_command
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.installed_package import install
-from sweeps.core.json_files import is_text, read_json_object
+from sweeps.core.json_files import read_json_object
+from sweeps.core.json_values import is_text
 from sweeps.core.origin import refuse_other_format
 from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import contradiction, read_result
