@@ -95,8 +95,7 @@ def parameters(config: Params, cur: trial.Current) -> Params:
         ValueError: The data has no label, or a constraint names an unknown column.
     """
     task = require_task(cur.task)
-    assert cur.check is not None  # there is a label, so there is data
-    columns = cur.check.columns
+    columns = () if cur.check is None else cur.check.columns
     given = {name: value for name, value in config.items() if name not in OWN}
     params: Params = {
         "objective": task,

@@ -167,11 +167,11 @@ def _export_bundle(
     """
     store = models.study_store
     trial = store.trial(model.number)
-    info = models.prepared.load_info(trial.data)
     best = dict(exported.best)
     notes = exported.notes
     fitted = None
     with models.local(model.source) as source:
+        info = models.prepared.load_info(trial.data)
         if models.space.data.given:
             fitted = _load_chain(models, trial, refitted)
             best["test"], note = _score_on_test(models, trial, source, refitted=refitted)

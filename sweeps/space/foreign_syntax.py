@@ -29,6 +29,7 @@ _KEYS: Mapping[str, str] = {
         "sd": "sigma std sd",
         "ignored": "name default defaultvalue isordered sortvalues",
         # these keys change the meaning of the others, so that no domain is computed
+        "function": "samplefrom",
         "unsupported": "bounds feasiblespace scale scaletype scalingtype sampling base count "
         "probabilities weights",
     }.items()
@@ -56,6 +57,9 @@ _WORDS: Mapping[str, frozenset[str]] = {
 }
 _EXPONENTS = ("loguniform", "qloguniform")
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
+FUNCTION = (
+    "a value cannot be a function of other values; use `when`, or compute the value in the loop"
+)
 # A call of Ray Tune, Hyperopt, Optuna or NumPy, or of one of our domains.
 _CALL = re.compile(
     r"(|(?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)(\w+)\((.*)\)", re.DOTALL
@@ -98,8 +102,12 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     if words is None:
         return None
     has_bounds = bool({"lower", "upper"} & set(given))
-    if "unsupported" in given:
-        text = ANOTHER if has_bounds or {"kind", "options"} & set(given) else None
+    text: str | None
+    if "function" in given:
+        text = FUNCTION
+    elif "unsupported" in given:
+        is_domain = has_bounds or "feasiblespace" in named or {"kind", "options"} & set(given)
+        text = ANOTHER if is_domain else None
     else:
         text = _translate(named, words, values, "when" in node.value)
         a_range = words and (has_bounds or ("value" in given and given["value"].is_list))

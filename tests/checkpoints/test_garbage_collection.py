@@ -64,7 +64,7 @@ def test_each_trial_keeps_its_best_and_the_interrupted_one_keeps_all(sweep):
     assert done.exit_code == 0 and counts == [1, 1, 1, 2]
     assert left["0002"] == ["checkpoint_000001"]
     assert (
-        done.output == "freed 3.0 KB: 3 checkpoints of 3 trials; the other checkpoints use 5.0 KB\n"
+        done.output == "freed 3.0 kB: 3 checkpoints of 3 trials; the other checkpoints use 5.0 kB\n"
     )
 
 

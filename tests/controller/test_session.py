@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeps import sweep_report
 from sweeps.controller import api, session
 from sweeps.controller.controller import SweepController
 from sweeps.controller.rerun import rerun
@@ -185,7 +184,7 @@ def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_pat
 
 @pytest.fixture
 def no_report(monkeypatch) -> None:
-    monkeypatch.setattr(sweep_report, "write", lambda *args: None)
+    monkeypatch.setattr("sweeps.sweep_report.content.write", lambda *args: None)
 
 
 def run_all(controller: SweepController, *more: Any) -> None:

@@ -124,7 +124,7 @@ POINTS = {
     ),
     "result": Point(
         "after everything else, before the result was written",
-        "sweeps.sweep_report:write",
+        "sweeps.sweep_report.content:write",
         "before",
     ),
 }

@@ -38,7 +38,7 @@ def is_kept(step: int) -> bool:
 class RunWriter(SweepRuns):
     """Writes events into the runs of one sweep."""
 
-    _space: Space  # known after `SweepStarted`, which comes first
+    _space: Space | None = None  # known after `SweepStarted`
 
     def write(self, group: Sequence[events.Event]) -> None:
         """Write events. After an error, call `open` before you write the same events again."""
@@ -137,7 +137,7 @@ class RunWriter(SweepRuns):
         tags = batch.tags[run]
         interrupted = result.state is State.RUNNING
         tags["sweeps.state"] = "INTERRUPTED" if interrupted else result.state.value
-        if self._space.constraints:
+        if self._space is not None and self._space.constraints:
             tags["sweeps.feasible"] = str(result.feasible).lower()
         if result.reason:
             tags["sweeps.reason"] = result.reason
@@ -156,7 +156,7 @@ class RunWriter(SweepRuns):
             "seconds": result.seconds,
         }
         metrics |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
-        if len(self._space.objectives) > 1:
+        if self._space is not None and len(self._space.objectives) > 1:
             pairs = zip(self._space.objectives, result.values, strict=False)
             metrics |= {f"objective.{objective.metric}": value for objective, value in pairs}
         return metrics | {f"final/{name}": value for name, value in result.final.items()}
@@ -182,6 +182,7 @@ class RunWriter(SweepRuns):
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
         """Return the parent run's description, and the tag with the run of the best trial."""
         experiment = self.experiment_id
+        assert self._space is not None, "`SweepStarted` comes first"
         links = {
             "All trials, best first": run_contents.trials_link(
                 experiment,
