@@ -32,7 +32,7 @@ from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_ot
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
-from sweeps.execution.cluster import address_in_job
+from sweeps.execution.cluster import address_in_job, check_reachable
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.scaffold.table_space import Task, request_of, table_space
 from sweeps.search.plugins import check_plugins
@@ -251,6 +251,8 @@ def _check(
     """
     if storage is not None:
         storages.check(storage)
+    if address:
+        check_reachable(address)
     check_root(root)
     if not space.tables:
         check_data(space)

@@ -60,7 +60,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "Katib's feasible space",
             'eta: {feasibleSpace: {min: "0.01", max: "0.3"}}',
             "5:23: params.eta: {feasibleSpace: {min: '0.01', max: '0.3'}} is not a domain; "
-            "write {uniform: [0.01, 0.3]}; "
+            "write {uniform: [lower, upper]}, {choice: [...]} or another domain; "
             "to use the mapping as a constant, write {grid: [{feasibleSpace: {min: '0.01', max: "
             "'0.3'}}]}",
         ),
