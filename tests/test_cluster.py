@@ -331,7 +331,7 @@ ray.shutdown()
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_r18_and_r4_a_ray_of_our_own_listens_on_the_loopback_address_in_process_groups_of_its_own():
+def test_r18_and_r4_own_ray_listens_on_loopback_in_own_groups():
     done = subprocess.run(
         [sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=100, cwd=REPO
     )
@@ -396,9 +396,7 @@ def train(config):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_on_a_cluster_a_sweep_has_its_environment_and_stays_under_its_limit(
-    two_nodes, tmp_path, monkeypatch
-):
+def test_sweep_on_cluster_keeps_environment_and_limit(two_nodes, tmp_path, monkeypatch):
     address, token = two_nodes
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     for name, text in {

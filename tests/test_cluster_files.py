@@ -163,9 +163,7 @@ def start(env: dict[str, str], *args: object) -> subprocess.Popen:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_the_slurm_script_runs_a_sweep_stops_it_before_the_time_ends_and_resumes_it(
-    slurm, tmp_path
-):
+def test_slurm_script_stops_before_time_ends_and_resumes(slurm, tmp_path):
     space, runs = write_project(tmp_path) / "space.yaml", tmp_path / "runs"
     job = start(slurm, "run", space, "--dir", runs)
     try:

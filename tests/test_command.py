@@ -113,7 +113,7 @@ def exit_codes(folder: Path) -> list[int]:
     ]
 
 
-def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clean_ray, tmp_path):
+def test_torchrun_script_runs_on_two_ranks_and_is_stopped(clean_ray, tmp_path):
     scheduler = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}"
     # A rank whose peer was stopped first waits for its own signal.
     folder, result = run(written(tmp_path, [0.0, 5.0], scheduler, alone="time.sleep(60)"))
@@ -130,9 +130,7 @@ def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clea
 
 
 @pytest.mark.extended
-def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(
-    clean_ray, tmp_path
-):
+def test_script_continues_from_checkpoint_after_lost_worker(clean_ray, tmp_path):
     later = (
         "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, "
         "'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"

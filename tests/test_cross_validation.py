@@ -89,9 +89,7 @@ def swept(
 
 
 @pytest.mark.extended
-def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_rows(
-    clean_ray, tmp_path
-):
+def test_value_is_fold_mean_and_winner_trains_on_all_rows(clean_ray, tmp_path):
     result, log = swept(tmp_path, "folds_mean")
     x, y = load_diabetes(return_X_y=True)
     folds = KFold(4, shuffle=True, random_state=3)

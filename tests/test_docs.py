@@ -82,7 +82,7 @@ def test_the_readme_is_short():
     assert len(README.text.splitlines()) <= 150
 
 
-def test_the_readme_names_the_first_commands_early_and_a_space_file_of_15_lines():
+def test_readme_shows_first_commands_and_short_space_file_early():
     assert (
         README.text.index("make run") < README.text.index("make test") < README.text.index("\n## ")
     )
@@ -481,7 +481,7 @@ def features() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("row", features(), ids=lambda row: row[0])
-def test_each_feature_of_sweeps_names_a_test_and_each_feature_of_another_tool_its_documentation(
+def test_each_feature_names_its_test_or_documentation(
     row,
 ):
     tests = {

@@ -145,9 +145,7 @@ def test_an_error_message_can_be_printed_whatever_name_it_contains():
     assert told.encode() and told == r"cannot read \udce9.csv"
 
 
-def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_full(
-    tmp_path, monkeypatch
-):
+def test_r3_full_disk_ends_the_sweep(tmp_path, monkeypatch):
     said = f"OSError: [Errno 28] {os.strerror(errno.ENOSPC)}: 'checkpoint'"
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
     check_disk_space(tmp_path, "ValueError: of the loop's own")

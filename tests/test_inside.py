@@ -74,9 +74,7 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
 
 
 @pytest.mark.extended
-def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imported(
-    clean_ray, tmp_path
-):
+def test_unused_folder_is_not_kept_and_mlflow_not_imported(clean_ray, tmp_path):
     result = sweeps.run(
         space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2, max_concurrent_trials: 1"),
         dir=tmp_path / "runs",

@@ -68,7 +68,7 @@ def test_a_rerun_of_a_gang_gives_the_numbers_of_the_trial(clean_ray, tmp_path):
 
 
 @pytest.mark.extended
-def test_after_a_cross_validation_a_refit_trains_the_mean_of_the_best_rounds(clean_ray, tmp_path):
+def test_refit_after_cross_validation_trains_mean_of_best_rounds(clean_ray, tmp_path):
     result = swept(tmp_path, valid="{folds: 3}", scheduler="{name: asha, max_t: 3}")
     assert result.trials["failed"] == 0, result.notes
     metrics = shown(result, result.best["trial"])

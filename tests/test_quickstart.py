@@ -162,9 +162,7 @@ def test_quickstart_other_trials_can_be_exported(quickstart, checked_in_this_pro
     assert done.exit_code == 2 and "no trial `99`" in done.stderr
 
 
-def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(
-    quickstart, checked_in_this_process
-):
+def test_registry_alias_stays_with_the_better_trial(quickstart, checked_in_this_process):
     from mlflow.tracking import MlflowClient
 
     _, result, _ = quickstart

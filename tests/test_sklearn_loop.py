@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_loop_of_the_manual_around_scikit_learn_runs_and_its_bundle_predicts(folder):
+def test_documented_sklearn_loop_runs_and_predicts(folder):
     process = command("run", folder / "forest.yaml", "--dir", folder / "runs", "--json")
     out, err = process.communicate(timeout=290)
     assert process.returncode == 0, err

@@ -177,9 +177,7 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
 
 
 @pytest.mark.long
-def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
-    tmp_path, monkeypatch, bucket
-):
+def test_failed_storage_ends_sweep_in_one_line_and_resume_continues(tmp_path, monkeypatch, bucket):
     here = machine(tmp_path, "here", monkeypatch)
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", "s3://bucket/sweeps", "-q")
@@ -393,9 +391,7 @@ def test_refit_trust_and_gc_of_a_stored_sweep(
 
 
 @pytest.mark.long
-def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machine(
-    tmp_path, monkeypatch, bucket
-):
+def test_stored_sweep_with_database_continues_elsewhere(tmp_path, monkeypatch, bucket):
     with server() as database:
         file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
         first = machine(tmp_path, "first", monkeypatch)

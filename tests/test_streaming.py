@@ -134,9 +134,7 @@ def seen(folder, ingest: str, trial: str, split: str, epoch: int = 0) -> list[pd
     ]
 
 
-def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(
-    clean_ray, files, checked_in_this_process
-):
+def test_stream_gives_same_rows_and_bundle_as_memory(clean_ray, files, checked_in_this_process):
     results = {ingest: swept(files, ingest) for ingest in ("memory", "stream")}
     values = {}
     for ingest, result in results.items():

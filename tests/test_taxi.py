@@ -190,7 +190,7 @@ def test_features_are_those_of_the_tutorial_and_more(taxi):
     assert set(made.columns) == {*taxi.NUMBERS, "trip_duration", "hour", "day_of_week"}
 
 
-def test_features_of_a_row_do_not_depend_on_the_others_nor_on_what_is_missing(taxi):
+def test_features_of_a_row_are_independent_of_other_rows(taxi):
     rows = [
         trip(),
         trip(tpep_dropoff_datetime="2020-01-07 08:00:00", fare_amount=-3.0),

@@ -93,7 +93,7 @@ def test_a_goal_is_met_or_missed(value, bound, at_most):
 # ---- the report
 
 
-def test_the_report_says_what_was_compared_where_and_whether_the_goals_are_met():
+def test_benchmark_report_names_sides_machine_and_goals():
     machine = {"cores": "2", "memory": "24 GiB"}
     done = WorkloadRecord(
         "small",

@@ -43,7 +43,7 @@ def test_an_earlier_task_has_the_dimensions_of_its_task_and_none_is_held(kind, n
     )
 
 
-def test_warm_starts_are_compared_with_the_replays_without_an_earlier_sweep():
+def test_warm_starts_are_compared_with_cold_replays():
     rows = [
         {
             "kind": kind,

@@ -163,7 +163,7 @@ def open_report(served, page, folder):
     page.goto(f"file://{folder}/report.html")
 
 
-def test_the_report_is_one_file_whose_print_has_all_figures_in_light_colors(served, page, tmp_path):
+def test_report_is_one_file_and_prints_light_figures(served, page, tmp_path):
     open_report(served, page, tmp_path)
     history = drawn(page, "'0'")
     assert page.eval_on_selector(history, "plot => plot.data.at(-1).name") == "best so far"

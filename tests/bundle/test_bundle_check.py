@@ -31,7 +31,7 @@ def test_the_smallest_difference_counts_without_a_tolerance():
     assert text is not None and '(column name="prediction") are different' in text
 
 
-def test_a_class_may_change_where_its_probability_differs_by_no_more_than_the_tolerance():
+def test_class_may_change_if_probability_is_within_tolerance():
     assert describe_difference(frame(0.25, 0.5), frame(0.25, 0.5005), GPU_TOLERANCE) is None
     assert describe_difference(frame(0.25, 0.5), frame(0.25, 0.502), GPU_TOLERANCE) is not None
 
@@ -51,7 +51,7 @@ def test_a_missing_value_is_no_small_difference():
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-3, 3))
-def test_the_tolerance_is_relative_for_large_numbers_and_absolute_for_small_ones(value, times):
+def test_tolerance_is_relative_for_large_and_absolute_for_small(value, times):
     off = times * GPU_TOLERANCE * max(1.0, abs(value))
     expected, got = (pd.DataFrame({"prediction": [x]}) for x in (value, value + off))
     if abs(times) < 0.99:

@@ -82,9 +82,7 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     assert not exports.holds(again, facts) and not exports.holds(tmp_path / "none", facts)
 
 
-def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(
-    bundle, tmp_path, monkeypatch
-):
+def test_imported_code_is_used_if_it_equals_bundled_code(bundle, tmp_path, monkeypatch):
     path, _ = bundle
     other = tmp_path / "helper_shared.py"
     shutil.copy(path / "code" / "helper_shared.py", other)

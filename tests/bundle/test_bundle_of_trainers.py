@@ -162,7 +162,7 @@ assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), \
 
 
 @pytest.mark.extended
-def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(local_ray, tmp_path):
+def test_bundles_of_all_kinds_load_without_sweeps(local_ray, tmp_path):
     """One process loads two bundles, such as a champion and a challenger.
 
     The first provides sweeps and trainers for both.

@@ -72,9 +72,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_model(
-    task, tmp_path, monkeypatch, written
-):
+def test_ensemble_score_is_that_of_the_average_of_members(task, tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch, **TASKS[task])
     done = export(sweep, 4, tmp_path)
     (call,) = written

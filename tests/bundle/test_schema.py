@@ -207,7 +207,7 @@ def test_an_array_in_another_dress(cell):
         ([[0, 0, 0], [0, 0, 256]], "uint8"),
     ],
 )
-def test_a_cell_that_does_not_fit_its_tensor_column_is_refused_with_its_row(cell, dtype):
+def test_misfit_cell_of_tensor_column_is_refused_with_its_row(cell, dtype):
     column = TENSOR.model_copy(update={"dtype": dtype})
     frame = pd.DataFrame({"image": pd.Series([PIXELS, cell], dtype=object)})
     with pytest.raises(InputError) as e:

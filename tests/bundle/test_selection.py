@@ -32,9 +32,7 @@ def chosen_by(predictions, weights):
 
 
 @given(libraries, st.integers(1, 8), st.booleans())
-def test_an_ensemble_is_never_worse_than_the_best_single_model_and_its_score_is_exact(
-    predictions, rounds, minimize
-):
+def test_ensemble_is_never_worse_than_its_best_model(predictions, rounds, minimize):
     score = mse if minimize else r2
     selection = select(predictions, score, minimize, rounds)
     singles = [score(p) for p in predictions]
@@ -69,7 +67,7 @@ def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(predict
     )
 
 
-def test_of_equal_models_the_first_is_taken_and_an_equal_round_adds_nothing():
+def test_ensemble_takes_first_of_equal_models():
     same = np.array([0.25, 0.5, 0.75, 0.25, 0.5])
     selection = select([same, same, same], mse, True, 5)
     assert selection.weights == {0: 1} and selection.single == 0

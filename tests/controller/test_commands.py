@@ -87,7 +87,7 @@ def test_a_new_process_deletes_the_answers_that_nobody_reads(tmp_path):
     assert not list((tmp_path / FOLDER).iterdir())
 
 
-def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_queued(tmp_path):
+def test_only_enqueued_configurations_outlive_the_process(tmp_path):
     files = [send(tmp_path, command) for command in COMMANDS]
     CommandQueue(tmp_path).discard_stale()
     answers = [read_answer(file) for file in files]
@@ -100,9 +100,7 @@ def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_q
     assert not list((tmp_path / FOLDER).iterdir())
 
 
-def test_commands_to_an_earlier_process_are_never_carried_out_even_if_they_cannot_be_deleted(
-    tmp_path, monkeypatch
-):
+def test_undeletable_commands_to_earlier_process_are_ignored(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "discard", lambda file: None)
     stale = [send(tmp_path, command) for command in COMMANDS]
     (tmp_path / FOLDER / NAME).write_text('{"command": "stop"}')  # Its clock was ahead.

@@ -62,9 +62,7 @@ TIMES = st.none() | st.integers(0, 20)
 
 
 @given(answers=TIMES, ends=TIMES, timeout=st.integers(0, 20))
-def test_the_sender_waits_for_the_answer_the_end_of_the_process_or_the_timeout(
-    answers, ends, timeout
-):
+def test_sender_waits_for_answer_end_of_process_or_timeout(answers, ends, timeout):
     process = Process(answers, ends)
     if answers is not None and (ends is None or answers <= ends) and answers <= timeout:
         assert process.wait(timeout) == Answer("done")
@@ -171,7 +169,7 @@ def test_an_unknown_trial_is_refused_at_once_and_named_as_it_was_typed(folder):
     assert driver.received == []
 
 
-def test_a_wrong_command_exits_with_2_and_a_line_for_each_fault_and_a_refused_one_with_1(folder):
+def test_wrong_command_exits_with_2_and_refused_one_with_1(folder):
     wrong = Answer(
         problems=("params.eta: must be a number, got x", "the space has no dimension `y`"),
         invalid=True,

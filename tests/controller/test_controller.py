@@ -94,9 +94,7 @@ def record_of(folder: Any) -> tuple[TrialState, ...]:
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(
-    make_space, tmp_path, ended
-):
+def test_prefit_error_ends_sweep_before_first_trial_has_ended(make_space, tmp_path, ended):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     for _ in range(ended):
         name = going.start_trial()
@@ -109,9 +107,7 @@ def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(
     )
 
 
-def test_minutes_end_the_search_when_the_rest_is_just_enough_for_the_best_trial_so_far(
-    make_space, tmp_path
-):
+def test_minutes_leave_time_for_training_of_best_trial(make_space, tmp_path):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     end = going.began + 100.0
     going._deadline = Deadline(end, start=1.0, growth=2.0)
@@ -278,9 +274,7 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
     assert known_of(pool) == (4, ((1, 0.5), (2, 0.4)))
 
 
-def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_resumable(
-    make_space, tmp_path
-):
+def test_pool_that_keeps_dying_ends_sweep_with_resumable_trials(make_space, tmp_path):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     first, second = going.start_trial(), going.start_trial()
     assert first is not None and second is not None
@@ -328,7 +322,7 @@ def news(trial: str, step: int, loss: float, **more: Any) -> TrialUpdate:
     return trial_update(trial, (Report(step, {"loss": loss}, float(step)),), **more)
 
 
-def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(make_space, tmp_path):
+def test_passed_rung_is_passed_again_after_later_trials(make_space, tmp_path):
     space = make_space(BODY)  # asha, one in three
     first, _ = controller(space, tmp_path)
     early = first.start_trial()
@@ -351,9 +345,7 @@ def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(mak
     )
 
 
-def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
-    make_space, tmp_path
-):
+def test_spent_budget_stops_interrupted_trials_on_resume(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
     first, _ = controller(space, tmp_path)
     for _ in range(2):
@@ -391,9 +383,7 @@ def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(
-    make_space, tmp_path, whole
-):
+def test_last_checkpoint_alone_ends_no_trial_of_several_ranks(make_space, tmp_path, whole):
     space = make_space(BODY + "\nscaling: {num_workers: 2}", scheduler="{name: none, max_t: 2}")
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
@@ -618,7 +608,7 @@ def test_an_enqueued_configuration_starts_next_and_the_record_says_so(going):
     assert going.search.store.trial(1).enqueued and not going.search.store.trial(3).enqueued
 
 
-def test_an_enqueued_configuration_survives_the_driver_and_is_enqueued_once(make_space, tmp_path):
+def test_enqueued_configuration_survives_driver_exactly_once(make_space, tmp_path):
     space = make_space(BODY)
     first, _ = controller(space, tmp_path)
     first._monitor = Monitor()
@@ -709,7 +699,7 @@ ELASTIC = (
 )
 
 
-def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make_space, tmp_path):
+def test_sizes_of_elastic_trial_are_recorded_and_published(make_space, tmp_path):
     space = make_space(ELASTIC, scheduler="{name: none}", extra="")
     going, _ = controller(space, tmp_path)
     events: list[Any] = []

@@ -16,13 +16,13 @@ def test_without_a_final_training_only_the_export_is_reserved():
     assert found.reserve(50.0, trains=True) == found.closing == deadline.CLOSING
 
 
-def test_before_the_first_trial_has_ended_the_search_gets_as_much_time_as_possible():
+def test_search_gets_all_time_before_first_trial_has_ended():
     slow = Deadline(100.0, start=3 * deadline.START, growth=1.5)
     assert slow.reserve(None, trains=True) == deadline.CLOSING < slow.closing
     assert Deadline(100.0, start=1000.0).closing == deadline.CLOSING * deadline.MOST_SLOWNESS
 
 
-def test_a_final_training_is_reserved_by_the_best_trials_seconds_and_the_rows():
+def test_reserve_for_final_training_depends_on_seconds_and_rows():
     found = Deadline(end=100.0, start=1.0, growth=1.5)
     training = 20 * 1.5 + deadline.READY
     assert found.reserve(20.0, trains=True) == pytest.approx(found.closing + training)

@@ -132,7 +132,7 @@ def test_a_rung_is_decided_once(known):
     assert known.decide(waits(0, 1)) == [Continue(0, 1, is_new=False)], "after a failed attempt"
 
 
-def test_the_best_paused_trial_continues_and_the_others_end_when_nothing_is_left(make_space):
+def test_best_paused_trial_continues_and_others_end(make_space):
     known = Known(make_space(BODY, scheduler=PROMOTION, max_trials=3))
     for number, loss in enumerate((0.3, 0.1, 0.2)):
         known.start(number)
@@ -167,7 +167,7 @@ def test_a_missing_checkpoint_ends_the_sweep_or_one_trial(make_space, ended):
     assert "reported step 1 without a checkpoint" in str(command)
 
 
-def test_a_trial_that_an_earlier_driver_left_ends_or_stops_as_it_would_have(known):
+def test_trial_of_earlier_driver_ends_as_it_would_have(known):
     for number, loss in enumerate((0.1, 0.2, 0.3)):
         known.start(number)
         known.report(number, 1, loss)

@@ -346,7 +346,7 @@ def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
     )
 
 
-def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(
+def test_best_step_is_exported_unless_latest_is_requested(
     tmp_path,
 ):
     folder, _ = uneven(tmp_path)
@@ -479,7 +479,7 @@ def test_a_loop_without_checkpoints_is_told_what_a_bundle_needs(tmp_path):
     assert str(e.value) == f"{folder}: {why}{IN_THE_LOOP}"
 
 
-def test_a_trial_that_ended_before_its_first_checkpoint_names_the_trials_that_have_one(tmp_path):
+def test_trial_without_checkpoint_names_trials_with_one(tmp_path):
     folder = unsaved(tmp_path, State.PRUNED, State.COMPLETE, State.FAIL, checkpoint_of=1)
     said = (
         "0000 cannot be exported, because it reported no checkpoint; trials with a checkpoint: 0001"

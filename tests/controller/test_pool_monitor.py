@@ -59,9 +59,7 @@ def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
         ready[:] = next_ready
 
 
-def test_the_stages_of_trials_that_do_not_train_are_in_the_sweeps_folder_until_the_end(
-    tmp_path, monkeypatch
-):
+def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monkeypatch):
     (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
     monitor = monitor_of(tmp_path)
     assert not (tmp_path / STAGES).exists()

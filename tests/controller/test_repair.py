@@ -138,7 +138,7 @@ def test_a_study_in_a_database_is_refused_with_another_next_step(finished_sweep,
         repair(finished_sweep)
 
 
-def test_a_repair_keeps_whole_trials_and_puts_the_folders_of_the_others_aside(damaged):
+def test_repair_keeps_whole_trials_and_moves_other_folders_aside(damaged):
     before = files_of(damaged)
     done = invoke("repair", damaged)
     assert done.exit_code == 0 and f"{JOURNAL}:{BAD}: " in done.stdout, done.output
@@ -286,7 +286,7 @@ def test_a_result_that_is_none_is_put_aside(finished_sweep):
 @pytest.mark.faults
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("journal", ["a bad line", pytest.param("empty", marks=pytest.mark.long)])
-def test_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(
+def test_repaired_sweep_resumes_and_exports_each_trial_once(
     clean_ray, checked_in_this_process, finished_sweep, tmp_path, journal
 ):
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)

@@ -60,7 +60,7 @@ def test_what_is_said_of_it():
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_the_same_again(
+def test_same_file_and_seed_give_same_trials_and_rerun(
     tmp_path,
 ):
     file = space_of(tmp_path, "seeded", limits="max_trials: 3, max_concurrent_trials: 1")

@@ -27,7 +27,7 @@ class Clip:
 """
 
 
-def test_a_users_loop_with_load_leaves_a_bundle_and_trials_fit_a_step_beside_the_space_file_once(
+def test_own_loop_with_load_gives_bundle_and_step_is_fitted_once(
     clean_ray, checked_in_this_process, tmp_path
 ):
     import sklearn.datasets
@@ -60,9 +60,7 @@ def test_a_users_loop_with_load_leaves_a_bundle_and_trials_fit_a_step_beside_the
 
 
 @pytest.mark.slow
-def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothing_else(
-    clean_ray, tmp_path, monkeypatch
-):
+def test_resume_only_sends_what_mlflow_missed(clean_ray, tmp_path, monkeypatch):
     from mlflow.tracking import MlflowClient
 
     from sweeps.study import record
@@ -192,9 +190,7 @@ def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_r
     assert 5 <= result["trials"]["failed"] <= 7
 
 
-def test_a_trial_that_fails_leaves_the_others_alone_and_a_resume_with_other_data_changes_nothing(
-    clean_ray, tmp_path
-):
+def test_failed_trial_leaves_other_trials_alone(clean_ray, tmp_path):
     rows = pd.DataFrame({"a": range(40), "y": ["no", "yes"] * 20})
     rows.to_csv(tmp_path / "rows.csv", index=False)
     file = space_of(
@@ -340,7 +336,7 @@ HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
 
 
 @pytest.mark.extended
-def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(
+def test_loop_with_own_data_runs_resumes_exports_and_reruns(
     clean_ray, checked_in_this_process, tmp_path
 ):
     from mlflow.tracking import MlflowClient

@@ -143,9 +143,7 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     assert not [name for name in SCRATCH if (tmp_path / name).exists()]
 
 
-def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_data_is_read(
-    events, space, tmp_path, monkeypatch
-):
+def test_shared_cluster_starts_gangs_after_reading_data(events, space, tmp_path, monkeypatch):
     use_cluster(monkeypatch, events, ours=False)
     with SweepSession(space, tmp_path, (), None) as opened:
         opened.warm_workers(space.shapes)
@@ -241,7 +239,7 @@ def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monk
     assert stages[0] == "connecting to Ray" and "starting Ray" not in stages
 
 
-def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(
+def test_changed_data_ends_sweep_in_one_line_and_resume_works(
     events, space, no_report, tmp_path, monkeypatch
 ):
     def change(controller: SweepController, *more: Any) -> None:
@@ -292,7 +290,7 @@ def machine(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_what_is_left(
+def test_session_reserves_requested_recorded_or_free_resources(
     machine, tmp_path, caplog, monkeypatch
 ):
     with session.reserve("one", tmp_path, None, None, None) as everything:

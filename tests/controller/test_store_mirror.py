@@ -157,9 +157,7 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
     ],
     ids=["the other process runs", "it has ended"],
 )
-def test_a_process_that_was_silent_changes_nothing_after_another_process_has_continued_the_sweep(
-    bucket, folder, monkeypatch, left
-):
+def test_silent_process_changes_nothing_after_takeover(bucket, folder, monkeypatch, left):
     monkeypatch.setattr(stores, "_allowed", {ADDRESS})
     text = "process 7 on elsewhere has taken over this sweep; this process has stopped"
     with pytest.raises(SweepsError, match=text), store_mirror.mirrored(folder) as mirror:

@@ -116,7 +116,7 @@ def test_compare_refuses_one_sweep_and_the_same_sweep_twice(runs):
         assert done.exit_code == 2 and text in done.stderr and "\n" not in done.stderr.strip()
 
 
-def test_a_running_a_damaged_and_an_empty_sweep_are_compared_as_far_as_possible(tmp_path):
+def test_running_damaged_and_empty_sweeps_are_compared(tmp_path):
     good, bad, empty = (
         recorded(tmp_path, name, trials=n) for name, n in (("good", 11), ("bad", 2), ("empty", 0))
     )

@@ -155,7 +155,7 @@ def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
     assert [t["trial"] for t in told["all"]] == ["0000", "0001", "0002", "0003"]
 
 
-def test_a_trial_that_waits_for_workers_is_shown_as_waiting_while_the_sweep_runs(tmp_path):
+def test_trial_without_workers_is_shown_as_waiting(tmp_path):
     folder = made(tmp_path)
     (folder / STAGES).write_text(
         json.dumps({"0003": "waiting for workers", "0000": "training"})
@@ -333,7 +333,7 @@ def test_a_table_keeps_to_the_width(rows, width):
     assert all(len(line) <= width for line in text.splitlines())
 
 
-def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
+def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path):
     from sweeps.bundle.trial_choice import number_of
 
     file = tmp_path / "own.yaml"

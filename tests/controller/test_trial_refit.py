@@ -122,9 +122,7 @@ def error_on_test(bundle: Path, space: Path) -> float:
     return float(((predicted - rows["target"]) ** 2).mean())
 
 
-def test_the_model_of_the_search_is_scored_on_test_and_the_exported_model_has_seen_all_rows(
-    clean_ray, tmp_path
-):
+def test_searched_model_is_scored_and_exported_model_sees_all_rows(clean_ray, tmp_path):
     result, runs = swept(tmp_path, "rows_all", "valid: 0.2, test: 0.2")
     searched = ROWS - 2 * round(0.2 * ROWS)
     assert runs == [[searched, False, None], [searched, False, None], [ROWS, True, 1]]

@@ -96,7 +96,7 @@ def test_a_parameter_is_used_by_itself_its_mapping_or_all_arguments():
     assert unused(["run"], names) == ["lr", "net.depth", "net.width"]
 
 
-def test_the_files_of_a_command_are_scripts_and_modules_beside_the_space_file(tmp_path: Path):
+def test_files_of_command_are_scripts_and_modules_beside_space(tmp_path: Path):
     package, elsewhere = tmp_path / "pkg", tmp_path / "elsewhere"
     package.mkdir()
     elsewhere.mkdir()

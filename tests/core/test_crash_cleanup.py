@@ -94,9 +94,7 @@ def test_this_process_is_never_ended(tmp_path, session):
     assert os.getpid()
 
 
-def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_it(
-    tmp_path, start, session, monkeypatch
-):
+def test_r1_foreign_session_folder_is_left_alone(tmp_path, start, session, monkeypatch):
     """Whatever `ray.json` of a sweep's folder says: the folder may come from anyone."""
     name = session.name
     live = made(session.with_name(f"session_2026-11-23_10-00-00_123456_{os.getpid()}"))

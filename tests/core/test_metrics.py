@@ -155,7 +155,7 @@ def test_metrics_of_several_labels(task):
     assert score("auc", task, y, p) is None
 
 
-def test_predictions_that_a_scorer_does_not_accept_give_nan_and_labels_raise():
+def test_scorer_gives_nan_for_predictions_and_raises_for_labels():
     y = np.array([0.5, 1.0, 2.0])
     for name in (
         "neg_mean_squared_log_error",

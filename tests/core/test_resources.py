@@ -39,7 +39,7 @@ def test_a_worker_gets_what_ray_train_would_give_it(scaling, total):
         ({"num_workers": 2, "resources_per_worker": {"TPU": 4}}, True),
     ],
 )
-def test_rays_backend_for_jax_connects_workers_with_whole_gpus_or_with_tpus(scaling, connects):
+def test_jax_backend_connects_workers_with_gpus_or_tpus(scaling, connects):
     assert jax_connects(shape_of(scaling, "jax")) is connects
 
 

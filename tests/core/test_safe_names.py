@@ -70,7 +70,7 @@ def test_long_names_that_begin_alike_stay_two_names():
     assert safe_name(one, re.compile("@")) == one, "there is no limit"
 
 
-def test_long_texts_that_begin_and_end_alike_differ_and_say_what_is_missing():
+def test_shortened_texts_differ_and_name_missing_length():
     one, other = ("a" * 10_000 + middle + "z" * 10_000 for middle in "bc")
     assert shorten(one, 6000) != shorten(other, 6000)
     assert len(shorten(one, 6000)) <= 6000 and "14,101 characters were left out" in shorten(

@@ -82,7 +82,7 @@ def test_the_second_signal_ends_the_process_and_its_children():
     )
 
 
-def test_in_a_notebook_the_second_interrupt_raises_and_later_ones_are_ignored():
+def test_second_interrupt_in_notebook_raises():
     interrupt = Interrupt("\nstopped at once\n", keeps_process=True)
     with interrupt.listening():
         signal.raise_signal(signal.SIGINT)

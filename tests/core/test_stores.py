@@ -49,7 +49,7 @@ def test_files_and_folders_go_to_the_store_and_back(store, tmp_path):
         store.get("single", tmp_path / "file")
 
 
-def test_it_is_no_error_if_another_thread_deletes_a_folder_at_the_same_time(store, tmp_path):
+def test_concurrent_deletion_of_folder_is_no_error(store, tmp_path):
     (tmp_path / "one").write_bytes(b"1")
     store.put(tmp_path / "one", "folder/one")
     system = store.system

@@ -64,7 +64,7 @@ def current():
     set_current(None)
 
 
-def test_a_report_is_one_step_after_the_latest_unless_the_loop_names_its_step(current):
+def test_report_step_is_next_unless_loop_names_it(current):
     assert [take_step(latest) for latest in (0, 1, 7)] == [1, 2, 8]
     due = [step for step in range(1, 10) if current.report_due(step, step % 5 == 0)]
     assert due == [4, 5, 6, 9]

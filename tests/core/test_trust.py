@@ -62,9 +62,7 @@ def test_the_key_is_made_once(home):
     assert len(set(found)) == 1 and len(found[0]) >= 32 and trust.key() == found[0]
 
 
-def test_a_file_that_was_changed_renamed_or_never_signed_is_not_read_without_trust(
-    signed, tmp_path
-):
+def test_changed_renamed_or_unsigned_file_needs_trust(signed, tmp_path):
     other = tmp_path / "preprocessor-2.pkl"
     other.write_bytes(signed.read_bytes())
     with pytest.raises(trust.UntrustedFile, match="--trust"):

@@ -177,7 +177,7 @@ def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
         (PageOptions(host="0.0.0.0", port=0, mlflow=False), r"http://127.0.0.1:\d+/;", False),
     ],
 )
-def test_a_token_is_printed_where_commands_are_possible_and_none_was_chosen(
+def test_token_is_printed_if_commands_are_possible_and_none_is_set(
     options, pattern, may_command, tmp_path, monkeypatch
 ):
     made = []

@@ -60,7 +60,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_images_of_a_folder_are_decoded_resized_and_labeled_by_their_subfolder(photos):
+def test_folder_of_images_is_decoded_resized_and_labeled(photos):
     table = read(photos, "images", path="photos", size=[4, 6])
     assert table.column("label").to_pylist() == ["cat", "cat", "dog"]
     arrays = table.column("image").combine_chunks().to_numpy_ndarray()

@@ -135,7 +135,7 @@ def test_the_keys_that_are_given_stay_in_the_advice():
     )
 
 
-def test_a_header_that_is_wider_than_the_rows_is_left_to_the_check_of_the_rows():
+def test_header_wider_than_rows_is_left_to_row_check():
     assert problem("a,b,c\n1,2\n3,4\n") is None
 
 

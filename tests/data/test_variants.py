@@ -107,7 +107,7 @@ def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
 
 
-def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other():
+def test_column_of_one_source_cannot_be_dropped_from_the_other():
     asked = [spec(drop=()), spec(drop=("petal width",))]
     with pytest.raises(
         InputError,
@@ -119,9 +119,7 @@ def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other()
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_the_data_actor_fits_a_chain_once_per_variant_and_stores_what_an_export_needs(
-    local_ray, tmp_path
-):
+def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
     from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step

@@ -70,7 +70,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
     np.testing.assert_allclose(both, found * weights.row_weights(load_splits(spec(weight="w"))))
 
 
-def test_classes_are_counted_in_the_train_part_of_each_fold_and_in_all_rows_of_a_refit():
+def test_classes_are_counted_per_fold_and_in_rows_of_refit():
     whole = load_splits(spec(class_weight="balanced", valid=Split("folds", folds=3)))
     for number in range(3):
         fold = fold_of(whole, number, 1.0, 0)

@@ -133,7 +133,7 @@ def test_the_server_completes_the_parameters_of_a_step(editor):
     assert {"columns", "strategy", "fill_value"} <= found.keys()
 
 
-def test_the_server_completes_the_options_of_the_algorithm_and_the_scheduler(editor):
+def test_editor_completes_options_of_algorithm_and_scheduler(editor):
     found = editor.completions(XGBOOST + "search:\n  algorithm: nsga2\n  options:\n    |\n")
     assert {"population_size", "crossover_prob"} <= found.keys() and "sigma0" not in found
     found = editor.completions(XGBOOST + "scheduler:\n  name: asha\n  |\n")

@@ -70,7 +70,7 @@ def test_one_node_is_preferred_even_if_workers_must_start_there():
     assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",), ("b",))
 
 
-def test_a_small_gang_takes_the_fuller_node_so_that_a_large_one_finds_a_node():
+def test_small_gang_takes_fuller_node():
     workers = [idle("w1", "a"), idle("w2", "a"), idle("w3", "b"), busy("w4", "b")]
     wanted = request(0, 1)
     assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",))
@@ -83,7 +83,7 @@ def test_workers_that_cache_the_data_come_before_the_least_recently_used():
     assert decide(cluster, [request(0, key="other")]).workers == ("w1",)
 
 
-def test_an_idle_worker_with_other_resources_closes_only_if_there_is_no_room():
+def test_idle_worker_closes_only_if_there_is_no_room():
     large = (("CPU", 2.0),)
     wanted = request(0, 1)
     assert decide(Cluster({"a": {"CPU": 3.0}}, [idle("w1", resources=large)]), [wanted]) == Place(

@@ -112,7 +112,7 @@ def test_a_placed_group_is_removed_so_that_workers_can_use_its_resources(fake):
     assert fake.groups == {2: "PENDING"}, "the request still waits"
 
 
-def test_a_request_without_resources_and_a_cluster_without_an_autoscaler_need_no_group(fake):
+def test_no_node_group_for_empty_request_or_fixed_cluster(fake):
     NodeRequests().update([Request(1, {"CPU": 0.0})], now=0)
     fake.managed = False
     NodeRequests().update([trial(1)], now=0)

@@ -76,7 +76,7 @@ def test_torch_workers_that_may_share_a_gpu_use_gloo(gpus, backend):
 
 
 @pytest.mark.parametrize("name", ["ring:Config", "ring:instance"])
-def test_a_users_backend_is_a_subclass_or_an_instance_of_rays_configuration(ring, name):
+def test_own_backend_is_subclass_or_instance_of_backend_config(ring, name):
     assert backends.user_problem(name) is None
     assert isinstance(backends.config_of(name), BackendConfig)
 

@@ -74,7 +74,7 @@ def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
 
 
 @pytest.mark.parametrize("metrics", [[1], None, "loss", 3.0, [("loss", 1.0)]])
-def test_r16_a_report_that_is_not_a_dict_is_refused_at_the_line_of_the_loop(metrics):
+def test_r16_report_that_is_no_dict_is_refused_at_its_line(metrics):
     lines = said(session(loss="minimize"), metrics).splitlines()
     assert (
         lines[-1].startswith("TypeError: `report` takes a dict of metrics")
@@ -86,7 +86,7 @@ def test_r16_a_report_that_is_not_a_dict_is_refused_at_the_line_of_the_loop(metr
 @pytest.mark.parametrize(
     "value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"]
 )
-def test_r16_a_value_that_is_not_a_number_is_refused_at_the_line_of_the_loop(value):
+def test_r16_value_that_is_no_number_is_refused_at_its_line(value):
     lines = said(session(loss="minimize"), {"loss": value}).splitlines()
     assert "`loss` must be a number" in lines[-1] and "step 1" in lines[-1] and len(lines[-1]) < 250
     assert __file__ in "".join(lines[-4:-1]) and "trial_session.py" not in "".join(lines)

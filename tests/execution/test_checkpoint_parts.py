@@ -96,7 +96,7 @@ def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
 
 
 @in_loop
-def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
+def test_best_and_newest_checkpoint_are_kept():
     running = started()
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
         running.record(1, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
@@ -137,7 +137,7 @@ def test_the_first_end_counts_and_nothing_after_it():
 
 
 @in_loop
-def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
+def test_retry_keeps_newest_checkpoints_and_deletes_partial_ones():
     running = started(2, keep_latest=3)
     for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
         running.record(1, RankUpdate(0, step, (report(step, loss),), (saved(step),)))

@@ -77,7 +77,7 @@ def sweep(tmp_path, monkeypatch):
     mlflow.set_tracking_uri(None)
 
 
-def test_what_a_loop_logs_goes_to_its_trials_run_and_the_next_trials_to_its_own(sweep):
+def test_logs_of_loop_go_to_the_run_of_its_trial(sweep):
     import mlflow
 
     def loop():

@@ -129,7 +129,7 @@ def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
 
 
 @pytest.mark.integration
-def test_a_gang_of_one_gets_its_process_group_again_after_a_loop_destroyed_it():
+def test_gang_of_one_renews_destroyed_process_group():
     code = """
 import os, torch, torch.distributed as dist
 from sweeps.execution import torch_state

@@ -69,7 +69,7 @@ def test_a_dataset_that_is_not_there_is_named():
         shard_of([], "train")
 
 
-def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
+def test_ray_still_reads_the_session_of_train_v1():
     from ray.train._internal import session as first_version
 
     from sweeps.execution import ray_train_adapter
@@ -179,7 +179,7 @@ def gang(
 @pytest.mark.integration
 @pytest.mark.timeout(180)
 @ONLY_TORCH
-def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(gang):
+def test_shard_is_read_in_place_without_ray_data_actor(gang):
     state, reports = gang.run("reads")
     assert state is State.COMPLETE and reports[0].metrics["loss"] == 256 / gang.workers
 

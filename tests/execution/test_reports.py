@@ -165,7 +165,7 @@ def test_a_returned_number_is_the_only_report(returned, wanted):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_each_dict_that_is_yielded_is_a_report_and_a_stop_closes_the_generator(gang, tmp_path):
+def test_each_yielded_dict_is_a_report_and_stop_closes_generator(gang, tmp_path):
     state, reports = gang.run("yields_metrics", x=1.0, folder=str(tmp_path))
     assert (state, losses(reports)) == (State.COMPLETE, [1.0, 1 / 2, 1 / 3, 1 / 4])
     assert (tmp_path / "closed").read_text() == "4"

@@ -32,7 +32,7 @@ class Own(ConnectionError):
         ((), False),
     ],
 )
-def test_a_name_is_that_of_the_class_or_of_a_base_with_or_without_its_module(names, worth):
+def test_retry_name_matches_class_or_base_with_or_without_module(names, worth):
     assert is_worth_a_retry(Own("gone"), names) is worth
 
 
@@ -70,9 +70,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.mark.integration
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.extended), 2])
-def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
-    clean_ray, tmp_path, workers
-):
+def test_retry_continues_from_newest_checkpoint(clean_ray, tmp_path, workers):
     with driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4)) as driving:
         for rank in range(workers):
             outcome, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
@@ -123,9 +121,7 @@ def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, 
 
 @pytest.mark.integration
 @pytest.mark.extended
-def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_forever(
-    clean_ray, tmp_path
-):
+def test_returned_rank_leaves_group_so_peer_does_not_hang(clean_ray, tmp_path):
     with Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path) as driving:
         t = trial(0, {}, 2, "torch")
         driving.start(t)

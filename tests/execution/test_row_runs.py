@@ -156,7 +156,7 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_no_rank_starts_from_fewer_rows_if_another_rank_reported_no_checkpoint(tmp_path, resumed):
+def test_all_ranks_start_from_the_same_rows(tmp_path, resumed):
     seen = []
 
     def train(run: RowRun) -> None:

@@ -23,7 +23,7 @@ from tests.study.made_states import new_trial, resumed_trial
 from tests.trial_updates import rank_places
 
 
-def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_ended():
+def test_driver_gets_last_reports_of_ended_trial():
     async def scene() -> None:
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
         attempt = running.begin_attempt(rank_places(1))
@@ -43,7 +43,7 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
     asyncio.run(scene())
 
 
-def test_failed_attempts_are_counted_over_drivers_and_until_the_next_report():
+def test_failed_attempts_are_counted_across_drivers():
     running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
     running.begin_attempt(rank_places(1))
     running.retry("the node was lost", FailureCounts(1, 3), after_exception=False)
@@ -56,7 +56,7 @@ def test_failed_attempts_are_counted_over_drivers_and_until_the_next_report():
     assert resumed.state.failures == FailureCounts(1, 0)
 
 
-def test_the_ranks_of_a_trial_are_awaited_before_the_pool_knows_that_the_trial_has_ended():
+def test_pool_awaits_ranks_before_trial_has_ended():
     async def scene() -> None:
         pool = object.__new__(_Pool)
         running = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")

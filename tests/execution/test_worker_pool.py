@@ -226,7 +226,7 @@ def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monke
 ELASTIC = Shape(1, (("CPU", 1.0),), most=3)
 
 
-def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake):
+def test_elastic_gang_keeps_its_place_in_the_queue(fake):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ELASTIC.of_size(3)])
         for number in range(3):
@@ -273,7 +273,7 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
     play(scene, CPU=3.0)
 
 
-def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_trial(fake):
+def test_growing_cluster_closes_workers_after_idle_minute(fake):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
         fake.come_up(0), fake.come_up(1)
@@ -352,7 +352,7 @@ def play_on_a_cluster(
     asyncio.run(asyncio.wait_for(run(), 10))
 
 
-def test_a_trial_that_no_longer_fits_says_for_what_it_waits_and_runs_when_a_node_joins(fake):
+def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake):
     async def scene(pool: WorkerPool) -> None:
         assert pool.what_is_missing(TWO) is None
         waiting = asyncio.create_task(lease(pool, TWO))
@@ -375,9 +375,7 @@ def test_a_trial_that_no_longer_fits_says_for_what_it_waits_and_runs_when_a_node
     play_on_a_cluster(scene, 1.0)
 
 
-def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_been_in_the_queue(
-    fake, monkeypatch
-):
+def test_misfit_trial_fails_after_ten_minutes_as_misfit(fake, monkeypatch):
     async def scene(pool: WorkerPool) -> None:
         clock = [1000.0]
         jumping = SimpleNamespace(monotonic=lambda: clock[0], time=lambda: -86400 * clock[0])

@@ -141,9 +141,7 @@ def through(
     return folder
 
 
-def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_result(
-    clean_ray, tmp_path, uri
-):
+def test_kill_before_recorded_end_gives_the_same_result(clean_ray, tmp_path, uri):
     file, _, whole = written(tmp_path / "whole", 3)
     space = space_file.load(file)
     whole.mkdir()
@@ -158,7 +156,7 @@ def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_resul
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_paused_trials_survive_a_kill_and_the_sweep_ends_with_the_same_result(tmp_path, uri):
+def test_paused_trials_survive_kill_with_the_same_result(tmp_path, uri):
     text = SPACE.replace("reduction_factor: 2}}", "reduction_factor: 2, type: promotion}}")
     file, _, whole = written(tmp_path / "whole", 5, text)
     space = space_file.load(file)
@@ -194,7 +192,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.long
-def test_a_killed_ray_ends_the_sweep_and_resume_continues_from_the_checkpoint(tmp_path, uri):
+def test_resume_continues_from_checkpoint_after_ray_was_killed(tmp_path, uri):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")

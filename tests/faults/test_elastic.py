@@ -71,9 +71,7 @@ def held(folder: Path) -> dict[int, int]:
         ),
     ],
 )
-def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again(
-    clean_ray, tmp_path, victims, rungs
-):
+def test_elastic_gang_of_three_shrinks_and_grows_again(clean_ray, tmp_path, victims, rungs):
     with pool(tmp_path, 3, rungs) as driving:
         (tmp_path / "hold").touch()
         running = elastic_trial(0, tmp_path, 1, 3)

@@ -80,7 +80,7 @@ def recorded(folder: str) -> list[dict[str, Any]]:
     return trials
 
 
-def test_a_sweep_outlives_its_data_process_while_a_trial_trains_and_a_chain_is_fitted(
+def test_sweep_outlives_its_data_actor(
     tmp_path,
 ):
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
@@ -101,7 +101,7 @@ def test_a_sweep_outlives_its_data_process_while_a_trial_trains_and_a_chain_is_f
     )
 
 
-def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(clean_ray, tmp_path):
+def test_changed_data_ends_sweep_and_fails_no_trial(clean_ray, tmp_path):
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
     (tmp_path / "go").touch()
     wait_until(lambda: list(tmp_path.glob("fit-*")), 120, "the second chain to be fitted")
@@ -123,7 +123,7 @@ def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(cle
 
 
 @pytest.mark.long
-def test_a_chain_that_kills_the_process_each_time_fails_only_its_own_trials(tmp_path):
+def test_chain_that_kills_data_actor_fails_only_its_trials(tmp_path):
     (tmp_path / "go").touch()
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:deadly"]')
     out, err = process.communicate(timeout=180)
@@ -140,9 +140,7 @@ def test_a_chain_that_kills_the_process_each_time_fails_only_its_own_trials(tmp_
 
 
 @pytest.mark.long
-def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure(
-    clean_ray, tmp_path
-):
+def test_unreadable_data_is_retried_without_counting_failure(clean_ray, tmp_path):
     with Driving(
         job("tests.execution.loops:reads_late", "none"), tmp_path, max_failures=0
     ) as driving:

@@ -254,9 +254,7 @@ checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
 """
 
 
-def test_an_elastic_gang_continues_without_a_lost_node_and_grows_onto_a_new_one(
-    three_nodes, tmp_path
-):
+def test_elastic_gang_loses_node_and_grows_onto_new_node(three_nodes, tmp_path):
     cluster, others = three_nodes
     (tmp_path / "hold").touch()
     process = sweep(tmp_path, cluster, 1, "[{elastic: [1, 6]}]", loop=ELASTIC_LOOP)

@@ -13,9 +13,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize(("workers", "how", "rank"), [(2, "on rank 1", 1)])
-def test_r13_a_rank_that_does_not_report_in_time_fails_its_trial_with_its_stack(
-    clean_ray, tmp_path, workers, how, rank
-):
+def test_r13_silent_rank_fails_its_trial_with_its_stack(clean_ray, tmp_path, workers, how, rank):
     with Driving(
         replace(job("tests.faults.loops:hangs", "none"), report_timeout=2.0), tmp_path
     ) as driving:

@@ -68,7 +68,7 @@ CELLS: dict[str, tuple[str | None, ...]] = {
     ),
     "torch": cells(
         "torch",
-        f"{TORCH_RANKS}::test_two_ranks_make_the_steps_of_one_rank_with_batches_of_twice_the_size",
+        f"{TORCH_RANKS}::test_two_ranks_equal_one_rank_with_doubled_batches",
         f"{TORCH_RANKS}::test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one[ddp]",
         "trainers/test_torch_trainer.py::TestBinary",
     ),
@@ -92,7 +92,7 @@ CELLS: dict[str, tuple[str | None, ...]] = {
     ),
     "command": cells(
         "command",
-        "test_command.py::test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it",
+        "test_command.py::test_torchrun_script_runs_on_two_ranks_and_is_stopped",
         f"trainers/test_command_trainer.py::TestCommand::{RESUMED}",
         "trainers/test_command_trainer.py::TestCommand",
     ),

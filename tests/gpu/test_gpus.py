@@ -202,7 +202,7 @@ def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_
     assert np.isfinite(probabilities).all()
 
 
-def test_a_trial_that_fills_the_gpu_fails_with_a_reason_and_its_worker_goes_on(gpu_ray, tmp_path):
+def test_full_gpu_fails_trial_with_reason_and_worker_continues(gpu_ray, tmp_path):
     trials, facts = run_loop(
         tmp_path, "fills", 3, 1, 1, f"bytes: {{grid: [1024, {loops.HUGE}, 2048]}}"
     )

@@ -332,7 +332,7 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
     assert lines[12] == "dropped 3 more columns; see data.drop in space.yaml"
 
 
-def test_row_numbers_are_dropped_also_if_a_row_without_a_label_leaves_a_gap(tmp_path):
+def test_row_numbers_with_gap_are_dropped(tmp_path):
     labels = ["no", None, *["no", "yes"] * (N // 2 - 1)]
     space, _ = written(tmp_path, small().assign(y=labels, row=range(N)))
     assert space.data.drop == ("row",)
@@ -387,7 +387,7 @@ def test_what_only_tolerance_finds_is_not_dropped(tmp_path):
     assert load_splits(space.data).notes
 
 
-def test_a_frequent_word_in_the_label_is_a_class_and_a_rare_one_a_missing_label(tmp_path):
+def test_frequent_label_word_is_class_and_rare_one_is_missing(tmp_path):
     frequent = small().assign(y=["None" if i % 3 else "Minor" for i in range(N)])
     space, text = written(tmp_path, frequent)
     assert (

@@ -52,7 +52,7 @@ def test_text_files_are_read_as_the_user_says(tmp_path):
     assert space.data.read.separator == ";" and not space.data.parse
 
 
-def test_a_table_needs_its_label_and_a_space_file_takes_none_of_the_options(tmp_path):
+def test_table_needs_label_and_space_file_takes_no_table_options(tmp_path):
     rows().to_csv(tmp_path / "rows.csv", index=False)
     others = {"task": None, "metric": None, "trainer": None, "read": None}
     with pytest.raises(InputError, match=r"--label: is required, because rows.csv is a table; .*y"):

@@ -246,9 +246,7 @@ def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undis
 
 @pytest.mark.parametrize("half", [False, True], ids=["put in line", "sampled in part"])
 @pytest.mark.parametrize("points", [POINTS, "[]"], ids=["an initial point", "a sampled one"])
-def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
-    make_space, tmp_path, points, half
-):
+def test_next_configuration_does_not_become_a_due_repeat(make_space, tmp_path, points, half):
     """A driver dies as it begins a trial, while another has trained to its end: the next one ends
     that first, and owes it a repeat.
     """
@@ -284,9 +282,7 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     )
 
 
-def test_trials_are_replayed_in_the_order_of_their_ends_although_the_clock_was_set_back(
-    make_space, tmp_path, monkeypatch
-):
+def test_replay_keeps_order_of_ends_if_clock_was_set_back(make_space, tmp_path, monkeypatch):
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
     ends = [State.FAIL, State.COMPLETE, State.PRUNED]
     for number, state in enumerate(ends):
@@ -411,9 +407,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
 @pytest.mark.parametrize(
     "limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"]
 )
-def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
-    make_space, tmp_path, limit, hours
-):
+def test_resume_after_reached_limit_starts_no_trial(make_space, tmp_path, limit, hours):
     space = make_space(BODY, max_trials=4)
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)

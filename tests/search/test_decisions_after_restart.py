@@ -51,9 +51,7 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
-    make_space, tmp_path, scheduler
-):
+def test_new_driver_decides_as_the_killed_driver_would_have(make_space, tmp_path, scheduler):
     space = make_space(BODY, scheduler=scheduler)
     told = []
     for name in ("goes on", "starts anew"):

@@ -253,7 +253,7 @@ def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
 # ---- the first configurations
 
 
-def test_a_sweep_starts_with_a_suggestion_and_then_the_best_trial_of_each_earlier_sweep(make_space):
+def test_first_trials_are_a_suggestion_and_earlier_best_trials(make_space):
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
     maximized = make_space(NUMBERS, objective="{metric: loss, goal: maximize}")
@@ -272,9 +272,7 @@ def test_a_sweep_starts_with_a_suggestion_and_then_the_best_trial_of_each_earlie
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
-def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_restart(
-    make_space, tmp_path, algorithm
-):
+def test_every_algorithm_starts_with_points_and_repeats_itself(make_space, tmp_path, algorithm):
     space = with_from(make_space(BODY, 40, algorithm))
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2)
     best = min(sweep.trials, key=lambda t: t.values)
@@ -310,9 +308,7 @@ def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
     assert prior_weights(np.empty((0, 2)), np.empty(0)) == pytest.approx([0.25, 0.25])
 
 
-def test_gp_finds_the_optimum_of_a_related_task_soon_and_leaves_an_unrelated_one(
-    make_space, tmp_path
-):
+def test_gp_transfers_from_related_task_only(make_space, tmp_path):
     space = make_space(NUMBERS, 40, "gp", scheduler="{name: none}")
     found = {}
     for name, center in (("related", 0.8), ("unrelated", 0.2)):

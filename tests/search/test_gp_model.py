@@ -125,9 +125,7 @@ def test_several_objectives_have_their_front_searched(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_a_resumed_sweep_suggests_the_same_with_conditions_failures_constraints_and_ordered_choices(
-    make_space, tmp_path
-):
+def test_resumed_sweep_suggests_the_same_for_every_kind_of_space(make_space, tmp_path):
     body = CONDITIONS + "  size: {choice: [16, 32, 64, 128]}\n"
     space = make_space(body, 60, "gp", scheduler=NO_STOPS, extra='constraints: {size: "<= 100"}')
 

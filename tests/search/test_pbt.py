@@ -235,7 +235,7 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
     assert (target / "deep" / "state").read_text() == "7", "what the donor deletes stays"
 
 
-def test_a_trial_stays_unchanged_if_the_checkpoint_of_its_donor_was_deleted(monkeypatch, tmp_path):
+def test_trial_stays_unchanged_without_checkpoint_of_donor(monkeypatch, tmp_path):
     own, donor = (
         SimpleNamespace(
             id=id, number=n, trial=SimpleNamespace(preprocessor=0, data=0, shape=0), keys={}
@@ -260,7 +260,7 @@ def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(
     assert outcome(going.search) == outcome(undisturbed[0].search)
 
 
-def test_a_loop_without_checkpoints_is_refused_at_the_first_perturbation_step(space, tmp_path):
+def test_pbt_refuses_loop_without_checkpoints_at_first_step(space, tmp_path):
     going = drive(space, tmp_path, saves=False)
     said = (
         "scheduler.name: the scheduler pbt needs a checkpoint at each step at which it compares "

@@ -163,7 +163,7 @@ def test_run_refuses_a_bad_plugin_in_one_line(examples, line):
         'search: {algorithm: "no_such:Thing"}',
     ],
 )
-def test_validate_refuses_a_reference_that_leads_nowhere_and_imports_nothing(tmp_path, line):
+def test_validate_refuses_dangling_reference_and_imports_nothing(tmp_path, line):
     for page in ("own-scheduler.md", "own-sampler.md"):
         write_example(page, tmp_path)
     (tmp_path / "near_best.py").write_text("raise RuntimeError\nclass NearBest: pass\n")

@@ -98,9 +98,7 @@ def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted():
 
 
 @given(qualities, st.integers(1, 5), st.booleans(), st.sampled_from(SCHEDULERS))
-def test_one_in_factor_continues_and_one_trial_of_each_bracket_reaches_the_end(
-    values, workers, minimize, scheduler
-):
+def test_one_trial_in_factor_continues_in_each_bracket(values, workers, minimize, scheduler):
     view, _ = search(scheduler, len(values), workers, lambda number, step: values[number], minimize)
     assert not any(t.running and t.paused_at is None for t in view.trials.values())
     for bracket in {t.bracket for t in view.trials.values()}:
@@ -135,7 +133,7 @@ def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(
     assert number == next((n for n in best if n in waiting), None)
 
 
-def test_a_trial_continues_at_once_only_if_it_would_be_chosen_among_the_paused_ones():
+def test_trial_continues_at_once_only_if_best_of_paused_trials():
     waiting = {n: {1: float(n)} for n in (1, 2, 3, 4, 5)}
     paused = dict.fromkeys(waiting, 1)
     view = study_of({**waiting, 9: {1: 0.5}}, paused)
@@ -156,7 +154,7 @@ def test_a_higher_rung_comes_first():
     assert PROMOTION.next_paused(view) == 0
 
 
-def test_the_best_trial_of_each_rung_continues_only_when_no_trial_runs_or_starts():
+def test_best_trial_of_rung_continues_only_when_nothing_runs():
     view = study_of({n: {1: float(n)} for n in (0, 1)}, paused={0: 1, 1: 1})
     assert PROMOTION.next_paused(view) is None
     view.all_started = True

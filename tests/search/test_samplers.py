@@ -100,9 +100,7 @@ params:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_stands_inside_an_option_is_there_with_it_alone_however_long_a_sweep_learns(
-    make_space, tmp_path, algorithm
-):
+def test_nested_dimension_is_active_only_with_its_option(make_space, tmp_path, algorithm):
     space = make_space(NESTED, 60, algorithm, scheduler="{name: none}")
     if algorithm == "nsga2":
         space = dataclasses.replace(
@@ -292,7 +290,7 @@ def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended():
     assert pieces.known[0].state is once.known[0].state is TrialState.PRUNED
 
 
-def test_the_highest_level_with_enough_values_is_modeled_and_what_failed_ranks_last():
+def test_highest_level_with_enough_values_is_modeled():
     ends = [TrialState.COMPLETE] * 3 + [TrialState.PRUNED] * 6 + [TrialState.FAIL]
     study = study_of(
         [(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)]
@@ -333,7 +331,7 @@ def test_the_gradient_of_the_fit_is_the_slope():
         ) / 2e-6 == pytest.approx(slope, rel=1e-3, abs=1e-4)
 
 
-def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
+def test_gaussian_process_fits_observations_and_doubts_elsewhere():
     x = np.array([[0.1], [0.2], [0.5]])
     process = Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
     process.condition(np.array([-1.0, 0.0, -9.0]))

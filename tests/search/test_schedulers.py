@@ -140,9 +140,7 @@ curves = st.lists(st.floats(-1e6, 1e6), min_size=9, max_size=9)
 
 
 @given(curves, st.lists(curves, max_size=12), st.booleans(), st.integers(1, 8))
-def test_the_median_rule_stops_a_trial_whose_best_is_worse_than_the_median_mean(
-    own, others, minimize, least
-):
+def test_median_rule_stops_trial_below_median_of_means(own, others, minimize, least):
     action = Median(50, 2, least).decide(study_of([own, *others], minimize), 0, 9).action
     if len(others) < least:
         assert action is Action.CONTINUE
@@ -173,9 +171,7 @@ def test_under_the_median_rule_nan_is_the_worst(others, minimize):
     st.booleans(),
     st.sampled_from([Asha(81), Hyperband(81, 1, 3, 1), Asha(81, type="promotion")]),
 )
-def test_a_trial_that_ended_on_its_own_counts_at_later_rungs_with_its_best_value(
-    others, value, minimize, scheduler
-):
+def test_ended_trial_counts_at_later_rungs_with_best_value(others, value, minimize, scheduler):
     """The decision is the one for curves that stay at their best value after their end."""
     best = min if minimize else max
     decisions = []
@@ -195,7 +191,7 @@ def test_a_trial_that_ended_on_its_own_counts_at_later_rungs_with_its_best_value
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()), max_size=40),
     st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL]),
 )
-def test_the_trials_of_a_rung_are_the_same_in_any_order_of_reports_and_questions(moves, end):
+def test_trials_of_rung_do_not_depend_on_order_of_reports(moves, end):
     """A view that is asked after each event knows the same as one that is asked at the end."""
     asked, late = SimulatedStudy(), SimulatedStudy()
     for number, step, ends in moves:
@@ -215,7 +211,7 @@ def test_the_trials_of_a_rung_are_the_same_in_any_order_of_reports_and_questions
         assert all(trial.has_reached(rung) for trial in found)
 
 
-def test_a_trial_that_ended_on_its_own_has_not_reached_the_steps_that_it_left_out():
+def test_ended_trial_has_not_reached_skipped_steps():
     study = SimulatedStudy()
     study.start(0)
     study.report(0, {1: 3.0, 4: 2.0})
@@ -227,7 +223,7 @@ def test_a_trial_that_ended_on_its_own_has_not_reached_the_steps_that_it_left_ou
     assert trial.mean_until(9) == trial.mean_until(4) == 2.5
 
 
-def test_under_the_median_rule_trials_are_compared_at_every_report_from_the_grace_period_on():
+def test_median_rule_compares_every_report_after_grace_period():
     assert (
         3 not in Median(50, 4).rungs()
         and 4 in Median(50, 4).rungs()

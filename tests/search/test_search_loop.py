@@ -107,9 +107,7 @@ def test_a_point_that_a_dead_driver_had_put_in_line_is_begun_once(make_space, tm
 REPEATS = "repeats: {count: 3, aggregate: mean}"
 
 
-def test_a_repeat_starts_before_an_enqueued_configuration_also_after_a_restart(
-    make_space, tmp_path
-):
+def test_repeat_starts_before_enqueued_configuration(make_space, tmp_path):
     space = make_space(BODY, max_trials=3, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
@@ -122,9 +120,7 @@ def test_a_repeat_starts_before_an_enqueued_configuration_also_after_a_restart(
     assert started[1].enqueued and started[1].params["eta"] == 0.5
 
 
-def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(
-    make_space, tmp_path
-):
+def test_repeats_start_after_first_trial_with_other_seeds(make_space, tmp_path):
     space = make_space(BODY, max_trials=2, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
     first, other = loop.ask(), loop.ask()
@@ -234,9 +230,7 @@ def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, alg
     assert SearchLoop.open(tmp_path, space).store.front() == front
 
 
-def test_what_breaks_a_constraint_is_complete_and_never_wins_over_what_keeps_it(
-    make_space, tmp_path
-):
+def test_infeasible_trial_is_complete_and_never_wins(make_space, tmp_path):
     space = make_space(BODY, extra='constraints: {latency: "<= 5", seconds: "< 9"}', scheduler=NONE)
     loop = SearchLoop.open(tmp_path, space)
     for loss, latency, seconds in (

@@ -180,9 +180,7 @@ def test_the_known_total_is_the_number_of_configurations(make_space, tmp_path):
     assert loop.queue.known_total == 4 and loop.to_run == 3
 
 
-def test_a_population_is_filled_and_trials_without_dimensions_differ_in_their_seeds(
-    make_space, tmp_path
-):
+def test_population_is_filled_with_different_seeds(make_space, tmp_path):
     pbt = make_space(
         FOUR, max_trials=6, scheduler="{name: pbt, max_t: 9, perturbation_interval: 3}"
     )

@@ -172,7 +172,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
         RuntimeError("shape"),
     ],
 )
-def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both_are_counted(error):
+def test_error_about_rows_is_422_and_error_of_model_is_500(error):
     class Picky(served.Model):
         def predict(self, frame):
             if frame["built"].isna().any():
@@ -192,7 +192,7 @@ def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both
         assert f'sweeps_requests_total{{path="/predict",status="{status}"}} 1.0' in told
 
 
-def test_a_value_that_only_the_columns_of_training_refuse_is_named_with_field_and_row():
+def test_value_refused_by_training_columns_is_named_with_row():
     app = make_app(served.bundle())
     offset = "1990-05-01T12:00:00+02:00"
     rule = "must hold dates without a time zone, such as 2026-01-31T12:00:00, as in training"
@@ -251,7 +251,7 @@ def test_a_model_that_drops_rows_is_422():
     )
 
 
-def test_of_many_wrong_values_the_first_are_told_and_that_there_may_be_more():
+def test_first_wrong_values_are_named_and_more_are_mentioned():
     status, told = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
     assert status == 422 and [p.get("row") for p in told["detail"]] == [*range(20), None]
     assert told["detail"][-1] == {

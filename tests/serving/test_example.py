@@ -57,7 +57,7 @@ def test_the_example_is_a_row_that_the_server_predicts(bundle):
     assert content["application/json"]["example"] == body
 
 
-def test_an_example_with_a_missing_value_is_not_in_openapi_which_has_no_null(bundle):
+def test_openapi_has_no_example_with_missing_value(bundle):
     store(bundle, served.raw(2).assign(area=np.nan))
     app = make_app(bundle)
     assert get(app, "/example")[1]["records"][0]["area"] is None

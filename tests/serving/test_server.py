@@ -84,7 +84,7 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
     assert not asking.is_alive()
 
 
-def test_the_printed_curl_command_gets_a_prediction_without_ray_and_without_what_trains(bundle):
+def test_printed_curl_command_gets_prediction_without_ray(bundle):
     process = command("serve", bundle[0], "--port", "0")
     assert (
         process.stderr.readline().startswith("serving ")
@@ -102,9 +102,7 @@ def test_the_printed_curl_command_gets_a_prediction_without_ray_and_without_what
     assert process.wait(20) == 0 and process.stderr.read() == ""
 
 
-def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_warned_of(
-    bundle, tmp_path, monkeypatch
-):
+def test_r11_token_from_environment_or_file_is_required(bundle, tmp_path, monkeypatch):
     path, kept = bundle
     (tmp_path / "token").write_text("se-cr.et\n")
     process, url = started(

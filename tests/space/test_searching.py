@@ -152,9 +152,7 @@ class TestWhatIsTaken:
             "params.q": 0.75,
         }
 
-    def test_a_fraction_of_test_is_trained_on_in_the_end_and_no_other_test_split(
-        self, write
-    ) -> None:
+    def test_final_model_trains_on_fraction_test_split_only(self, write) -> None:
         for test, bundle, splits in (
             ("0.1", "{train_on: all}", ("train", "valid", "test")),
             ("0.1", None, ("train", "valid")),

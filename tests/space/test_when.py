@@ -214,7 +214,7 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
     assert list(space(NUMBERS % when).dimensions[-1].when) == terms
 
 
-def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(
+def test_nested_dimension_of_missing_option_is_found(
     space,
 ):
     body = (
@@ -464,7 +464,7 @@ def test_a_condition_is_open_until_it_is_known() -> None:
     assert holds((Term("a", keys=(1,)),), {"a": True}) is False, "true is not 1"
 
 
-def test_an_elastic_number_of_workers_is_an_option_that_conditions_can_name(space):
+def test_conditions_can_name_elastic_number_of_workers(space):
     body = """\
 scaling: {num_workers: {choice: [1, {elastic: [1, 4]}]}}
 params:

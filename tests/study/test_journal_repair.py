@@ -194,9 +194,7 @@ counts = st.fixed_dictionaries({}, optional=dict.fromkeys(ENDED, st.integers(0, 
 
 
 @given(counts, st.integers(0, 100), st.integers(0, 5), st.integers(0, 120))
-def test_a_study_contradicts_a_result_if_it_lacks_an_end_that_the_result_tells(
-    told, ended, given_, best
-):
+def test_study_without_a_recorded_end_contradicts_result(told, ended, given_, best):
     ids = [f"{n:04d}" for n in range(ended + given_)]
     result = {"trials": told, "best": {"trial": f"{best:04d}"}}
     said = contradiction(ids[:ended], ids[ended:], result)

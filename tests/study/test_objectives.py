@@ -79,9 +79,7 @@ def test_what_is_asked_for_and_not_there_is_named_and_never_feasible():
 
 @pytest.mark.parametrize("sign", ["<=", "<", ">=", ">"])
 @given(value=st.floats(allow_nan=True), bound=st.floats(-1e6, 1e6))
-def test_a_violation_is_above_zero_where_the_constraint_is_broken_and_nowhere_else(
-    sign, value, bound
-):
+def test_violation_is_positive_only_if_constraint_is_broken(sign, value, bound):
     constraint = Constraint("m", sign, bound)
     violation = constraint.violation(value)
     assert not math.isnan(violation) and (violation > 0) == (not constraint.holds(value))
@@ -118,7 +116,7 @@ def test_the_best_step_is_the_best_of_those_that_satisfy_the_constraints():
     assert (first.step, first.feasible) == (5, True)
 
 
-def test_a_constraint_on_a_cost_or_on_the_mean_of_folds_does_not_choose_the_step():
+def test_constraint_on_cost_or_fold_mean_does_not_choose_step():
     curve, others = ((1, 0.9), (2, 0.8)), {"hours": [(1, 9.0), (2, 1.0)]}
     assert late(Constraint("seconds", "<=", 1)).score(C, 2, curve, others, COST).step == 1
     folds = Objectives((AUC,), (HOURS,), cross_validated=True)

@@ -103,9 +103,7 @@ def test_a_wrong_password_is_said_without_it(told):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowhere(
-    told, tmp_path, monkeypatch
-):
+def test_sweep_in_postgresql_works_and_hides_password(told, tmp_path, monkeypatch):
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     said = []
 
@@ -233,7 +231,7 @@ def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
 
 @pytest.mark.faults
 @pytest.mark.timeout(180)
-def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it_is_back_goes_on(
+def test_lost_database_ends_sweep_in_one_line_and_resume_continues(
     tmp_path,
 ):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")

@@ -142,7 +142,7 @@ def test_figures_of_few_trials_label_whole_numbers_only(space):
     assert all("." not in text for text in ticks)
 
 
-def test_curves_of_a_scheduler_that_counts_rows_are_over_the_share_of_the_rows(space):
+def test_curves_over_rows_show_the_share_of_rows(space):
     figure = plots.curves(data_of(space, [trial(space, 0, curve=(0.5, 0.6, 0.7))], parts=4))
     assert [trace["x"] for trace in figure.plot["data"]] == [[25.0, 50.0, 75.0]]
     assert (

@@ -71,7 +71,7 @@ def test_the_best_value_counts_the_trials_in_the_order_of_their_ends():
     ]  # trial 2 began at second 2
 
 
-def test_a_pruned_trial_is_not_the_best_while_the_final_best_trial_is_complete():
+def test_pruned_trial_is_never_best_if_final_best_is_complete():
     trials = (
         trial(0, State.PRUNED, 0.1),
         trial(1, State.COMPLETE, 0.5),

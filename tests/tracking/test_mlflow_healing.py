@@ -67,7 +67,7 @@ def test_a_curve_is_thinned_by_its_steps_alone():
     assert kept[-2:] == [19_900, 20_000]
 
 
-def test_a_run_that_is_deleted_while_its_trial_runs_is_sent_again_by_a_resume(client, tmp_path):
+def test_resume_sends_deleted_run_of_running_trial_again(client, tmp_path):
     tracker = tracker_in(tmp_path)
     for number in (0, 1):
         tracker.handle(begin(trial(number), 1.0))

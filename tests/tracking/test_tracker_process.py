@@ -44,9 +44,7 @@ def test_events_are_written_by_another_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_run_has_system_metrics_and_a_process_that_is_killed_loses_nothing(
-    tmp_path, monkeypatch
-):
+def test_run_has_system_metrics_and_survives_a_kill(tmp_path, monkeypatch):
     from mlflow.tracking import MlflowClient
 
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")

@@ -480,9 +480,7 @@ def test_prepared_data_is_offered_as_parquet(tmp_path):
 
 
 @pytest.mark.parametrize(("resumes", "expected"), [(True, LOSSES[2:]), (False, LOSSES)])
-def test_a_resumed_script_starts_with_a_copy_of_the_checkpoint_unless_it_cannot_resume(
-    tmp_path, resumes, expected
-):
+def test_resumed_script_gets_copy_of_checkpoint(tmp_path, resumes, expected):
     checkpoint = run(tmp_path, CALLS).checkpoints[2]
     before = (checkpoint / "state.json").read_text()
     assert losses(run(tmp_path, CALLS, resume=checkpoint, options={"resume": resumes})) == expected
@@ -562,7 +560,7 @@ print('{"loss": 1}', flush=True)
         run(tmp_path, f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})\n")
 
 
-def test_an_exit_code_fails_the_trial_with_the_last_lines_of_standard_error(tmp_path):
+def test_exit_code_fails_trial_with_end_of_standard_error(tmp_path):
     script = (
         "import sys\nprint('x' * 10**6, file=sys.stderr)\n"
         "print('{\"loss\": 1}')\nraise ZeroDivisionError('by zero')\n"
@@ -578,7 +576,7 @@ def test_an_exit_code_fails_the_trial_with_the_last_lines_of_standard_error(tmp_
     assert record(tmp_path)["exit_code"] == 1
 
 
-def test_a_script_without_a_report_fails_the_trial_with_the_three_ways_to_report(tmp_path):
+def test_script_without_report_fails_with_three_ways_to_report(tmp_path):
     with pytest.raises(
         ScriptFailed,
         match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON"

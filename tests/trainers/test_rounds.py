@@ -29,9 +29,7 @@ def test_long_trials_report_the_same_rounds_a_few_percent_apart(shorter, longer)
 
 
 @given(st.integers(1, 900), st.integers(1, 60), st.lists(st.integers(1, 900), max_size=9))
-def test_the_training_ends_at_the_first_report_without_an_improvement_for_long_enough(
-    last, patience, improvements
-):
+def test_patience_ends_training_at_first_due_report(last, patience, improvements):
     rounds = Rounds.of({"patience": patience}, last, None)
     steps, trained = SimpleNamespace(best=None), []
     for step in rounds.after(0, steps):

@@ -330,7 +330,7 @@ def test_an_estimator_without_probabilities(tmp_path, task):
         )
 
 
-def test_predictions_do_not_depend_on_the_layout_of_the_frame_or_the_threads(tmp_path):
+def test_predictions_are_independent_of_layout_and_threads(tmp_path):
     _, shards = small_table("regression")
     x = shards["valid"].frame.drop(columns="y")
     for name, params in (("LinearRegression", {}), ("BayesianRidge", {})):
@@ -346,7 +346,7 @@ def test_predictions_do_not_depend_on_the_layout_of_the_frame_or_the_threads(tmp
     assert len({forest.predict(x).tobytes() for _ in range(10)}) == 1
 
 
-def test_text_is_refused_with_the_names_of_the_columns_or_read_by_the_pipeline(tmp_path):
+def test_text_is_refused_with_columns_or_read_by_pipeline(tmp_path):
     current, shards = small_table("binary")
     for name, shard in shards.items():
         shards[name] = FakeShard(shard.frame.assign(city=["Lyon", "Pau"] * (len(shard.frame) // 2)))

@@ -88,7 +88,7 @@ def test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one(ranks, name):
     assert whole.final == other.final == resumed.final
 
 
-def test_two_ranks_make_the_steps_of_one_rank_with_batches_of_twice_the_size(ranks, tmp_path):
+def test_two_ranks_equal_one_rank_with_doubled_batches(ranks, tmp_path):
     task, params = CASES["ddp"]
     one = _run(task, params | {"batch_size": 32}, tmp_path / "one")
     two = ranks[0]["ddp"][0]

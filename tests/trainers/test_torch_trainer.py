@@ -220,7 +220,7 @@ def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
     torch.testing.assert_close(steps[0.2], 2 * steps[0.1], rtol=1e-3, atol=1e-7)
 
 
-def test_another_optimizer_starts_without_a_state_and_another_shape_is_refused(tmp_path):
+def test_new_optimizer_starts_fresh_and_new_shape_is_refused(tmp_path):
     donor = run("binary", tmp_path, {"epochs": 2}).checkpoints[1]
     (tmp_path / "new").mkdir()
     for optimizer in ("torch.optim:SGD", "torch.optim:Adagrad"):

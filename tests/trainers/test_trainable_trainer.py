@@ -251,7 +251,7 @@ def test_anything_but_a_trainable_is_refused(tmp_path, name, message):
         run(tmp_path, name)
 
 
-def test_the_class_reads_the_prepared_data_and_the_attributes_name_the_trial(tmp_path):
+def test_trainable_reads_prepared_data_and_names_its_trial(tmp_path):
     here = os.getcwd()
     found = run(
         tmp_path, "Reads", {"rate": 1}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))}
@@ -273,7 +273,7 @@ def test_checkpoints_are_saved_at_each_best_step_and_at_the_end(tmp_path):
     assert [*scripted(tmp_path / "max", [3.0, 2.0, 4.0], goal="maximize").checkpoints] == [1, 3]
 
 
-def test_checkpoints_are_saved_when_step_asks_for_one_at_milestones_and_at_max_t(tmp_path):
+def test_checkpoints_are_saved_on_request_at_milestones_and_max_t(tmp_path):
     losses = [1.0, 2.0, {"loss": 3.0, "should_checkpoint": True}, 4.0, 5.0, 6.0, 7.0]
     found = scripted(tmp_path, losses, milestones=range(2, 8, 2), max_t=5, stop_at=5)
     assert [*found.checkpoints] == [1, 2, 3, 4, 5]
