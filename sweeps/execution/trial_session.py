@@ -39,7 +39,15 @@ class Stopped(BaseException):
 
     The base class is not Exception, so that `except Exception` in a loop does not catch this
     exception.
+
+    Args:
+        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
+            it. The trainer `command` reads this attribute.
     """
+
+    def __init__(self, finished: bool = False):
+        super().__init__()
+        self.finished = finished
 
 
 class MetricMissing(ValueError):
@@ -232,7 +240,7 @@ class TrialSession:
         asks = self.step in self.job.rungs or self.assignment.asks
         if self.finished or self.stops or (asks and not self._may_continue()):
             self.stopped = True
-            raise Stopped
+            raise Stopped(self.finished)
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
         """Check a report of the loop in a `LoopRun`, and return its numbers.
@@ -251,7 +259,7 @@ class TrialSession:
         self._admitted = True
         if self.stops:
             self.stopped = True
-            raise Stopped
+            raise Stopped(self.finished)
         return self._checked(metrics, step)
 
     def _refuse(self, metrics: Any) -> None:
@@ -262,7 +270,7 @@ class TrialSession:
                 f"{type(metrics).__name__}: {quote(metrics)}"
             )
         if self.stopped:  # The loop has caught the first `Stopped`.
-            raise Stopped
+            raise Stopped(self.finished)
 
     def _resolve_resumption(self) -> None:
         """At the first report, ask the pool whether rank 0's loop continues from its checkpoint.

@@ -143,7 +143,7 @@ def test_a_module_that_cannot_be_imported_ends_the_sweep_with_one_line(
         assignment=SimpleNamespace(trial=SimpleNamespace(preprocessor=())),
         rank=0,
         stopped=False,
-        opened={},
+        cache=SimpleNamespace(opened={}),
     )
     current: Any = None
     ended = run_loop(session, current)
