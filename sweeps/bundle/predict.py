@@ -19,7 +19,7 @@ from pyarrow import fs
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.core.errors import InputError, Problem, first_line
-from sweeps.data.column_values import InvalidValue
+from sweeps.data.column_values import InvalidColumnValue
 from sweeps.data.files import SUFFIXES, SourceFiles, file_format
 from sweeps.data.schema_probe import probe_schema, read_blocks
 from sweeps.data.tables import infer_types
@@ -224,7 +224,7 @@ def _predict_chunks(
 
 def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     """Return a problem in a chunk with a row number that counts from the beginning of the file."""
-    if isinstance(problem, InvalidValue):
+    if isinstance(problem, InvalidColumnValue):
         return problem.shifted(before)
     if problem.place != "rows":
         return problem

@@ -18,7 +18,7 @@ from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.column_values import (
     NUMERIC_KINDS,
-    InvalidValue,
+    InvalidColumnValue,
     is_tensor,
     json_scalar,
     tensors_to_arrays,
@@ -95,8 +95,8 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
 
     Raises:
         InputError: Columns are missing or values are invalid. If columns are missing, one problem
-            names the first of them. Otherwise the error has an `InvalidValue` for the first invalid
-            value of each column.
+            names the first of them. Otherwise the error has an `InvalidColumnValue` for the first
+            invalid value of each column.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
@@ -169,7 +169,9 @@ def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
             cells[row] = to_tensor(value, column.dtype, column.shape)
         except (ValueError, TypeError, KeyError, OverflowError):
             raise InputError(
-                InvalidValue.create(column.name, f"must hold {tensor_rule(column)}", row, value)
+                InvalidColumnValue.create(
+                    column.name, f"must hold {tensor_rule(column)}", row, value
+                )
             ) from None
     return pd.Series(cells, index=values.index)
 

@@ -88,13 +88,13 @@ def serve(bundle: Path, root: Path, host: str, port: int, **options: Any) -> Non
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.serving import server
     from sweeps.serving.access import Access, token_of
-    from sweeps.serving.limits import Limits
+    from sweeps.serving.limits import RequestLimits
 
     token = token_of(options["token"], options["token_file"])
     given = server.ServerOptions(
         host=host,
         port=port,
-        limits=Limits(options["max_bytes"], options["max_rows"], options["max_connections"]),
+        limits=RequestLimits(options["max_bytes"], options["max_rows"], options["max_connections"]),
         access=Access.of(options["allowed_hosts"], token),
         example=not options["no_example"],
     )

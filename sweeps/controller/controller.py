@@ -24,10 +24,10 @@ from sweeps.controller.decide import (
     Exploit,
     Happening,
     LimitsChecked,
-    Pause,
+    PauseTrial,
     Policy,
     Refuse,
-    Resume,
+    ResumeTrial,
     StartNoMore,
     StopSweep,
     TrialLeft,
@@ -213,9 +213,9 @@ class SweepController:
             case Ask():
                 trial = self.search.ask()
                 return None if trial is None else self.trials.start(trial.number)
-            case Resume(number, promoted_at=None):
+            case ResumeTrial(number, promoted_at=None):
                 return self._resume(number)
-            case Resume():
+            case ResumeTrial():
                 self.trials.promote(command)
                 return self.trials.resume(command.number)
             case StartNoMore():
@@ -224,7 +224,7 @@ class SweepController:
                 self.trials.let_continue(command)
             case Exploit():
                 self.trials.exploit(command)
-            case Pause():
+            case PauseTrial():
                 self.trials.pause(command)
                 self._forget_interrupted(command.number)
             case End():

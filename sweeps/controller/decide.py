@@ -156,7 +156,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Wait:
+class StartLater:
     """Start no trial now. One may start later."""
 
 
@@ -166,7 +166,7 @@ class StartNoMore:
 
 
 @dataclass(frozen=True)
-class Resume:
+class ResumeTrial:
     """Continue an interrupted trial.
 
     Attributes:
@@ -203,7 +203,7 @@ class Exploit:
 
 
 @dataclass(frozen=True)
-class Pause:
+class PauseTrial:
     """Let a trial give up its workers at a rung. It may continue later."""
 
     number: int
@@ -249,7 +249,18 @@ class StopSweep:
     unfinished: State
 
 
-Command = Ask | Wait | StartNoMore | Resume | Continue | Exploit | Pause | End | Refuse | StopSweep
+Command = (
+    Ask
+    | StartLater
+    | StartNoMore
+    | ResumeTrial
+    | Continue
+    | Exploit
+    | PauseTrial
+    | End
+    | Refuse
+    | StopSweep
+)
 
 
 def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Command, ...]:
@@ -277,21 +288,21 @@ def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Comma
 def _next_trial(driver: DriverState, policy: Policy) -> Iterable[Command]:
     scheduler = policy.scheduler
     if driver.paused and driver.trials_left(scheduler):
-        return [Wait()]
+        return [StartLater()]
     if driver.reason is not None:
         return [StartNoMore()]  # Paused trials stay paused, so that a resume can continue them.
     if driver.slots is not None and len(driver.running) >= driver.slots:
-        return [Wait()]
+        return [StartLater()]
     if driver.interrupted:
-        return [Resume(driver.interrupted[0])]
+        return [ResumeTrial(driver.interrupted[0])]
     paused = driver.view.paused
     promoted = scheduler.next_paused(driver.view) if paused else None
     if promoted is not None:
-        return [Resume(promoted, paused[promoted])]
+        return [ResumeTrial(promoted, paused[promoted])]
     if not driver.queue.is_empty:
         return [Ask()]
     if driver.may_wait:
-        return [Wait()]
+        return [StartLater()]
     # No other trial is left whose results could let a paused trial continue.
     ends = [End(n, State.PRUNED, reason=_at(policy, rung)) for n, rung in paused.items()]
     return [*ends, StartNoMore()]
@@ -351,7 +362,7 @@ def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy)
         case Decision(Action.EXPLOIT, int() as donor):
             return Exploit(number, rung, donor)
         case Decision(Action.PAUSE):
-            return Pause(number, rung)
+            return PauseTrial(number, rung)
         case Decision(Action.STOP):
             return End(number, State.PRUNED, reason=_at(policy, rung))
         case _:

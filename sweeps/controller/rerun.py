@@ -48,7 +48,7 @@ Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class RerunComparison:
     """The reports of a trial in the sweep and in the new run.
 
     Attributes:
@@ -127,7 +127,7 @@ def rerun(
     cpus: int | None = None,
     gpus: int | None = None,
     trust: bool = False,
-) -> Comparison:
+) -> RerunComparison:
     """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
     Both runs have the same parameters, seed, data and number of workers. An elastic trial changes
@@ -267,7 +267,7 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
         yield scratch
 
 
-def _compare(session: SweepSession, trial: Trial, original: TrialState) -> Comparison:
+def _compare(session: SweepSession, trial: Trial, original: TrialState) -> RerunComparison:
     """Run a trial again, and compare the new reports with the reports of the first run.
 
     Args:
@@ -279,7 +279,7 @@ def _compare(session: SweepSession, trial: Trial, original: TrialState) -> Compa
     session.load_data()
     state, end = train_once(session, trial, session.folder, trains_at=steps)
     ended = ending(state, clock.time(), end.state, end.error, final=end.final)
-    return Comparison(
+    return RerunComparison(
         trial.id,
         before=_compared_reports(original),
         now=_compared_reports(state),

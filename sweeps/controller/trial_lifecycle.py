@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
-from sweeps.controller.decide import Continue, End, Exploit, Pause, Resume
+from sweeps.controller.decide import Continue, End, Exploit, PauseTrial, ResumeTrial
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
 from sweeps.core import clock
@@ -95,7 +95,7 @@ class TrialLifecycle:
         trial = self._store.states[number].started.trial
         self._trackers.publish(TrialStarted(clock.time(), number, trial))
 
-    def promote(self, command: Resume) -> None:
+    def promote(self, command: ResumeTrial) -> None:
         """Record that a paused trial continues."""
         assert command.promoted_at is not None
         self._store.append(TrialDecided(clock.time(), command.number, command.promoted_at))
@@ -125,7 +125,7 @@ class TrialLifecycle:
             self._pool.renew.remote(command.rung, self._store.existing(command.number))
             self._store.sync()
 
-    def pause(self, command: Pause) -> None:
+    def pause(self, command: PauseTrial) -> None:
         """Let a trial give up its workers, after the pause has been recorded."""
         state = self._store.append(TrialPaused(clock.time(), command.number, command.rung))
         if command.number in self.progress.running:

@@ -44,7 +44,7 @@ from sweeps.dashboard import content
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.dashboard.mlflow_pages import POLICY as MLFLOW_POLICY
 from sweeps.dashboard.reader import SweepReader
-from sweeps.serving.access import Access, AllowedHosts, Guard
+from sweeps.serving.access import Access, AllowedHosts, TokenGuard
 from sweeps.space.domains import short_names
 from sweeps.sweep_report import html_page
 from sweeps.sweep_report.configuration import dotted_rows
@@ -308,7 +308,7 @@ def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = 
     files.mount("/page", StaticFiles(directory=STATIC))
 
     app = FastAPI(openapi_url=None)
-    app.mount("/api", WithPolicy(Guard(data, access), POLICY))
+    app.mount("/api", WithPolicy(TokenGuard(data, access), POLICY))
     if mlflow is not None:
         app.get(f"/{PATH}")(lambda: RedirectResponse(f"{PATH}/"))
         app.mount(f"/{PATH}", WithPolicy(mlflow, MLFLOW_POLICY))

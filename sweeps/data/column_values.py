@@ -45,7 +45,7 @@ class _Summary(str):
 
 
 @dataclass(frozen=True)
-class InvalidValue(Problem):
+class InvalidColumnValue(Problem):
     """A problem with a value that is not valid for its column.
 
     Attributes:
@@ -62,7 +62,7 @@ class InvalidValue(Problem):
     value: Any
 
     @classmethod
-    def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidValue:
+    def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidColumnValue:
         """Create the problem and its message. In the message, rows are counted from 1."""
         value = _Summary.of(value)
         return cls(
@@ -74,7 +74,7 @@ class InvalidValue(Problem):
             value,
         )
 
-    def shifted(self, rows: int) -> InvalidValue:
+    def shifted(self, rows: int) -> InvalidColumnValue:
         """Return the same problem with its row number increased by `rows`."""
         return self.create(self.column, self.rule, self.row + rows, self.value)
 
@@ -86,14 +86,14 @@ def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str)
         values: The values before parsing.
         parsed: The values after parsing. A value that could not be parsed is missing here.
         name: Name of the column.
-        rule: See `InvalidValue`.
+        rule: See `InvalidColumnValue`.
 
     Raises:
         InputError: A value could not be parsed. The error reports the first such value.
     """
     for row in np.flatnonzero(parsed.isna() & values.notna()):
         if str(values.iloc[row]).strip():
-            raise InputError(InvalidValue.create(name, rule, int(row), values.iloc[row]))
+            raise InputError(InvalidColumnValue.create(name, rule, int(row), values.iloc[row]))
 
 
 def to_numbers(values: pd.Series, name: str) -> pd.Series:
@@ -178,7 +178,7 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         zone = pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
         which = f"within the range of {dtype}" if aware or zone is None else "without a time zone"
         raise InputError(
-            InvalidValue.create(
+            InvalidColumnValue.create(
                 name,
                 f"must hold dates {which}, such as 2026-01-31T12:00:00, as in training",
                 row,

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
-from sweeps.data.column_values import InvalidValue
+from sweeps.data.column_values import InvalidColumnValue
 from sweeps.data.label_checks import as_text
 
 NUMBER = "number"
@@ -215,6 +215,6 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     if wrong.any() and not is_lenient(rule):
         row = int(wrong.argmax())
         raise InputError(
-            InvalidValue.create(name, f"{describe(rule)} (data.parse)", row, values.iloc[row])
+            InvalidColumnValue.create(name, f"{describe(rule)} (data.parse)", row, values.iloc[row])
         )
     return pd.Series(numbers, index=values.index)

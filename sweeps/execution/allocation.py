@@ -114,7 +114,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Close:
+class CloseWorker:
     """Action: close an idle worker to free its resources.
 
     Attributes:
@@ -125,7 +125,7 @@ class Close:
 
 
 @dataclass(frozen=True)
-class Wait:
+class KeepWaiting:
     """Action: wait, because no request can be served now.
 
     Decide again when a trial, a fit or a worker ends, or when a new request comes.
@@ -138,7 +138,7 @@ class Wait:
     too_large: tuple[Request, ...] = ()
 
 
-Action = Place | Grant | Close | Wait
+Action = Place | Grant | CloseWorker | KeepWaiting
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
     too_large = tuple(request for request in queue if not fits[request.kind])
     servable = [request for request in queue if fits[request.kind]]
     if not servable:
-        return Wait(too_large)
+        return KeepWaiting(too_large)
     request, *others = servable
     if placed := _start(request, cluster, others):
         return placed
@@ -259,7 +259,7 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
     without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
     later = replace(cluster, workers=without_closing)
     if len(without_closing) < len(cluster.workers) and _place(request, later):
-        return Wait(too_large)  # The workers that are closing free enough resources.
+        return KeepWaiting(too_large)  # The workers that are closing free enough resources.
     closable = [
         worker
         for worker in without_closing
@@ -272,10 +272,10 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
         # Under a limit, a worker on another node may have to be closed.
         best = [worker for worker in closable if worker.node in nodes] or closable
         need = dict(request.shape.per_worker) if request.shape else request.need
-        return Close(
+        return CloseWorker(
             min(best, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
         )
-    return Wait(too_large)
+    return KeepWaiting(too_large)
 
 
 def growth(

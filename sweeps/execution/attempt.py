@@ -15,7 +15,7 @@ from sweeps.execution import gangs
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import is_data_loss
 from sweeps.execution.messages import Assignment, AttemptId, Data, Ended
-from sweeps.execution.pool_worker import Gang, Worker, WorkerLost, describe
+from sweeps.execution.pool_worker import Gang, PoolWorker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import hide_secrets, log_of
 
@@ -125,7 +125,7 @@ class Attempt:
                     self._ask_to_leave(self._gang.workers[rank])
             await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
-    def _ask_to_leave(self, worker: Worker) -> None:
+    def _ask_to_leave(self, worker: PoolWorker) -> None:
         self._driver.spawn(self._driver.workers.gangs.ask_to_leave(worker))
 
     def _assignments(self) -> list[Assignment]:
@@ -163,7 +163,7 @@ class Attempt:
             )
         return assignments
 
-    async def _run_rank(self, worker: Worker, assignment: Assignment) -> Ended | WorkerLost:
+    async def _run_rank(self, worker: PoolWorker, assignment: Assignment) -> Ended | WorkerLost:
         """Run an attempt on one rank.
 
         Return the result of the loop, or a `WorkerLost` if the worker's process has died.

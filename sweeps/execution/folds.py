@@ -19,13 +19,13 @@ import ray.train
 
 from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import BEST_FOLD_STEP, Current
-from sweeps.execution.loop_run import LoopRun, best_step
+from sweeps.execution.loop_run import RankLoop, best_step
 from sweeps.execution.trial_session import TrialSession
 
 STATE = "folds.json"
 
 
-def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun], None]) -> None:
+def run_folds(session: TrialSession, current: Current, train: Callable[[RankLoop], None]) -> None:
     """Train and report the folds that the trial's checkpoint does not contain.
 
     Args:
@@ -39,7 +39,7 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
     """
     results, finals = _restore(session)
     for number in range(len(results), session.job.folds):
-        fold = LoopRun(session, session.cache.folds[number])
+        fold = RankLoop(session, session.cache.folds[number])
         finals.append(fold.run(current, train, f"in fold {number + 1} of {session.job.folds}"))
         results.append(result_of(fold.metrics, session.job.order))
         current.final = mean_of(finals)

@@ -11,7 +11,7 @@ from sweeps.core import clock
 from sweeps.core.resources import Shape
 from sweeps.execution import gangs
 from sweeps.execution.background import Background
-from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
+from sweeps.execution.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost, describe
 from sweeps.execution.worker_processes import WorkerProcesses
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class GangConnections:
         self._spawn = spawn
         self._numbers = itertools.count(1)
 
-    async def form(self, workers: Sequence[Worker], shape: Shape) -> Gang:
+    async def form(self, workers: Sequence[PoolWorker], shape: Shape) -> Gang:
         """Form a gang: wait until all workers have started, and connect them if necessary.
 
         Raises:
@@ -50,7 +50,7 @@ class GangConnections:
             await self._connect(gang, dict(shape.per_worker))
         return gang
 
-    async def _gang_of(self, workers: Sequence[Worker]) -> Gang:
+    async def _gang_of(self, workers: Sequence[PoolWorker]) -> Gang:
         """Return the gang of exactly these workers.
 
         If there is none, disband the other gangs of the workers and create a gang.
@@ -119,7 +119,7 @@ class GangConnections:
             if one.gang is gang:
                 one.gang = None
 
-    async def ask_to_leave(self, worker: Worker) -> None:
+    async def ask_to_leave(self, worker: PoolWorker) -> None:
         """Make a worker leave its gang.
 
         Kill the worker if it does not leave within `DISBAND_WITHIN` seconds.

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from sweeps.execution.messages import Ranks
 
 
-class Member(Protocol):
+class GangMember(Protocol):
     """A worker of a gang.
 
     Attributes:
@@ -25,7 +25,7 @@ class Member(Protocol):
         """Ids of the worker's GPUs."""
 
 
-W = TypeVar("W", bound=Member)
+W = TypeVar("W", bound=GangMember)
 
 # With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while
 # a model of the last trial exists, and during the minute after that model was deleted.
@@ -72,7 +72,7 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
     )
 
 
-def visible_gpus(workers: Sequence[Member]) -> list[str]:
+def visible_gpus(workers: Sequence[GangMember]) -> list[str]:
     """Return the value of `CUDA_VISIBLE_DEVICES` for each worker of a gang.
 
     It names the GPUs of all workers of the gang on the worker's node.

@@ -23,7 +23,7 @@ from sweeps.execution.seeds import seeded
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
 
-class LoopRun:
+class RankLoop:
     """One run of the loop on one rank. The functions of `ray.train` in the loop call this object.
 
     Args:
@@ -47,7 +47,7 @@ class LoopRun:
         self._session, self._data = session, data
 
     def run(
-        self, current: Current, train: Callable[[LoopRun], None], part: str, **more: Any
+        self, current: Current, train: Callable[[RankLoop], None], part: str, **more: Any
     ) -> dict[str, float]:
         """Run the loop. The functions of `ray.train` in the loop then call this object.
 

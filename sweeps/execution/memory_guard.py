@@ -25,7 +25,7 @@ LOOK_EVERY = 0.25  # Seconds between two checks.
 RANKS = "ray::Worker"
 
 
-class Guard:
+class MemoryGuard:
     """Watches the machine's memory from the pool's process.
 
     Attributes:

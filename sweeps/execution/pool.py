@@ -27,7 +27,7 @@ from sweeps.core.trial import State
 from sweeps.execution.background import Background
 from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.data_requests import DataRequests
-from sweeps.execution.memory_guard import MONITOR, Guard
+from sweeps.execution.memory_guard import MONITOR, MemoryGuard
 from sweeps.execution.messages import (
     AttemptId,
     Ended,
@@ -99,7 +99,7 @@ class _Pool:
         self.data_requests = DataRequests(self.workers, self.spawn)
         self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None
-        self.guard = Guard()
+        self.guard = MemoryGuard()
         threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
         asyncio.get_running_loop().set_default_executor(threads)
         self.driver = TrialDriver(

@@ -41,7 +41,7 @@ class CannotStart(Exception):
     """
 
 
-class Worker:
+class PoolWorker:
     """The pool's state of one worker.
 
     Attributes:
@@ -152,7 +152,7 @@ class Gang:
         disbanding: Task that disbands the gang; None before the gang is disbanded.
     """
 
-    def __init__(self, number: int, workers: Sequence[Worker]):
+    def __init__(self, number: int, workers: Sequence[PoolWorker]):
         self.id = f"gang-{number:03d}"
         self.workers = gangs.in_rank_order(workers)
         self.ranks = gangs.ranks_on([w.node for w in self.workers])

@@ -21,11 +21,11 @@ import ray.train
 
 from sweeps.core.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
-from sweeps.execution.loop_run import LoopRun, best_step
+from sweeps.execution.loop_run import RankLoop, best_step
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
 
-class RowRun(LoopRun):
+class RowRun(RankLoop):
     """One run of the loop on a part of the train rows, on one rank.
 
     Args:
@@ -89,7 +89,7 @@ class RowRun(LoopRun):
         return ray.train.Checkpoint.from_directory(str(self._latest))
 
 
-def run_on_rows(session: TrialSession, current: Current, train: Callable[[LoopRun], None]) -> None:
+def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLoop], None]) -> None:
     """Train and report on each part of the train rows that is larger than the checkpoint's part.
 
     Args:

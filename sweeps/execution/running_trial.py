@@ -12,7 +12,7 @@ from sweeps.core.secrets import masked
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.checkpoint_parts import CheckpointParts
 from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
-from sweeps.execution.pool_worker import Worker
+from sweeps.execution.pool_worker import PoolWorker
 from sweeps.execution.retry import FailureCounts
 from sweeps.study.events import (
     AttemptFailed,
@@ -129,8 +129,8 @@ class RunningTrial:
         self.yields = False
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
-        self.workers: list[Worker] = []
-        self.kept: list[Worker] = []
+        self.workers: list[PoolWorker] = []
+        self.kept: list[PoolWorker] = []
         self.asks = False
         self.may_grow = True
         self._clear()

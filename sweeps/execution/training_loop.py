@@ -20,12 +20,17 @@ from sweeps.core.secrets import masked
 from sweeps.core.trial import Current, State
 from sweeps.execution import gpu_memory_hints, loop_mlflow, missing_value_hints, ray_train_adapter
 from sweeps.execution.folds import run_folds
-from sweeps.execution.loop_run import LoopRun
+from sweeps.execution.loop_run import RankLoop
 from sweeps.execution.messages import Ended
 from sweeps.execution.metric_values import flatten, numeric
 from sweeps.execution.row_runs import run_on_rows
 from sweeps.execution.seeds import seeded
-from sweeps.execution.trial_session import CheckpointIgnored, MetricMissing, Stopped, TrialSession
+from sweeps.execution.trial_session import (
+    CheckpointIgnored,
+    LoopStopped,
+    MetricMissing,
+    TrialSession,
+)
 
 # Folder of this package. It contains the trainers.
 PACKAGE = f"{Path(sweeps.__file__).parent}{os.sep}"
@@ -46,7 +51,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             references.resolve(reference)
         loop = references.resolve(job.loop)
 
-        def train(running: TrialSession | LoopRun) -> None:
+        def train(running: TrialSession | RankLoop) -> None:
             arguments = [copy.deepcopy(assignment.trial.params)] if takes_config(loop) else []
             mlflow_run = loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
             with loop_mlflow.logged(mlflow_run):
@@ -63,14 +68,14 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             else:
                 with seeded(assignment.trial.seed, current.threads):
                     train(session)
-    except Stopped:
+    except LoopStopped:
         pass
     except BaseException as e:  # A `SystemExit` of the loop must not end the process either.
         if not session.stopped:
             return _failure(e, session, imported=loop is not None)
     finally:
         trial.set_current(None)
-    # A stopped loop may also catch `Stopped` and return, or raise another exception.
+    # A stopped loop may also catch `LoopStopped` and return, or raise another exception.
     state = State.PRUNED if session.stopped and not session.finished else State.COMPLETE
     return Ended(session.rank, state, final=current.final)
 
@@ -111,7 +116,7 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
     )
 
 
-def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
+def _report_result(session: TrialSession | RankLoop, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does.
 
     If the loop is a generator, each dict that it yields is a report. If it is a function that has

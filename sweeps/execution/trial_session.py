@@ -34,7 +34,7 @@ ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation":
 SILENT_AFTER = 300.0
 
 
-class Stopped(BaseException):
+class LoopStopped(BaseException):
     """Raised by `report` to end a loop. All ranks raise this exception at the same step.
 
     The base class is not Exception, so that `except Exception` in a loop does not catch this
@@ -155,8 +155,9 @@ class TrialSession:
         step: Step of the latest report. Before the first report, it is the step of the checkpoint
             from which the attempt continues, or 0.
         cache: The worker's cache of the trial's data.
-        stopped: Whether `report` has raised `Stopped`.
-        stops: Whether the next report must raise `Stopped`, because the driver has ended the trial.
+        stopped: Whether `report` has raised `LoopStopped`.
+        stops: Whether the next report must raise `LoopStopped`, because the driver has ended the
+            trial.
         reports: Number of reports in this attempt.
         train_stream: This rank's part of `train`, if the data is streamed to a gang of several
             workers; else None.
@@ -240,7 +241,7 @@ class TrialSession:
         asks = self.step in self.job.rungs or self.assignment.asks
         if self.finished or self.stops or (asks and not self._may_continue()):
             self.stopped = True
-            raise Stopped(self.finished)
+            raise LoopStopped(self.finished)
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
         """Check a report of the loop in a `LoopRun`, and return its numbers.
@@ -259,7 +260,7 @@ class TrialSession:
         self._admitted = True
         if self.stops:
             self.stopped = True
-            raise Stopped(self.finished)
+            raise LoopStopped(self.finished)
         return self._checked(metrics, step)
 
     def _refuse(self, metrics: Any) -> None:
@@ -269,8 +270,8 @@ class TrialSession:
                 f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got "
                 f"{type(metrics).__name__}: {quote(metrics)}"
             )
-        if self.stopped:  # The loop has caught the first `Stopped`.
-            raise Stopped(self.finished)
+        if self.stopped:  # The loop has caught the first `LoopStopped`.
+            raise LoopStopped(self.finished)
 
     def _resolve_resumption(self) -> None:
         """At the first report, ask the pool whether rank 0's loop continues from its checkpoint.

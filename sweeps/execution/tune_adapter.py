@@ -288,10 +288,10 @@ class _InPool(AcquiredResources):
     pool: Any
 
     def annotate_remote_entities(self, entities: Sequence[Any]) -> list[Any]:
-        return [_Method(lambda config, **_: _PoolTrial(self.pool, config["trial"]))]
+        return [_RemoteMethod(lambda config, **_: _PoolTrial(self.pool, config["trial"]))]
 
 
-class _Method:
+class _RemoteMethod:
     """Stand-in for an actor's class, or for a method of an actor's handle.
 
     Tune calls the method `remote` of both.
@@ -310,10 +310,10 @@ class _PoolTrial:
     """
 
     def __init__(self, pool: Any, trial: str):
-        self.train = _Method(
+        self.train = _RemoteMethod(
             lambda: pool.step.options(max_task_retries=-1).remote(trial)
         )  # Ray repeats a call that a restart cuts off.
-        self.stop = _Method(lambda: ray.put(None))
-        self.get_auto_filled_metrics = _Method(lambda **_: {})
+        self.stop = _RemoteMethod(lambda: ray.put(None))
+        self.get_auto_filled_metrics = _RemoteMethod(lambda **_: {})
         # Inside a class, Python would change the name `__ray_ready__` of an attribute.
         setattr(self, "__ray_ready__", self.stop)  # noqa: B010

@@ -17,13 +17,21 @@ from dataclasses import replace
 from sweeps.core import clock
 from sweeps.core.resources import Shape
 from sweeps.execution import allocation
-from sweeps.execution.allocation import Close, Cluster, Grant, Phase, Place, Request, Wait
+from sweeps.execution.allocation import (
+    CloseWorker,
+    Cluster,
+    Grant,
+    KeepWaiting,
+    Phase,
+    Place,
+    Request,
+)
 from sweeps.execution.autoscaling import NodeRequests, select_within_limit
 from sweeps.execution.background import Background
 from sweeps.execution.cluster_nodes import ClusterNodes, sum_of
 from sweeps.execution.gang_connections import GangConnections
 from sweeps.execution.messages import Job
-from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
+from sweeps.execution.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
 from sweeps.execution.worker_processes import WorkerProcesses
 
 log = logging.getLogger(__name__)
@@ -67,7 +75,7 @@ class WorkerPool:
         self._spawn = spawn
         self._queue: list[Request] = []
         # The following three have the ids of requests as keys. The answer to a fit is [].
-        self._answers: dict[int, asyncio.Future[list[Worker]]] = {}
+        self._answers: dict[int, asyncio.Future[list[PoolWorker]]] = {}
         self._grants: dict[int, tuple[str, Mapping[str, float]]] = {}
         # Since when a trial would not fit even on the empty cluster, by the monotonic clock.
         self._misfits: dict[int, float] = {}
@@ -86,7 +94,7 @@ class WorkerPool:
 
         Stop at the first shape for which the free resources are not enough.
         """
-        taken: list[Worker] = []
+        taken: list[PoolWorker] = []
         for shape in shapes:
             request = Request(next(self._count), shape.total, shape)
             action = allocation.decide(self.cluster(), [request])
@@ -98,7 +106,7 @@ class WorkerPool:
 
     async def reserve(
         self, shape: Shape, key: str | None = None, is_retry: bool = False
-    ) -> list[Worker]:
+    ) -> list[PoolWorker]:
         """Reserve the workers of a trial, and return them. Some may still be starting.
 
         If the cluster lacks resources now, the trial waits in the queue.
@@ -118,7 +126,7 @@ class WorkerPool:
             Request(next(self._count), shape.total, shape, key=key, is_retry=is_retry)
         )
 
-    async def form(self, workers: Sequence[Worker], shape: Shape) -> Gang:
+    async def form(self, workers: Sequence[PoolWorker], shape: Shape) -> Gang:
         """Form a gang of reserved workers; see `GangConnections.form`.
 
         If this fails, the workers are released.
@@ -133,8 +141,8 @@ class WorkerPool:
             raise
 
     def grow(
-        self, shape: Shape, members: Sequence[Worker], trials_pending: bool, reserve: bool
-    ) -> list[Worker]:
+        self, shape: Shape, members: Sequence[PoolWorker], trials_pending: bool, reserve: bool
+    ) -> list[PoolWorker]:
         """Reserve additional workers for an elastic gang, if resources are free.
 
         If not enough workers are idle, start workers and reserve none. The gang can then grow at a
@@ -189,7 +197,7 @@ class WorkerPool:
             self._grants.pop(request.id, None)
             self.serve()
 
-    def give_back(self, workers: Sequence[Worker]) -> None:
+    def give_back(self, workers: Sequence[PoolWorker]) -> None:
         """Release reserved workers.
 
         Workers of a broken gang (see `Gang`) leave the gang first. Others stay connected.
@@ -200,11 +208,13 @@ class WorkerPool:
         else:
             self._free(workers)
 
-    async def _disband_and_free(self, broken: Iterable[Gang], workers: Sequence[Worker]) -> None:
+    async def _disband_and_free(
+        self, broken: Iterable[Gang], workers: Sequence[PoolWorker]
+    ) -> None:
         await asyncio.gather(*(self.gangs.disband(gang) for gang in broken))
         self._free(workers)
 
-    def _free(self, workers: Sequence[Worker]) -> None:
+    def _free(self, workers: Sequence[PoolWorker]) -> None:
         for one in workers:
             if one.lost is None and one.phase is Phase.BUSY:
                 if self.job.reuse == "never":
@@ -214,7 +224,7 @@ class WorkerPool:
                     one.idle_since = clock.monotonic()
         self.serve()
 
-    def close(self, worker: Worker) -> None:
+    def close(self, worker: PoolWorker) -> None:
         """Close a worker in the background: disband its gang, then kill its process.
 
         This frees its resources.
@@ -224,7 +234,7 @@ class WorkerPool:
             worker.gang.broken = True
         self._spawn(self._close(worker))
 
-    async def _close(self, worker: Worker) -> None:
+    async def _close(self, worker: PoolWorker) -> None:
         if worker.gang is not None:
             await self.gangs.disband(worker.gang)
         self.processes.lose(worker, WorkerLost("closed"))
@@ -253,9 +263,9 @@ class WorkerPool:
 
     # ---- the queue
 
-    async def _wait_for(self, request: Request) -> list[Worker]:
+    async def _wait_for(self, request: Request) -> list[PoolWorker]:
         """Wait in the queue until a request is granted, and return the reserved workers."""
-        answer: asyncio.Future[list[Worker]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[PoolWorker]] = asyncio.get_running_loop().create_future()
         self._answers[request.id] = answer
         self._queue.insert(allocation.queue_position(self._queue, request), request)
         self.serve()
@@ -289,9 +299,9 @@ class WorkerPool:
                 case Grant(request, node):
                     self._grants[request.id] = (node, request.need)
                     self._answer(request, [])
-                case Close(name):
+                case CloseWorker(name):
                     self.close(self.processes.workers[name])
-                case Wait(too_large):
+                case KeepWaiting(too_large):
                     self._refuse(too_large)
                     return
 
@@ -299,7 +309,7 @@ class WorkerPool:
         """Return the requests in the queue whose callers have not been cancelled."""
         return [request for request in self._queue if not self._answers[request.id].done()]
 
-    def _take(self, place: Place) -> list[Worker]:
+    def _take(self, place: Place) -> list[PoolWorker]:
         """Return the workers of a gang, which are busy from now on. Start those that are new."""
         assert place.request.shape is not None
         workers = [self.processes.workers[name] for name in place.workers]
@@ -312,7 +322,7 @@ class WorkerPool:
             one.used = next(self._count)
         return workers
 
-    def _answer(self, request: Request, workers: list[Worker]) -> None:
+    def _answer(self, request: Request, workers: list[PoolWorker]) -> None:
         self._queue = allocation.served(self._queue, request)
         self._answers[request.id].set_result(workers)
 
@@ -348,7 +358,7 @@ class WorkerPool:
 
     # ---- background tasks
 
-    async def _make_room(self, starting: Worker) -> None:
+    async def _make_room(self, starting: PoolWorker) -> None:
         """While a trial waits for a worker that has not started, close idle workers on its node.
 
         One worker is closed every `PLACED_WITHIN` seconds.

@@ -20,7 +20,7 @@ from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.messages import Job, WorkerInfo
-from sweeps.execution.pool_worker import Call, CannotStart, Worker, WorkerLost, describe
+from sweeps.execution.pool_worker import Call, CannotStart, PoolWorker, WorkerLost, describe
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class WorkerProcesses:
         self, job: Job, nodes: ClusterNodes, spawn: Background, on_loss: Callable[[], None]
     ):
         self.job = job
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, PoolWorker] = {}
         self.failed_start = -math.inf
         self._nodes = nodes
         self._spawn = spawn
@@ -56,9 +56,9 @@ class WorkerProcesses:
         self._numbers = itertools.count(1)
         self._looked = clock.monotonic()
 
-    def start(self, resources: tuple[tuple[str, float], ...], node: str) -> Worker:
+    def start(self, resources: tuple[tuple[str, float], ...], node: str) -> PoolWorker:
         """Start a worker on a node."""
-        started = Worker(next(self._numbers), resources, node)
+        started = PoolWorker(next(self._numbers), resources, node)
         self.workers[started.id] = started
         me = ray.get_runtime_context().current_actor
         pinned = node if len(self._nodes.resources) > 1 else None
@@ -68,7 +68,7 @@ class WorkerProcesses:
         self._spawn(self._await_start(started, info))
         return started
 
-    async def _await_start(self, started: Worker, info: Awaitable[WorkerInfo]) -> None:
+    async def _await_start(self, started: PoolWorker, info: Awaitable[WorkerInfo]) -> None:
         try:
             started.info = await info
         except RayError as e:
@@ -81,7 +81,7 @@ class WorkerProcesses:
         if not started.up.done():
             started.up.set_result(started.info)
 
-    def least_used_beside(self, starting: Worker) -> Worker | None:
+    def least_used_beside(self, starting: PoolWorker) -> PoolWorker | None:
         """Return an idle worker on the same node with one of the same resources.
 
         Of several workers, return the one that was not used for longest. None if there is none.
@@ -96,7 +96,7 @@ class WorkerProcesses:
         ]
         return min(idle, key=lambda one: one.used, default=None)
 
-    def lose(self, lost: Worker, reason: Exception) -> None:
+    def lose(self, lost: PoolWorker, reason: Exception) -> None:
         """Remove a worker, and kill its process if it is alive.
 
         Args:
@@ -121,7 +121,7 @@ class WorkerProcesses:
         lost.gone.set_result(None)
         self._on_loss()
 
-    async def until_lost(self, called: Worker, reference: Any) -> Any:
+    async def until_lost(self, called: PoolWorker, reference: Any) -> Any:
         """Wait until a call to a worker's actor has returned, and return the result of the call.
 
         Args:
@@ -140,7 +140,7 @@ class WorkerProcesses:
             raise called.lost
         return await result
 
-    async def reason_of(self, called: Worker, error: RayError) -> WorkerLost:
+    async def reason_of(self, called: PoolWorker, error: RayError) -> WorkerLost:
         """Return a `WorkerLost` that says why a call to this worker failed with an error of Ray.
 
         If the connection to a worker on another node has ended, Ray does not know at first whether
@@ -168,7 +168,7 @@ class WorkerProcesses:
                 log.warning("%s is lost: %s", one.id, reason)
                 self.lose(one, reason)
 
-    def reason_of_death(self, one: Worker, now: float) -> WorkerLost | None:
+    def reason_of_death(self, one: PoolWorker, now: float) -> WorkerLost | None:
         """Return why a worker must be removed; None if the worker is alive."""
         if one.info is not None and one.node not in self._nodes.resources:
             return WorkerLost(exit_causes.NODE_LOST, blameless=True)

@@ -134,7 +134,7 @@ class AllowedHosts(TrustedHostMiddleware):
         await checked(scope, receive, send)
 
 
-class Guard:
+class TokenGuard:
     """ASGI middleware that refuses requests without the token, except for `/health`."""
 
     def __init__(self, app: ASGIApp, access: Access):

@@ -27,17 +27,17 @@ from sweeps.bundle.manifest import members_text
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import shown
-from sweeps.data.column_values import InvalidValue
+from sweeps.data.column_values import InvalidColumnValue
 from sweeps.serving import request_checks
-from sweeps.serving.access import Access, AllowedHosts, Guard
+from sweeps.serving.access import Access, AllowedHosts, TokenGuard
 from sweeps.serving.batching import Batcher
 from sweeps.serving.example import Records, example_of
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 from sweeps.serving.request_checks import JsonSchema, Refused
 
 JSON = "application/json"
 PATHS = ("/predict", "/health", "/schema", "/example", "/metrics")
-DEFAULT, OPEN = Limits(), Access()
+DEFAULT, OPEN = RequestLimits(), Access()
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON, or the Host header is not allowed."},
     401: {"description": "The token is missing or wrong."},
@@ -103,7 +103,7 @@ class Counted:
 
 def _problem_body(problem: Problem) -> dict[str, JsonValue]:
     """Return a problem as an entry of the answer's `detail`; see `Refused.problems`."""
-    if isinstance(problem, InvalidValue):
+    if isinstance(problem, InvalidColumnValue):
         return {
             "field": problem.column,
             "row": problem.row,
@@ -118,7 +118,7 @@ def _refusal(status: int, problems: Sequence[Mapping[str, JsonValue]]) -> Respon
 
 
 def make_app(
-    bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, example: bool = True
+    bundle: Bundle, limits: RequestLimits = DEFAULT, access: Access = OPEN, example: bool = True
 ) -> FastAPI:
     """Return the ASGI application that serves a bundle.
 
@@ -150,7 +150,7 @@ def make_app(
     # The last middleware is the outermost, so refused requests are counted, too.
     if access.hosts:
         app.add_middleware(AllowedHosts, allowed_hosts=access.hosts, www_redirect=False)
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(TokenGuard, access=access)
     app.add_middleware(Counted, metrics=metrics)
     schemas = request_checks.schemas(manifest, limits.max_rows)
     shown_body = example_of(bundle) if example else None
@@ -162,7 +162,7 @@ def make_app(
 def _add_predict(
     app: FastAPI,
     bundle: Bundle,
-    limits: Limits,
+    limits: RequestLimits,
     *,
     metrics: Metrics,
     schemas: tuple[JsonSchema, JsonSchema],
@@ -251,7 +251,7 @@ def _add_facts(
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
+async def _body(request: Request, limits: RequestLimits) -> bytes:
     """Read the body of a request.
 
     Raises:

@@ -10,7 +10,7 @@ MAX_CONNECTIONS = 500
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """Limits that the user sets.
 
     Attributes:

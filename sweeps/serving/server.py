@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError
 from sweeps.serving.access import Access, open_to_others
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 
 if TYPE_CHECKING:
     import uvicorn
@@ -38,7 +38,7 @@ class ServerOptions:
 
     host: str
     port: int
-    limits: Limits
+    limits: RequestLimits
     access: Access
     example: bool
 
@@ -77,7 +77,7 @@ def serve(bundle: Path, options: ServerOptions, say: Callable[[str], None]) -> N
             server.run([listener])
 
 
-def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
+def make_server(app: ASGIApp, limits: RequestLimits) -> uvicorn.Server:
     """Return uvicorn's server of an application."""
     import uvicorn
 

@@ -12,7 +12,7 @@ from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
 from sweeps.space.templates import Sections, conditions_of
-from sweeps.space.when_parser import InvalidValue, describe_values, option_of
+from sweeps.space.when_parser import InvalidConditionValue, describe_values, option_of
 
 VALUE = "value"  # the key under which a point gives a known result; no dimension has this name
 
@@ -68,7 +68,7 @@ class InitialPointsParser:
                 continue
             try:
                 keys[name], known[name] = key_and_value(self.dims[name], child)
-            except InvalidValue as e:
+            except InvalidConditionValue as e:
                 child.wrong(e.with_value(child))
         if len(self.problems) > before:
             return None
@@ -145,14 +145,14 @@ def key_and_value(dim: Dimension, node: Node) -> tuple[Key, Key]:
         return key, key
     value = node.value
     if not is_number(value) or (dim.is_integer and not isinstance(value, int)):
-        raise InvalidValue(
+        raise InvalidConditionValue(
             f"must be {'an integer' if dim.is_integer else 'a number'}{scalar_hint(value)}"
         )
     if dim.lower is not None and dim.highest is not None and not dim.lower <= value <= dim.highest:
-        raise InvalidValue(f"must be within its bounds, {describe_values(dim)}")
+        raise InvalidConditionValue(f"must be within its bounds, {describe_values(dim)}")
     if dim.nearest(value) != value:
         start = f"{dim.lower:g} plus " if dim.lower else ""
-        raise InvalidValue(f"must be {start}a multiple of {dim.q}")
+        raise InvalidConditionValue(f"must be {start}a multiple of {dim.q}")
     if dim.mean is not None:
         return cumulative_probability(dim, value), float(value)
     return (value, value) if dim.is_integer else (float(value), float(value))

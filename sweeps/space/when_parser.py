@@ -27,7 +27,7 @@ INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
 _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
-class InvalidValue(Exception):
+class InvalidConditionValue(Exception):
     """An invalid value of a `when` or of an initial point.
 
     The message is the rule, such as "must be a number", and perhaps a hint.
@@ -58,7 +58,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
     """
     children = node.value if node.is_list else [node]
     if not children:
-        raise InvalidValue("an empty list never matches; give at least one value")
+        raise InvalidConditionValue("an empty list never matches; give at least one value")
     keys: list[Key] = []
     tests: list[tuple[str, float]] = []
     for child in children:
@@ -87,7 +87,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
         return comparison
     if not dim.options or _NEARLY.match(node.value):
         signs = ", ".join(COMPARISONS)
-        raise InvalidValue(
+        raise InvalidConditionValue(
             f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and '
             "a number)",
             node,
@@ -102,9 +102,9 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     """
     value = node.value
     if not is_number(value):
-        raise InvalidValue('must be a number or a comparison such as "> 3"', node)
+        raise InvalidConditionValue('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
-        raise InvalidValue(
+        raise InvalidConditionValue(
             'is continuous, so it never equals a number; write a comparison such as "> 3"', node
         )
     return _possible_test(dim, ("==", value), node)
@@ -116,7 +116,9 @@ def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple
     Raise InvalidValue if no value of the dimension satisfies the comparison.
     """
     if not possible(dim, [Term(dim.name, tests=(test,))]):
-        raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
+        raise InvalidConditionValue(
+            f"can never be true, because {dim.name} is {describe_values(dim)}", node
+        )
     return test
 
 
@@ -127,14 +129,16 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
     """
     for option in dim.options:
         if not is_number(option.value):
-            raise InvalidValue(
+            raise InvalidConditionValue(
                 f"a comparison needs options that are numbers, but {dim.name} has the option "
                 f"{say(option.value)}",
                 node,
             )
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
-        raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
+        raise InvalidConditionValue(
+            f"can never be true, because {dim.name} is {describe_values(dim)}", node
+        )
     return keys
 
 
@@ -163,7 +167,7 @@ def option_of(dim: Dimension, node: Node) -> Key:
         if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
             return named.key
     hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
-    raise InvalidValue(f"must be an option of {dim.name}; {hint}", node)
+    raise InvalidConditionValue(f"must be an option of {dim.name}; {hint}", node)
 
 
 def describe_values(dim: Dimension) -> str:
@@ -243,7 +247,7 @@ class WhenParser:
                 return None
             try:
                 return read_term(dim, node)
-            except InvalidValue as e:
+            except InvalidConditionValue as e:
                 at = e.node or node
                 when.wrong(f"`{name}`: {e.with_value(at)}", at.mark)
         elif name not in self.started:  # an invalid dimension has its own problem

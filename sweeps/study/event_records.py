@@ -84,7 +84,7 @@ _Event = Annotated[
 
 
 @dataclass(frozen=True)
-class Batch:
+class EventBatch:
     """A batch of events of one trial: an attribute `events.N`.
 
     Attributes:
@@ -96,7 +96,7 @@ class Batch:
     events: Annotated[tuple[_Event, ...], Field(min_length=1)]
 
 
-_BATCH: TypeAdapter[Batch] = TypeAdapter(Batch)
+_BATCH: TypeAdapter[EventBatch] = TypeAdapter(EventBatch)
 
 
 def batch_of(events: Iterable[TrialEvent], at: float) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _content(event: TrialEvent) -> dict[str, Any]:
     return {"event": KINDS[type(event)], **fields}
 
 
-def read_batch(number: int, batch: Any) -> Batch:
+def read_batch(number: int, batch: Any) -> EventBatch:
     """Check a batch of events, and return it.
 
     Args:

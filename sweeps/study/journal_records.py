@@ -53,14 +53,14 @@ Time = Annotated[Text, AfterValidator(_time)]
 Attribute = Annotated[dict[Text, Any], Field(min_length=1, max_length=1)]
 
 
-class Model(BaseModel, strict=True):
+class JsonObject(BaseModel, strict=True):
     """A JSON object in a study. Unknown keys are ignored."""
 
 
 # Values of attributes
 
 
-class ObjectivesAttribute(Model):
+class ObjectivesAttribute(JsonObject):
     """The attribute `judged` of the study: objectives and constraints of the sweep."""
 
     objectives: list[Annotated[tuple[Text, Literal["minimize", "maximize"]], Strict(False)]]
@@ -69,7 +69,7 @@ class ObjectivesAttribute(Model):
     on_more_rows: bool = False
 
 
-class RepeatsAttribute(Model, extra="forbid"):
+class RepeatsAttribute(JsonObject, extra="forbid"):
     """The attribute `repeats` of the study: the section `repeats` of the space file."""
 
     count: Annotated[int, Field(ge=1)]
@@ -91,7 +91,7 @@ TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
 # Records
 
 
-class _Record(Model):
+class _Record(JsonObject):
     op_code: int
     worker_id: Text
 

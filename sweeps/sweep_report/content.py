@@ -45,7 +45,7 @@ MAX_SLICES = 6
 
 
 @dataclass(frozen=True)
-class Report:
+class SweepReport:
     """The report in two formats.
 
     Attributes:
@@ -63,7 +63,7 @@ def report(
     result: SweepResult,
     summary: DataSummary | None = None,
     ensembles: Sequence[EnsembleSummary] = (),
-) -> Report:
+) -> SweepReport:
     """Return the report of a sweep.
 
     Args:
@@ -79,10 +79,10 @@ def report(
     appendix = format_appendix(space, result, summary)
     figures = plots.all_figures(data, MAX_SLICES)
     page = html_page.to_html(result.sweep, results, figures, appendix)
-    return Report(f"{results}\n\n{appendix}\n", page)
+    return SweepReport(f"{results}\n\n{appendix}\n", page)
 
 
-def write(folder: Path, space: Space, result: SweepResult) -> Report | None:
+def write(folder: Path, space: Space, result: SweepResult) -> SweepReport | None:
     """Write `report.md` and `report.html` into a sweep's folder.
 
     If this fails, the error is logged, and the sweep continues.

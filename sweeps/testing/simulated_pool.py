@@ -265,7 +265,7 @@ class SimulatedPool:
                     running = self._waiting.pop(request.id)
                     new = [self._new_worker(running, node) for node in start]
                     self._begin(running, (*ids, *new), bool(new))
-                case allocation.Close(worker):
+                case allocation.CloseWorker(worker):
                     del self._workers[worker]
                 case _:
                     return
@@ -349,10 +349,10 @@ class _Handle:
         self._pool = pool
 
     def __getattr__(self, name: str) -> Any:
-        return _Method(getattr(self._pool, name))
+        return _SimulatedMethod(getattr(self._pool, name))
 
 
-class _Method:
+class _SimulatedMethod:
     def __init__(self, call: Callable[..., Any]):
         self.remote = call
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import enforce_schema, infer_schema, tensors_to_arrow
 from sweeps.core.errors import InputError
-from sweeps.data.column_values import InvalidValue
+from sweeps.data.column_values import InvalidColumnValue
 
 RAW = pd.DataFrame(
     {
@@ -214,7 +214,7 @@ def test_misfit_cell_of_tensor_column_is_refused_with_its_row(cell, dtype):
         enforce_schema(frame, [column])
     (wrong,) = e.value.problems
     assert (
-        isinstance(wrong, InvalidValue)
+        isinstance(wrong, InvalidColumnValue)
         and (wrong.column, wrong.row) == ("image", 1)
         and "(2, 3)" in wrong.rule
     )

@@ -18,15 +18,15 @@ from sweeps.controller.decide import (
     DriverState,
     End,
     LimitsChecked,
-    Pause,
+    PauseTrial,
     Policy,
     Refuse,
-    Resume,
+    ResumeTrial,
+    StartLater,
     StartNoMore,
     StopSweep,
     TrialLeft,
     TrialWanted,
-    Wait,
     decide,
 )
 from sweeps.core.trial import Checkpoint, Report, Result, State
@@ -106,7 +106,7 @@ def test_a_trial_starts_if_one_is_left_and_there_is_room(known):
     assert known.decide(TrialWanted()) == [Ask()]
     known.driver.slots = 1
     known.start(0)
-    assert known.decide(TrialWanted()) == [Wait()]
+    assert known.decide(TrialWanted()) == [StartLater()]
     known.driver.slots = None
     for number in (1, 2, 3):
         known.start(number)
@@ -115,9 +115,9 @@ def test_a_trial_starts_if_one_is_left_and_there_is_room(known):
 
 def test_interrupted_trials_come_first_and_a_pause_or_an_end_starts_none(known):
     known.driver.interrupted.append(7)
-    assert known.decide(TrialWanted()) == [Resume(7)]
+    assert known.decide(TrialWanted()) == [ResumeTrial(7)]
     known.driver.paused = True
-    assert known.decide(TrialWanted()) == [Wait()]
+    assert known.decide(TrialWanted()) == [StartLater()]
     known.driver.paused, known.driver.reason = False, "--minutes"
     assert known.decide(TrialWanted()) == [StartNoMore()]
 
@@ -137,16 +137,16 @@ def test_best_paused_trial_continues_and_others_end(make_space):
     for number, loss in enumerate((0.3, 0.1, 0.2)):
         known.start(number)
         known.report(number, 1, loss)
-        expected = Pause(number, 1)
+        expected = PauseTrial(number, 1)
         assert known.decide(waits(number, 1)) == [expected], "none is among the best of three yet"
         known.happen(TrialPaused(0.0, number, 1))
     known.driver.view.all_started = True
-    assert known.decide(TrialWanted()) == [Resume(1, 1)], "one of three continues"
+    assert known.decide(TrialWanted()) == [ResumeTrial(1, 1)], "one of three continues"
     known.happen(TrialDecided(0.0, 1, 1))
     known.driver.running = {1: None}
-    assert known.decide(TrialWanted()) == [Wait()]
+    assert known.decide(TrialWanted()) == [StartLater()]
     known.happen(TrialEnded(0.0, 1, Result(State.FAIL)))
-    assert known.decide(TrialWanted()) == [Resume(2, 1)], "the next one after a failure"
+    assert known.decide(TrialWanted()) == [ResumeTrial(2, 1)], "the next one after a failure"
     known.happen(TrialDecided(0.0, 2, 1))
     known.happen(TrialEnded(0.0, 2, Result(State.PRUNED)))
     left = [End(0, State.PRUNED, reason="asha at step 1"), StartNoMore()]
@@ -281,14 +281,14 @@ def carry_out(known, command, decided, ended) -> None:
         case Ask():
             known.start(len(known.driver.sweep.trials))
             known.driver.view.all_started = known.driver.queue.is_empty
-        case Resume(number, rung):
+        case ResumeTrial(number, rung):
             known.happen(TrialDecided(0.0, number, rung))
             known.driver.running = {**known.driver.running, number: None}
         case Continue(number, rung, is_new):
             assert is_new == ((number, rung) not in decided)
             decided.add((number, rung))
             known.happen(TrialDecided(0.0, number, rung))
-        case Pause(number, rung):
+        case PauseTrial(number, rung):
             assert (number, rung) not in decided
             decided.add((number, rung))
             known.happen(TrialPaused(0.0, number, rung))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.rerun import Comparison, rerun
+from sweeps.controller.rerun import RerunComparison, rerun
 from sweeps.core.errors import InputError
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
@@ -25,7 +25,7 @@ CURVE = reported(0.5, math.nan, 0.25)
 
 def test_curves_are_compared_to_the_bit():
     def difference(before, now):
-        return Comparison("0003", before, now).difference
+        return RerunComparison("0003", before, now).difference
 
     assert difference(CURVE, CURVE) is None
     assert difference(CURVE, reported(0.5, math.nan, math.nextafter(0.25, 1))) == (3, "auc")
@@ -35,24 +35,24 @@ def test_curves_are_compared_to_the_bit():
 
 def test_what_is_said_of_it():
     assert (
-        str(Comparison("0003", CURVE, CURVE))
+        str(RerunComparison("0003", CURVE, CURVE))
         == "trial 0003: 3 steps, bit-identical to the original run"
     )
-    other = Comparison("0003", CURVE, reported(0.5, math.nan, 0.3))
+    other = RerunComparison("0003", CURVE, reported(0.5, math.nan, 0.3))
     assert (
         not other.equal
         and str(other) == "trial 0003: differs from step 3 on: auc was 0.25 and is now 0.3"
     )
-    assert "was 1.0 and is now missing" in str(Comparison("0003", CURVE, CURVE[:2]))
-    assert "fails now: boom" in str(Comparison("0003", CURVE, CURVE, "boom"))
-    again = Comparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
+    assert "was 1.0 and is now missing" in str(RerunComparison("0003", CURVE, CURVE[:2]))
+    assert "fails now: boom" in str(RerunComparison("0003", CURVE, CURVE, "boom"))
+    again = RerunComparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
     assert (
         again.equal
         and str(again)
         == "trial 0003: fails again after 3 steps, bit-identical to the original run: boom"
     )
     assert (
-        str(Comparison("0003", (), (), "boom", failed=True))
+        str(RerunComparison("0003", (), (), "boom", failed=True))
         == "trial 0003: fails again after 0 steps: boom"
     )
     assert json.loads(json.dumps(other.to_json()))["differs_from"] == 3

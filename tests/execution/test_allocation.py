@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape, fits_into, missing_resources
 from sweeps.execution.allocation import (
-    Close,
+    CloseWorker,
     Cluster,
     Grant,
+    KeepWaiting,
     Phase,
     Place,
     Request,
-    Wait,
     WorkerState,
     decide,
     growth,
@@ -89,11 +89,11 @@ def test_idle_worker_closes_only_if_there_is_no_room():
     assert decide(Cluster({"a": {"CPU": 3.0}}, [idle("w1", resources=large)]), [wanted]) == Place(
         wanted, (), ("a",)
     )
-    assert decide(Cluster({"a": {"CPU": 2.0}}, [idle("w1", resources=large)]), [wanted]) == Close(
-        "w1"
-    )
+    assert decide(
+        Cluster({"a": {"CPU": 2.0}}, [idle("w1", resources=large)]), [wanted]
+    ) == CloseWorker("w1")
     closing = replace(idle("w1", resources=large), phase=Phase.CLOSING)
-    assert decide(Cluster({"a": {"CPU": 2.0}}, [closing]), [wanted]) == Wait()
+    assert decide(Cluster({"a": {"CPU": 2.0}}, [closing]), [wanted]) == KeepWaiting()
 
 
 def test_a_small_trial_overtakes_a_large_one_once():
@@ -106,11 +106,11 @@ def test_a_small_trial_overtakes_a_large_one_once():
     assert decide(cluster, [large, small]) == Place(small, (), ("a",))
     queue = served([large, small, request(3, 1)], small)
     assert [r.id for r in queue] == [0, 3] and [r.overtaken for r in queue] == [True, False]
-    assert decide(cluster, queue) == Wait()
-    assert decide(cluster, [replace(large, is_retry=True), small]) == Wait(), (
+    assert decide(cluster, queue) == KeepWaiting()
+    assert decide(cluster, [replace(large, is_retry=True), small]) == KeepWaiting(), (
         "a trial that was started before is not overtaken"
     )
-    assert decide(cluster, [large, fit]) == Wait(), "a fit does not overtake"
+    assert decide(cluster, [large, fit]) == KeepWaiting(), "a fit does not overtake"
 
 
 def test_with_parked_cpus_idle_workers_lend_theirs():
@@ -118,11 +118,11 @@ def test_with_parked_cpus_idle_workers_lend_theirs():
     large = (("CPU", 2.0),)
     node = {"a": {"CPU": 2.0}}
     assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [fit]) == Grant(fit, "a")
-    assert decide(Cluster(node, [busy("w1", resources=large)], parked=2), [fit]) == Wait()
+    assert decide(Cluster(node, [busy("w1", resources=large)], parked=2), [fit]) == KeepWaiting()
     two = request(1, 1, 2)
     assert (
         decide(Cluster(node, [idle("w1", resources=large)], [("a", {"CPU": 1.0})], 2), [two])
-        == Wait()
+        == KeepWaiting()
     ), "the fit uses one CPU"
     small = request(2, 1)
     assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [small]) == Place(
@@ -133,9 +133,9 @@ def test_with_parked_cpus_idle_workers_lend_theirs():
 def test_a_limit_counts_the_workers_of_all_nodes():
     wanted = request(0, 2)
     cluster = Cluster(TWO_NODES, [busy("w1", "a")], limit={"CPU": 2.0})
-    assert decide(cluster, [wanted]) == Wait()
+    assert decide(cluster, [wanted]) == KeepWaiting()
     assert decide(replace(cluster, limit={"CPU": 3.0}), [wanted]) == Place(wanted, (), ("b", "b"))
-    assert decide(replace(cluster, limit={"CPU": 1.0}), [wanted]) == Wait((wanted,)), (
+    assert decide(replace(cluster, limit={"CPU": 1.0}), [wanted]) == KeepWaiting((wanted,)), (
         "it never fits"
     )
 
@@ -152,7 +152,8 @@ def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound():
         elastic(0, 1, 4), ("w2",), ("a", "a")
     )
     assert (
-        decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)]) == Wait()
+        decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)])
+        == KeepWaiting()
     ), "two are needed"
     assert len(decide(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
 
@@ -277,13 +278,13 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where):
                 nodes, list(workers.values()), list(grants.values()), parked, limit or {}
             )
             action = decide(cluster, queue)
-            if isinstance(action, Wait):
+            if isinstance(action, KeepWaiting):
                 for refused in action.too_large:
                     assert not fits_somewhere(refused.need)
                     queue.remove(refused)
                     left.discard(refused.id)
                 break
-            if isinstance(action, Close):
+            if isinstance(action, CloseWorker):
                 assert workers[action.worker].phase is Phase.IDLE
                 workers[action.worker] = replace(workers[action.worker], phase=Phase.CLOSING)
                 continue
@@ -399,5 +400,5 @@ def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
     }
     total = {name: sum(node[name] for node in cluster.values()) for name in ("CPU", "GPU")}
     waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
-    too_large = isinstance(waits, Wait) and wanted in waits.too_large
+    too_large = isinstance(waits, KeepWaiting) and wanted in waits.too_large
     assert too_large is (missing_resources(wanted.shape, total, list(cluster.values())) is not None)

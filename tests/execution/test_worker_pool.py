@@ -19,7 +19,7 @@ from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
 from sweeps.execution.cluster_nodes import ClusterNodes
 from sweeps.execution.messages import Ended, Job, WorkerInfo
-from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost
+from sweeps.execution.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.worker_pool import WorkerPool
@@ -77,10 +77,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     )
     monkeypatch.setattr(cluster_nodes.ray, "kill", made.killed.append)
 
-    async def call(self: Worker, method: str, *arguments: Any) -> None:
+    async def call(self: PoolWorker, method: str, *arguments: Any) -> None:
         made.calls.append((method, self.number - 1))
 
-    monkeypatch.setattr(Worker, "call", call)
+    monkeypatch.setattr(PoolWorker, "call", call)
     yield made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sweeps.controller.decide import Continue, DriverState, End, Exploit, Pause, Policy, decide
+from sweeps.controller.decide import Continue, DriverState, End, Exploit, PauseTrial, Policy, decide
 from sweeps.core.trial import Action, State, format_trial_id
 from sweeps.execution.messages import TrialUpdate
 from sweeps.search.search_loop import SearchLoop
@@ -24,7 +24,7 @@ def decided(loop: SearchLoop, number: int, rung: int) -> Action:
             if is_new:
                 loop.store.append(TrialDecided(time.time(), number, rung))
             return Action.CONTINUE
-        case Pause():
+        case PauseTrial():
             loop.store.append(TrialPaused(time.time(), number, rung))
             return Action.PAUSE
         case Exploit(donor=donor):

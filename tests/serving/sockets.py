@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 
 from sweeps.serving.app import make_app
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 from sweeps.serving.server import listening, make_server
 from tests.serving import served
 from tests.serving.malformed import GOOD
@@ -50,9 +50,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(model: Any = None, limits: Limits | None = None) -> Iterator[Running]:
+def running(model: Any = None, limits: RequestLimits | None = None) -> Iterator[Running]:
     """Run a server for the duration of the context. At the end, check that it has ended."""
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     with listening("127.0.0.1", 0) as listener:
         server = make_server(make_app(served.bundle(model), limits), limits)
         thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 from tests.serving.sockets import answer, request, running
 
 HANG_SECONDS = 10
@@ -18,7 +18,7 @@ EXAMPLES = int(os.environ.get("SWEEPS_FUZZ_EXAMPLES", "50"))
 
 @pytest.fixture(scope="module")
 def server():
-    with running(limits=Limits(max_bytes=20_000, max_rows=50)) as found:
+    with running(limits=RequestLimits(max_bytes=20_000, max_rows=50)) as found:
         yield found
 
 

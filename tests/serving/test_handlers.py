@@ -6,7 +6,7 @@ import logging
 
 from sweeps.dashboard import server as dashboard
 from sweeps.serving.app import make_app
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 from sweeps.serving.server import make_server
 from tests.serving import served
 
@@ -14,14 +14,14 @@ from tests.serving import served
 def test_handlers_of_other_loggers_stay_open(tmp_path):
     """uvicorn's own configuration closes all handlers."""
     handler = logging.FileHandler(tmp_path / "log")
-    make_server(make_app(served.bundle()), Limits())
+    make_server(make_app(served.bundle()), RequestLimits())
     dashboard._server(None, None, print)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()
 
 
 def test_errors_reach_the_log(caplog):
-    make_server(make_app(served.bundle()), Limits())
+    make_server(make_app(served.bundle()), RequestLimits())
     logger = logging.getLogger("uvicorn.error")
     logger.error("Exception in ASGI application")
     logger.info("Started server process")

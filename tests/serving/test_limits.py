@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 from tests.serving.malformed import GOOD
 from tests.serving.sockets import Held, answer, request, running
 from tests.waiting import wait_until
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.timeout(60)]
 
 def test_requests_above_the_limit_get_503_and_the_others_are_answered():
     model = Held()
-    with running(model, Limits(max_connections=3)) as server:
+    with running(model, RequestLimits(max_connections=3)) as server:
         first = server.connect(request())
         assert model.begun.wait(15)
         second = server.connect(request())

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from sweeps.serving.app import make_app
-from sweeps.serving.limits import Limits
+from sweeps.serving.limits import RequestLimits
 from tests.serving import malformed, served
 from tests.serving.asking import ask
 
 
 def application(folder: Path | None = None) -> Any:
-    return make_app(served.bundle(), Limits(malformed.MAX_BYTES, malformed.MAX_ROWS))
+    return make_app(served.bundle(), RequestLimits(malformed.MAX_BYTES, malformed.MAX_ROWS))
 
 
 def answered(app: Any) -> dict[str, tuple[int, Any]]:

@@ -14,7 +14,7 @@ from sweeps.space.settings import settings_of
 from sweeps.study import events
 from sweeps.tracking.mlflow import run_contents
 from sweeps.tracking.mlflow.run_contents import legal_name
-from sweeps.tracking.mlflow.sweep_runs import Batch, SweepRuns
+from sweeps.tracking.mlflow.sweep_runs import RequestBatch, SweepRuns
 
 STATUS = {
     State.COMPLETE: "FINISHED",
@@ -42,7 +42,7 @@ class RunWriter(SweepRuns):
 
     def write(self, group: Sequence[events.Event]) -> None:
         """Write events. After an error, call `open` before you write the same events again."""
-        batch = Batch()
+        batch = RequestBatch()
         for event in group:
             self._add(event, batch)
             if isinstance(event, events.SweepStarted) and event.history is not None:
@@ -58,14 +58,14 @@ class RunWriter(SweepRuns):
             raise ConnectionError(f"the study cannot be read: {e}") from e
 
     @functools.singledispatchmethod
-    def _add(self, event: events.Event, batch: Batch) -> None:
+    def _add(self, event: events.Event, batch: RequestBatch) -> None:
         """Add the requests for one event to a batch.
 
         For event types that are not registered below, add nothing.
         """
 
     @_add.register
-    def _(self, event: events.SweepStarted, batch: Batch) -> None:
+    def _(self, event: events.SweepStarted, batch: RequestBatch) -> None:
         space = self._space = event.space
         parent = self.parent
         tags = {
@@ -92,7 +92,7 @@ class RunWriter(SweepRuns):
             self.permit(self.client.log_inputs, parent, inputs)
 
     @_add.register
-    def _(self, event: events.TrialStarted, batch: Batch) -> None:
+    def _(self, event: events.TrialStarted, batch: RequestBatch) -> None:
         trial = event.trial
         continues = trial.number in self.runs
         run = self.trial_run(trial, event.time)
@@ -106,14 +106,14 @@ class RunWriter(SweepRuns):
         batch.started.append(trial)
 
     @_add.register
-    def _(self, event: events.TrialReported, batch: Batch) -> None:
+    def _(self, event: events.TrialReported, batch: RequestBatch) -> None:
         for report in event.reports:
             if is_kept(report.step):
                 run = self.runs[event.number]
                 batch.add_metrics(run, report.metrics.items(), report.time, report.step)
 
     @_add.register
-    def _(self, event: events.TrialDecided, batch: Batch) -> None:
+    def _(self, event: events.TrialDecided, batch: RequestBatch) -> None:
         if (change := event.perturbation) is None:
             return
         run = self.runs[event.number]
@@ -121,18 +121,18 @@ class RunWriter(SweepRuns):
         batch.tags[run]["sweeps.pbt"] = event.lineage
 
     @_add.register
-    def _(self, event: events.TrialResized, batch: Batch) -> None:
+    def _(self, event: events.TrialResized, batch: RequestBatch) -> None:
         run, size = self.runs[event.number], event.size
         batch.add_metrics(run, size.metrics.items(), event.time, size.step)
 
     @_add.register
-    def _(self, event: events.TrialPaused, batch: Batch) -> None:
+    def _(self, event: events.TrialPaused, batch: RequestBatch) -> None:
         run = self.runs[event.number]
         batch.tags[run]["sweeps.state"] = "PAUSED"
         batch.statuses[run] = ("SCHEDULED", int(event.time * 1000))
 
     @_add.register
-    def _(self, event: events.TrialEnded, batch: Batch) -> None:
+    def _(self, event: events.TrialEnded, batch: RequestBatch) -> None:
         run, result = self.runs[event.number], event.result
         tags = batch.tags[run]
         interrupted = result.state is State.RUNNING
@@ -162,12 +162,12 @@ class RunWriter(SweepRuns):
         return metrics | {f"final/{name}": value for name, value in result.final.items()}
 
     @_add.register
-    def _(self, event: events.ArtifactSaved, batch: Batch) -> None:
+    def _(self, event: events.ArtifactSaved, batch: RequestBatch) -> None:
         text = make_encodable(event.text)
         self.permit(self.client.log_text, self.parent, text, event.name)
 
     @_add.register
-    def _(self, event: events.SweepEnded, batch: Batch) -> None:
+    def _(self, event: events.SweepEnded, batch: RequestBatch) -> None:
         parent, result = self.parent, event.result
         if result is not None:
             front = {int(best["trial"]) for best in result.front}

@@ -80,7 +80,7 @@ class Destination:
 
 
 @dataclass
-class Batch:
+class RequestBatch:
     """Requests to MLflow for a group of events.
 
     Attributes:
@@ -231,7 +231,7 @@ class SweepRuns:
             self._on_answer()
         return self.runs[trial.number]
 
-    def send(self, batch: Batch) -> None:
+    def send(self, batch: RequestBatch) -> None:
         """Send the requests of a batch.
 
         The status of a run is sent first, because its values may take long.

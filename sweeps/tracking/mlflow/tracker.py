@@ -34,7 +34,7 @@ RETRY_EVERY = 2.0
 CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
 
 
-class Close:
+class CloseTracker:
     """A message in the queue: no more events follow."""
 
 
@@ -42,7 +42,7 @@ class Lost:
     """A message in the queue: the tracker's process has ended."""
 
 
-Message = Event | Close | Lost
+Message = Event | CloseTracker | Lost
 OnWait = Callable[[str], None]
 # Function that is called after a possible change of a tracker's `parent`, `error` or `waiting`. It
 # gets the tracker, the number of messages that were written since the last call, and True if the
@@ -115,7 +115,7 @@ class MlflowTracker:
             True if all events were handled. Otherwise `error` says why, unless the server did not
             answer.
         """
-        self._messages.put(Close())
+        self._messages.put(CloseTracker())
         self._last_answer = time.monotonic()
         while self._thread.is_alive() and time.monotonic() < min(
             self._last_answer + timeout, until
@@ -141,7 +141,7 @@ class MlflowTracker:
             import mlflow.tracking  # noqa: F401 - takes a second or two, while the sweep starts
 
             first = self._messages.get()
-            if isinstance(first, Close | SweepEnded):
+            if isinstance(first, CloseTracker | SweepEnded):
                 return self._changed(1)  # the sweep never started, so there is nothing to write
             self._until_written(self.writer.open)
             self._changed()
@@ -162,14 +162,14 @@ class MlflowTracker:
         """
         messages = [first]
         while True:
-            time.sleep(BATCH_EVERY if not isinstance(messages[0], Close) else 0)
+            time.sleep(BATCH_EVERY if not isinstance(messages[0], CloseTracker) else 0)
             with contextlib.suppress(queue.Empty):
                 while True:
                     messages.append(self._messages.get_nowait())
             events = [message for message in messages if isinstance(message, Event)]
             self._until_written(functools.partial(self.writer.write, events))
             self._changed(len(messages))
-            if any(isinstance(message, Close) for message in messages):
+            if any(isinstance(message, CloseTracker) for message in messages):
                 return
             messages = [self._messages.get()]
 

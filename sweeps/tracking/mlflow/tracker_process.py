@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 from sweeps.core import logging_setup
 from sweeps.tracking.mlflow.sweep_runs import Destination
 from sweeps.tracking.mlflow.tracker import (
-    Close,
+    CloseTracker,
     Lost,
     Message,
     MlflowTracker,
@@ -110,7 +110,7 @@ class TrackerProcess(MlflowTracker):
     def _keep(self, message: Message) -> None:
         """Keep a message, so that it can be sent again until it is written."""
         self._unwritten.append(message)
-        self._closing = self._closing or isinstance(message, Close)
+        self._closing = self._closing or isinstance(message, CloseTracker)
 
     def _end(self, listener: threading.Thread) -> int:
         """Close the pipe, which ends the process. Wait for the end, and return the exit code."""
@@ -209,7 +209,7 @@ def main() -> None:
         while True:
             message = pickle.load(pipe)
             tracker._messages.put(message)
-            if isinstance(message, Close):
+            if isinstance(message, CloseTracker):
                 tracker._thread.join()
                 if progress.monitor is not None and not tracker.waiting:
                     progress.monitor.finish()  # type: ignore[no-untyped-call]
