@@ -410,6 +410,8 @@ class _Trainer(transformers.Trainer):
             for name, value in metrics.items()
             if name.startswith("valid-")
         }
+        # Otherwise, the end of the epoch would evaluate the same step again.
+        self.control: Any = self.callback_handler.on_evaluate(self.args, state, self.control, named)
         self.control.should_save = due
         return named
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("lightgbm")
 
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
-from sweeps.trainers import lightgbm
+from sweeps.trainers import _lightgbm_booster, lightgbm
 from sweeps.trainers._metrics import measure
 from tests.ranks import call_on_two_ranks, free_ports
 from tests.trainers.test_weights import assert_weights_count_on_two_ranks, run_on_rank
@@ -34,7 +34,7 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
     """Train each task several times in one process, as consecutive trials on one worker do."""
     from ray.train.lightgbm import config
 
-    lightgbm.LARGE = 1
+    _lightgbm_booster.LARGE = 1
     out = {}
     for task in TASKS:
         current, shards = small_table(task, rows=240)
