@@ -61,7 +61,7 @@ class Rows(torch.utils.data.Dataset[Params]):
 
     Args:
         inputs: The return value of the function that the option `dataset` names.
-        targets: What the model learns, shape (n,); None for rows to predict.
+        targets: Targets of the training, shape (n,); None for rows to predict.
         names: Names of the inputs that the model accepts. Other inputs are left out, as in
             `transformers.Trainer`.
     """

@@ -87,7 +87,7 @@ def write_bundle(
         expected: The model's output for these rows in training, of shape (n,) or (n, k). If None,
             the check does not compare predictions.
         training: Facts of the sweep and the trial; see `Manifest.training`.
-        members: What the manifest says about the models of an ensemble.
+        members: The members of an ensemble, for the manifest.
 
     Returns:
         `target`.

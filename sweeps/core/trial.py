@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import PlainSerializer
 
 from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.json_values import (
@@ -300,7 +302,7 @@ class Result:
             workers.
     """
 
-    state: State
+    state: Annotated[State, PlainSerializer(lambda state: state.name)]
     value: float | None = None
     best_step: int | None = None
     steps: int = 0

@@ -187,9 +187,9 @@ class NodeUse:
 
     Attributes:
         idle: The idle workers.
-        held: What the workers and the fits hold. The fits are left out if `Cluster.parked` is not
-            None, because they then run on a spare CPU of Ray.
-        busy: What the busy workers and the fits use.
+        held: Resources that the workers and the fits hold. The fits are left out if
+            `Cluster.parked` is not None, because they then run on a spare CPU of Ray.
+        busy: Resources that the busy workers and the fits use.
     """
 
     idle: list[WorkerState]

@@ -138,7 +138,8 @@ class Attempt:
         keys = [f"{prepared.key}|{self._size}|{rank}" for rank in range(self._size)]
         cached = all(key in dict(one.cached) for one, key in zip(workers, keys, strict=True))
         whole = running.state.is_elastic and self._size > 1
-        data = None if cached else data_of(prepared, 1 if whole else self._size, whole)
+        parts = 1 if whole else self._size
+        data = None if cached else data_of(prepared, parts, whole)
         total = self._driver.workers.nodes.total
         room = room_of(total, running.trial.shape.of_size(self._size))
         assignments = []

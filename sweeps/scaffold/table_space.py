@@ -86,7 +86,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
 
     Args:
         table: Path of a file, a folder, a glob or a URI; or a table in memory.
-        request: What the user asks for.
+        request: Options of the user's command.
 
     Raises:
         InputError: The table cannot be read, or the request does not fit the table.

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from sweeps.core.errors import DamagedStudy, Problem
 from sweeps.core.json_values import Seconds
-from sweeps.core.trial import format_trial_id
+from sweeps.core.trial import State, format_trial_id
 from sweeps.study import states
 from sweeps.study.events import (
     AttemptFailed,
@@ -115,7 +115,8 @@ def _content(event: TrialEvent) -> dict[str, Any]:
         # The record has the text of the preprocessing steps, not the steps.
         trial = replace(event.trial, preprocessor=(), chain_text=event.trial.chain)
         event = replace(event, trial=trial)
-    fields = _WRITERS[type(event)].dump_python(event, mode="json", exclude_defaults=True)
+    # The mode "json" would replace infinite numbers, and characters that are not valid Unicode.
+    fields = _WRITERS[type(event)].dump_python(event, exclude_defaults=True)
     return {"event": KINDS[type(event)], **fields}
 
 
@@ -135,6 +136,8 @@ def read_batch(number: int, batch: Any) -> EventBatch:
             raise Fault(f"has an event of trial {format_trial_id(event.number)}")
         if isinstance(event, TrialStarted) and event.trial.number != number:
             raise Fault(f"starts trial {event.trial.id}")
+        if isinstance(event, TrialEnded) and event.result.state is State.RUNNING:
+            raise Fault("ends a trial in the state RUNNING")
     return content
 
 

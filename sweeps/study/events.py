@@ -131,8 +131,8 @@ class Perturbation:
         return f"{self.donor} at {self.step}" + (f" ({options})" if options else "")
 
 
-def _without_steps(trial: dict[str, Any]) -> dict[str, Any]:
-    return {**trial, "preprocessor": ()}
+def _without_steps(trial: Any) -> Any:
+    return {**trial, "preprocessor": ()} if isinstance(trial, dict) else trial
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class ComparedSweep:
 
     @functools.cached_property
     def progress(self) -> tuple[Moment, ...]:
-        """What the sweep had spent, and its best value, when each trial ended."""
+        """Budget and best value of the sweep at the end of each trial."""
         if self.record is None:
             return ()
         return progress_of(self.record, pauses_of(self.record, self.drivers))

@@ -23,7 +23,7 @@ MOST_SPENT = 1e12
 
 @dataclass(frozen=True)
 class Moment:
-    """What a sweep had spent, and its best value, when one of its trials ended.
+    """Budget that a sweep had spent, and its best value, at the end of a trial.
 
     Attributes:
         trials: Number of ended trials.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -172,11 +173,29 @@ def test_logs_that_share_a_list_do_not_see_each_other(first, one, other):
 
 @pytest.mark.parametrize(
     "damage",
-    [{"keys": "x"}, {"event": "began"}, {"time": 1e300}, {"trial": {}}],
-    ids=["keys", "event", "time", "trial"],
+    [{"keys": "x"}, {"event": "began"}, {"time": 1e300}, {"trial": {}}, {"trial": 5}],
+    ids=["keys", "event", "time", "trial", "no mapping"],
 )
 def test_a_damaged_event_is_named(damage: dict[str, Any]):
     trial = stored([[START]])
     trial.user_attrs["events.0"]["events"][0] |= damage
     with pytest.raises(DamagedStudy, match=r"trial 0003: in the study is a record"):
+        state_of(trial, PLAIN)
+
+
+def test_record_keeps_infinite_values_and_texts_that_are_not_unicode():
+    trial = replace(START.trial, params={"eta": math.inf, "file": "a\udcff"})
+    history = [
+        TrialReported(2.0, 3, (Report(1, {"loss": math.inf, "of \udcff": 0.5}, 2.0),)),
+        TrialEnded(3.0, 3, Result(State.FAIL, error="no \udcff")),
+    ]
+    state = state_of(stored([[replace(START, trial=trial)], history]), PLAIN)
+    assert state.params == trial.params
+    assert state.reports[0].metrics == history[0].reports[0].metrics
+    assert state.error == "no \udcff"
+
+
+def test_record_of_an_end_has_an_ended_state():
+    trial = stored([[START], [TrialEnded(3.0, 3, Result(State.RUNNING))]])
+    with pytest.raises(DamagedStudy, match="in the state RUNNING"):
         state_of(trial, PLAIN)

@@ -104,7 +104,7 @@ class PortableStep:
 
 
 class ScaledColumn(TypedDict):
-    """How a column is scaled. If `minus` is None, the result is NaN for all rows."""
+    """Scaling of a column. If `minus` is None, the result is NaN for all rows."""
 
     minus: float | None
     by: float

@@ -142,15 +142,11 @@ def split(
         for n, t in history.running.items()
         if n != history.number and level not in t.intermediate_values
     )
+    chosen_good = [history.known[n] for n in _bounded(*good, rng)]
+    chosen_rest = [history.known[n] for n in _bounded(*rest, rng)]
     return (
-        sorted(
-            (history.known[n] for n in _bounded(*good, rng)),
-            key=lambda t: (place[t.number], t.number),
-        ),
-        sorted(
-            (*(history.known[n] for n in _bounded(*rest, rng)), *pending),
-            key=lambda t: t.number,
-        ),
+        sorted(chosen_good, key=lambda t: (place[t.number], t.number)),
+        sorted([*chosen_rest, *pending], key=lambda t: t.number),
     )
 
 
