@@ -27,7 +27,7 @@ from sweeps.space.model import Space
 from sweeps.space.nodes import INVALID, Node, SpaceSource, located, places
 from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
-from sweeps.space.problems import Problems, fragments, report_domains
+from sweeps.space.problems import Problems, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, perturbs, scheduler_keys
 from sweeps.space.section_models import (
@@ -639,7 +639,7 @@ _HOMES = {
 
 def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
-    homes = [section for section, model in _HOMES.items() if key in fragments(model)]
+    homes = [section for section, model in _HOMES.items() if key in key_names(model)]
     homes += ["scheduler"] * (key in scheduler_keys())
     if our_name("file", key) is None and len(homes) == 1:
         return f"move this key to the section `{homes[0]}`"

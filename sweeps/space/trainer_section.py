@@ -22,7 +22,7 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.space.command_checks import command_hint
 from sweeps.space.nodes import Node
 from sweeps.space.parameter_checks import mismatch
-from sweeps.space.problems import Problems, check, fragments, report_domains
+from sweeps.space.problems import Problems, check, key_names, report_domains
 from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
 from sweeps.space.synonyms import suggest
 from sweeps.space.trainer_definition import (
@@ -156,7 +156,7 @@ class TrainerSection:
             name: Name of the trainer.
             node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
         """
-        names = fragments(TrainerKeys)
+        names = key_names(TrainerKeys)
         own = {key: child for key, child in node.items() if key in names}
         keys = check(TrainerKeys, replace(node, value=own))
         if keys is None:
@@ -223,7 +223,7 @@ class TrainerSection:
         }
         for key, child in node.items():
             if key not in known:
-                valid = [*known, *fragments(TrainerKeys)]
+                valid = [*known, *key_names(TrainerKeys)]
                 child.wrong_key(f"unknown key; {did_you_mean(str(key), valid)}")
             elif not report_domains(child):
                 for text in self._option_problems(known[key], child):
