@@ -19,6 +19,9 @@ from sweeps.space.section_models import ROWS
 
 # Largest number of trials to simulate. Later trials take the average of the second half of these.
 SIMULATED = 256
+# The typical count is the median over this many simulated sweeps; over fewer if they are large.
+MAX_SWEEPS = 21
+MIN_SWEEPS = 5
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def count_steps(
         most = sum(whole) + trials * repeats * max_t
     few = min(trials, SIMULATED)
     totals = []
-    for seed in range(max(5, min(41, 1000 // few) | 1)):
+    for seed in range(max(MIN_SWEEPS, min(MAX_SWEEPS, 600 // few) | 1)):
         rng = random.Random(seed)
         quality = [rng.random() for _ in range(few)].__getitem__
         ends = simulate(scheduler, few, concurrency, quality=quality, seed=seed)

@@ -67,7 +67,7 @@ shapes      1 worker × 1 CPU   8 trials  2 at once
 at once     at most 2 trials, if each has the smallest shape
 data        in memory: it has less than 4 GB
 fits        2 preprocessors, each fitted once
-steps       at most 800; about 300 in a simulation with random values
+steps       at most 800; about 320 in a simulation with random values
             asha decides at steps 5, 15, 45 and ends trials at step 50
 trackers    mlflow"""
     )
