@@ -689,7 +689,7 @@ def timed(config: dict[str, Any]) -> None:
     import ray.train
 
     from sweeps import trial
-    from sweeps.core import references
+    from sweeps.core.plugins import references
 
     began, config = time.time(), dict(config)
     if mark := config.pop("mark", None):

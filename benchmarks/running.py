@@ -217,7 +217,7 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
     """
     import ray
 
-    from sweeps.execution.cluster import NICENESS
+    from sweeps.execution.cluster.ray_cluster import NICENESS
 
     os.environ.setdefault(
         "RAY_worker_niceness", str(NICENESS)

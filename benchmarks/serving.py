@@ -221,8 +221,8 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
     """
     import pyarrow.parquet as pq
 
-    from sweeps.bundle.model import load_bundle
-    from sweeps.bundle.predict import predict_file
+    from sweeps.bundle.bundle_model import load_bundle
+    from sweeps.bundle.predict_rows import predict_file
 
     source = folder / "rows.parquet"
     rows(count).to_parquet(source)

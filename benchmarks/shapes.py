@@ -269,7 +269,7 @@ def logged_pool(file: str) -> type:
         def __init__(self, *args: Any, **kwargs: Any):
             import logging
 
-            logger = logging.getLogger("sweeps.execution.worker_pool")
+            logger = logging.getLogger("sweeps.execution.gangs.worker_pool")
             logger.setLevel(logging.INFO)
             logger.addHandler(logging.FileHandler(file))
             super().__init__(*args, **kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core import trial
+from sweeps.core import installed_package, trial
 from sweeps.core.errors import (
     BundleError,
     InputError,
@@ -20,13 +20,13 @@ from sweeps.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from sweeps.bundle.model import load_bundle
-    from sweeps.controller.api import resume, run
-    from sweeps.controller.sweep import Sweep, open
+    from sweeps.bundle.bundle_model import load_bundle
+    from sweeps.core.plugins.script_report import report
     from sweeps.core.result import SweepResult
-    from sweeps.core.script_report import report
+    from sweeps.runs.api import resume, run
+    from sweeps.runs.sweep import Sweep, open
     from sweeps.space import Space, load
-    from sweeps.space.domain_functions import (
+    from sweeps.space.python.domain_functions import (
         choice,
         grid,
         lograndint,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         uniform,
     )
 
-__version__ = "0.1.0"
+__version__ = installed_package.VERSION
 
 __all__ = [
     "BundleError",
@@ -98,15 +98,15 @@ _DOMAINS = (
 # waits for them.
 _LAZY = {
     "Space": "sweeps.space",
-    "Sweep": "sweeps.controller.sweep",
+    "Sweep": "sweeps.runs.sweep",
     "SweepResult": "sweeps.core.result",
     "load": "sweeps.space",
-    "load_bundle": "sweeps.bundle.model",
-    "open": "sweeps.controller.sweep",
-    "report": "sweeps.core.script_report",
-    "resume": "sweeps.controller.api",
-    "run": "sweeps.controller.api",
-    **dict.fromkeys(_DOMAINS, "sweeps.space.domain_functions"),
+    "load_bundle": "sweeps.bundle.bundle_model",
+    "open": "sweeps.runs.sweep",
+    "report": "sweeps.core.plugins.script_report",
+    "resume": "sweeps.runs.api",
+    "run": "sweeps.runs.api",
+    **dict.fromkeys(_DOMAINS, "sweeps.space.python.domain_functions"),
 }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from sweeps.core import secrets
+from sweeps.core.text import secrets
 from sweeps.study.record import read
 from sweeps.tracking import MlflowTracker
 from tests.commands import REPO, check_in_this_process, end_all, mlflow_database
@@ -183,7 +183,7 @@ def local_ray(_ray_ends: None) -> Any:
     """
     import ray
 
-    from sweeps.execution.local_ray import minimal_processes
+    from sweeps.execution.cluster.local_ray import minimal_processes
 
     if not ray.is_initialized():
         with minimal_processes():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from sweeps.core.stores import Store
+from sweeps.core.files.stores import Store
 
 KEY, SECRET = "AKIATESTS0000000000", "the-secret-of-the-tests-7Qz"
 

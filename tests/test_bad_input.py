@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.controller import api
+from sweeps.runs import api
 from tests.bad_input import Case, furnish, parquet, top
 from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page
 from tests.commands import REPO
@@ -124,7 +124,7 @@ def test_validating_runs_no_code_of_the_users(folder):
 
 def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
     from sweeps.execution.messages import Ranks
-    from sweeps.execution.trial_session import TrialSession
+    from sweeps.execution.worker.trial_session import TrialSession
 
     job = SimpleNamespace(
         sweep="s",

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.execution import cluster, local_ray, ray_authentication, shared_storage, shipped_code
+from sweeps.execution.cluster import (
+    local_ray,
+    ray_authentication,
+    ray_cluster,
+    shared_storage,
+    shipped_code,
+)
 from sweeps.space import load
 from tests.commands import REPO, command
 from tests.ray_nodes import nodes
@@ -142,9 +148,9 @@ def test_a_node_without_the_folder_is_named(tmp_path, monkeypatch):
 
 def test_in_a_ray_job_the_cluster_of_the_job_is_the_default(monkeypatch):
     monkeypatch.delenv(shipped_code.JOB_CONFIG, raising=False)
-    assert cluster.address_in_job() is None
+    assert ray_cluster.address_in_job() is None
     monkeypatch.setenv(shipped_code.JOB_CONFIG, "{}")
-    assert cluster.address_in_job() == "auto"
+    assert ray_cluster.address_in_job() == "auto"
 
 
 def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkeypatch):
@@ -160,8 +166,8 @@ def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkey
     monkeypatch.setenv(shipped_code.JOB_CONFIG, "{}")
     assert shipped_code.with_job_modules({"image_uri": "an/image"}) == {"image_uri": "an/image"}
     monkeypatch.setattr("ray.init", lambda **how: None)
-    cluster.join("auto", shipped)
-    assert os.environ.pop(cluster.OVERRIDE_JOB) == "1"
+    ray_cluster.join("auto", shipped)
+    assert os.environ.pop(ray_cluster.OVERRIDE_JOB) == "1"
 
 
 # ---- a cluster of two nodes on this machine
@@ -192,7 +198,7 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
     space = load(project / "space.yaml")
     with (
         pytest.raises(SweepsError) as caught,
-        cluster.ray_connection(space, project, (project,), None),
+        ray_cluster.ray_connection(space, project, (project,), None),
     ):
         pass
     said = str(caught.value)

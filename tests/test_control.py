@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps.controller.sweep_lookup import find
 from sweeps.core.trial import State
+from sweeps.stored.sweep_lookup import find
 from sweeps.study import record
 from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState

@@ -21,18 +21,20 @@ import sweeps
 from docs.generate import console, import_graph, python_api, space_file
 from docs.generate.pages import PARTS
 from sweeps import trial
-from sweeps.bundle.model import Bundle
+from sweeps.bundle.bundle_model import Bundle
 from sweeps.cli import main
-from sweeps.core import errors, registry
+from sweeps.core import errors
+from sweeps.core.plugins import plugin_registry
 from sweeps.core.result import SweepResult
-from sweeps.space import load, section_models
-from sweeps.space.data_section import SKLEARN
-from sweeps.space.domains import DOMAINS, RULES
-from sweeps.space.load import TOP
-from sweeps.space.problems import fragments
-from sweeps.space.search_sections import scheduler_keys
-from sweeps.space.space_sections import SCALING, SECTIONS
-from sweeps.space.step_names import BUILTIN_STEPS, required_parameters
+from sweeps.space import load
+from sweeps.space.model.domains import DOMAINS, RULES
+from sweeps.space.model.step_names import BUILTIN_STEPS, required_parameters
+from sweeps.space.parse.load_space import TOP
+from sweeps.space.parse.problems import fragments
+from sweeps.space.sections import section_models
+from sweeps.space.sections.data_section import SKLEARN
+from sweeps.space.sections.search_sections import scheduler_keys
+from sweeps.space.sections.space_sections import SCALING, SECTIONS
 from tests.documents import (
     BLOCKS,
     DOCUMENTS,
@@ -358,7 +360,7 @@ def test_the_built_in_trainers_are_documented_with_their_parameters():
 def test_the_tables_of_plug_ins_have_a_row_for_every_built_in_one(page, heading, kind):
     section = f"\n{DOCUMENTS[page].text}".partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    assert sorted(named) == sorted(registry.names(kind))
+    assert sorted(named) == sorted(plugin_registry.names(kind))
 
 
 # ---- what is shown can be used

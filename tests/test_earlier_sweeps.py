@@ -13,7 +13,7 @@ import pytest
 import sweeps
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study import record
 from sweeps.study.events import TrialReported
 from tests.commands import invoke, space_of

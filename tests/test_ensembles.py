@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 
 import sweeps
 from sweeps.bundle.manifest import Manifest
-from sweeps.data.load import load_splits
+from sweeps.data.load_data import load_splits
 from sweeps.space import load
 from tests.commands import invoke
 

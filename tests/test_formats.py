@@ -14,8 +14,8 @@ import sweeps
 from sweeps.bundle import integrity
 from sweeps.bundle.manifest import Manifest
 from sweeps.core.errors import InputError
-from sweeps.core.file_format import FORMAT, format_problem
-from sweeps.core.sweep_folder import MANIFEST, ORIGIN, PROVENANCE
+from sweeps.core.files.file_format import FORMAT, format_problem
+from sweeps.core.files.sweep_folder import MANIFEST, ORIGIN, PROVENANCE
 from tests.commands import invoke
 
 MISSING = object()

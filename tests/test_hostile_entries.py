@@ -21,8 +21,8 @@ from fastapi.testclient import TestClient
 
 import sweeps
 from sweeps import cli
-from sweeps.core.sweep_folder import SweepFolder
-from sweeps.dashboard.app import Dashboard, make_app
+from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.dashboard.dashboard_app import Dashboard, make_app
 from sweeps.serving.access import Access
 from sweeps.tracking import MlflowTracker
 from tests.test_run_from_python import ROWS, notebook_cells

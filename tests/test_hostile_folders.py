@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.core import disk
-from sweeps.core.command_hints import printable
-from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import make_encodable, shorten
-from sweeps.core.sweep_folder import JOURNAL, ORIGIN
+from sweeps.core.files import disk
+from sweeps.core.files.disk import check_disk_space
+from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN
+from sweeps.core.text.command_hints import printable
 from tests.commands import invoke
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.core.errors import InputError
-from sweeps.core.secrets import masked, without_password
+from sweeps.core.text.secrets import masked, without_password
 from sweeps.space import load
 
 SPACE = """\
@@ -83,7 +83,7 @@ def test_r10_a_root_that_is_a_uri_is_refused(space, tmp_path, monkeypatch, root)
 
 
 def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
-    from sweeps.data.preflight import check_root
+    from sweeps.data.checks.preflight import check_root
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ab:").mkdir()
@@ -123,7 +123,7 @@ def test_r5_other_texts_stay(text):
 def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path):
     from types import SimpleNamespace
 
-    from sweeps.controller.mlflow_summary import place
+    from sweeps.runs.mlflow_summary import place
     from sweeps.tracking import Destination
 
     told = place(

@@ -19,7 +19,7 @@ import pytest
 
 import sweeps
 from docs.generate import sweep_files
-from sweeps.controller import exports
+from sweeps.exports import sweep_exports
 from tests.commands import REPO, command, invoke, space_of
 from tests.waiting import wait_until
 
@@ -154,7 +154,7 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
 def test_quickstart_other_trials_can_be_exported(quickstart, checked_in_this_process, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
-    made = exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
+    made = sweep_exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
     assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.training[
         "trial"
     ] == other
@@ -223,7 +223,7 @@ def test_quickstart_can_be_moved_and_exported(quickstart, checked_in_this_proces
     hidden = Path(result["dir"]).with_name("gone")
     Path(result["dir"]).rename(hidden)
     try:
-        exports.export(tmp_path / "moved", output=tmp_path / "bundle")
+        sweep_exports.export(tmp_path / "moved", output=tmp_path / "bundle")
         assert (tmp_path / "bundle" / "MLmodel").is_file()
     finally:
         hidden.rename(result["dir"])

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.core import trust
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.files import trust
+from sweeps.core.files.sweep_folder import SweepFolder
 from tests.commands import invoke
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.bundle_model import load_bundle
 
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(240)]
 

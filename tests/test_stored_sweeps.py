@@ -163,7 +163,7 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
     assert f"sweeps/{folder.name}/exports/0001/state.json" in bucket.files()
     local = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
     assert local.exit_code == 0 and sweeps.open(address).best.id == result["best"]["trial"]
-    monkeypatch.setattr("sweeps.core.stores._allowed", set())
+    monkeypatch.setattr("sweeps.core.files.stores._allowed", set())
     refused = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
     assert (
         refused.exit_code == 2
@@ -440,7 +440,7 @@ def latest_checkpoint(folder: Path) -> str | None:
 
 
 def test_rows_of_a_bucket(tmp_path, bucket):
-    from sweeps.data.files import Source, find_files
+    from sweeps.data.sources.data_files import Source, find_files
 
     pd.DataFrame({"x": [1]}).to_csv(tmp_path / "rows.csv", index=False)
     for key in ("rows/a.csv", "rows/b.csv", "rows/note.txt"):

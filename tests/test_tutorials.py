@@ -13,8 +13,8 @@ import pytest
 from ruamel.yaml import YAML
 
 import sweeps
-from sweeps.data.files import Source
-from sweeps.data.sources import read_source
+from sweeps.data.sources.data_files import Source
+from sweeps.data.sources.sources import read_source
 from tests.commands import REPO, command, invoke
 from tests.documents import DOCUMENTS, block_beginning
 from tests.waiting import wait_until

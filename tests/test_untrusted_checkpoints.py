@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.sweep_run import SweepRun
-from sweeps.core import trust
+from sweeps.core.files import trust
 from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.runs.sweep_run import SweepRun
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space, saved_space
-from sweeps.space.trainer_definition import definition_of
+from sweeps.space.python.saved_space import save_space, saved_space
+from sweeps.space.sections.trainer_definition import definition_of
 from sweeps.study.events import TrialReported
 from tests.commands import invoke
 
@@ -113,7 +113,7 @@ def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
 def test_a_resume_waits_for_no_pipe(sweep, monkeypatch, pickles):
     definition = definition_of("sweeps.trainers.sklearn")
     monkeypatch.setattr(
-        "sweeps.controller.sweep_run.definition_of",
+        "sweeps.runs.sweep_run.definition_of",
         lambda *_: dataclasses.replace(definition, pickles=pickles),
     )
     file_of(sweep, "0001").unlink()

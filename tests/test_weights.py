@@ -10,7 +10,7 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 import sweeps
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.bundle_model import load_bundle
 
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(240)]
 

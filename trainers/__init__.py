@@ -5,7 +5,7 @@ Each file has a training loop for Ray Train, and a function that loads the train
 A trainer `NAME.py` has these parts:
 
     NAME.yaml               describes the trainer by the keys that
-                            `sweeps/space/trainer_definition.py` lists
+                            `sweeps/space/sections/trainer_definition.py` lists
     train_func(config)      the loop; `config` is the trial's `params`; all else comes from
                             Ray Train and `sweeps.trial.current()`
     load(folder)            returns the model of a checkpoint, an object with
@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.errors import first_of
+from sweeps.core.files.safe_names import safe_name
 from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
-from sweeps.core.safe_names import safe_name
-from sweeps.core.suggestions import did_you_mean
-from sweeps.core.trainer_file import read
+from sweeps.core.plugins.trainer_file import read
+from sweeps.core.text.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-from sweeps.core.suggestions import did_you_mean
-from sweeps.core.trainer_file import read
+from sweeps.core.plugins.trainer_file import read
+from sweeps.core.text.suggestions import did_you_mean
 from sweeps.trainers import Params, whole_numbers
 
 

@@ -17,9 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline
 
-from sweeps.core import references
 from sweeps.core.label_columns import MULTIOUTPUT
-from sweeps.core.suggestions import did_you_mean
+from sweeps.core.plugins import references
+from sweeps.core.text.suggestions import did_you_mean
 from sweeps.core.trial import Current
 from sweeps.trainers import Params
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweeps import trial
-from sweeps.core import references
+from sweeps.core.plugins import references
 from sweeps.trainers import Params, float_array
 from sweeps.trainers._arguments import SplitParams
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from sweeps.core import references
+from sweeps.core.plugins import references
 from sweeps.trainers import Params
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import transformers
 
-from sweeps.core import references
+from sweeps.core.plugins import references
 from sweeps.trainers import Params
 from sweeps.trainers._torch_data import few_threads
 from sweeps.trainers._torch_network import NetworkDefinition, load_weights

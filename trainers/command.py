@@ -32,9 +32,9 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.collective import broadcast_from_rank_zero
 
 from sweeps import trial
-from sweeps.core.command_template import INTERPRETERS, fill, folder_of
 from sweeps.core.errors import SweepsError
-from sweeps.core.script_report import SOCKET
+from sweeps.core.plugins.command_template import INTERPRETERS, fill, folder_of
+from sweeps.core.plugins.script_report import SOCKET
 from sweeps.trainers import Params, shard
 from sweeps.trainers._mlflow_files import MlflowFiles
 from sweeps.trainers._script import CALL, Script, ScriptReport, number_names_in, state_of

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sweeps import trial
-from sweeps.core.trainer_file import read
+from sweeps.core.plugins.trainer_file import read
 from sweeps.trainers import (
     Params,
     fill_parameters,

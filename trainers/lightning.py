@@ -37,8 +37,8 @@ from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.utilities.warnings import PossibleUserWarning
 
 from sweeps import trial
-from sweeps.core import references
 from sweeps.core.metrics import USUAL
+from sweeps.core.plugins import references
 from sweeps.trainers import Params, read_rows, require_metric, shard
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import asked, is_computed, measure

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import trial
-from sweeps.core import trust
+from sweeps.core.files import trust
 from sweeps.core.metrics import USUAL
 from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, require_task
 from sweeps.trainers._best import Steps

@@ -48,7 +48,7 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.core.label_columns import MULTIOUTPUT, label_columns
-from sweeps.core.trainer_file import read
+from sweeps.core.plugins.trainer_file import read
 from sweeps.trainers import Params, fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, requested

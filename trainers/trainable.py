@@ -41,7 +41,8 @@ from ray.tune.result import (
 from ray.tune.utils import flatten_dict
 
 from sweeps import trial
-from sweeps.core import references, trust
+from sweeps.core.files import trust
+from sweeps.core.plugins import references
 from sweeps.trainers import report
 
 # Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which

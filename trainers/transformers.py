@@ -35,8 +35,8 @@ from transformers import TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from sweeps import trial
-from sweeps.core import references
-from sweeps.core.trainer_file import read
+from sweeps.core.plugins import references
+from sweeps.core.plugins.trainer_file import read
 from sweeps.trainers import Params, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, measure, requested

@@ -14,7 +14,7 @@ from benchmarks.search_quality.tasks import STEPS, Axis, Task
 from sweeps.core.trial import Action, State
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import CellSampler
-from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.scheduler import all_rungs
 from sweeps.search.schedulers.simulated import SimulatedStudy
 from sweeps.space import Space, load
 from sweeps.study.distributions import suggest

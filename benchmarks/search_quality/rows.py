@@ -30,7 +30,7 @@ from benchmarks.search_quality.axes import Axis, Config
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.report import section
 from benchmarks.search_quality.tasks import Task
-from sweeps.data.row_parts import nested_order, rows_at
+from sweeps.data.splits.row_parts import nested_order, rows_at
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_rows.jsonl"
 PARTS = 9

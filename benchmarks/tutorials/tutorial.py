@@ -160,7 +160,7 @@ class Tutorial:
     def rows(self) -> tuple[Any, Any]:
         """Return the rows of train and valid that the sweep uses, as frames with encoded labels."""
         import sweeps
-        from sweeps.data.load import load_splits
+        from sweeps.data.load_data import load_splits
 
         space = sweeps.load(self.file, self.overrides)
         splits = load_splits(space.data, space.search.seed)

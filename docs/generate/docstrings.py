@@ -1,5 +1,5 @@
 """Read Google-style docstrings."""
 
-from sweeps.core.docstrings import section, summary
+from sweeps.space.schema.docstrings import section, summary
 
 __all__ = ["section", "summary"]

@@ -30,7 +30,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 # Names that the page documents under another path. Each entry has the heading and the path of the
 # documented object.
 MEMBERS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "load": (("sweeps.load", "sweeps.space.load.load"),),
+    "load": (("sweeps.load", "sweeps.space.parse.load_space.load"),),
     "trial": (
         ("sweeps.trial.current", "sweeps.core.trial.current"),
         ("sweeps.trial.Current", "sweeps.core.trial.Current"),

@@ -9,10 +9,11 @@ from typing import Any
 
 from docs.generate import docstrings
 from docs.generate.markdown import table
-from sweeps.core import registry
-from sweeps.space import domains, section_models, step_names
-from sweeps.space.json_schema import NULL, VARIABLE, schema
-from sweeps.space.json_schema import section as schema_of
+from sweeps.core.plugins import plugin_registry
+from sweeps.space.model import domains, step_names
+from sweeps.space.schema.json_schema import NULL, VARIABLE, schema
+from sweeps.space.schema.json_schema import section as schema_of
+from sweeps.space.sections import section_models
 
 # The models of each section. The first has the keys and their defaults; descriptions come from all
 # of them.
@@ -101,7 +102,7 @@ def section(key: str, fragment: Mapping[str, Any], definitions: Mapping[str, Any
         yield "How-to: [{}]({}).\n".format(*PAGES[key])
     if key == "scheduler":
         yield from scheduler_section(
-            {name: definitions[f"scheduler.{name}"] for name in registry.names("scheduler")}
+            {name: definitions[f"scheduler.{name}"] for name in plugin_registry.names("scheduler")}
         )
     elif key == "space":
         yield from space_section(fragment)
@@ -263,7 +264,7 @@ def scheduler_section(forms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     )
     for name, form in forms.items():
         yield f"### `scheduler: {{name: {name}}}`\n"
-        yield docstrings.summary(registry.built_in("scheduler", name).__doc__) + "\n"
+        yield docstrings.summary(plugin_registry.built_in("scheduler", name).__doc__) + "\n"
         yield table(
             ("key", "default", "takes", "meaning"), list(option_rows("scheduler", name, form))
         )
@@ -271,7 +272,7 @@ def scheduler_section(forms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 def option_rows(section: str, name: str, form: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield a row for each option of a scheduler, from its class."""
-    defaults = defaults_of(registry.built_in(section, name))
+    defaults = defaults_of(plugin_registry.built_in(section, name))
     for key, fragment in form["properties"].items():
         if key == "name":
             continue
@@ -286,8 +287,8 @@ def options_section() -> Iterator[str]:
     """Yield the options of each algorithm."""
     yield "### `search.options` of each algorithm { #options }\n"
     rows = []
-    for name in registry.names("sampler"):
-        model = registry.built_in("sampler", name)
+    for name in plugin_registry.names("sampler"):
+        model = plugin_registry.built_in("sampler", name)
         defaults = defaults_of(model)
         for option, fragment in schema_of(model)["properties"].items():
             accepted = takes(undescribed(fragment))

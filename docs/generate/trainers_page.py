@@ -10,7 +10,7 @@ from docs.generate.docstrings import summary
 from docs.generate.markdown import table
 from docs.generate.paths import ROOT
 from docs.generate.space_file import takes
-from sweeps.space.trainer_definition import definition_of
+from sweeps.space.sections.trainer_definition import definition_of
 
 
 def page() -> str:

@@ -21,18 +21,19 @@ from sweeps.bundle.manifest import Facts, Member, members_text
 from sweeps.bundle.sweep_models import SweepModels, recorded_predictions, score_test
 from sweeps.bundle.trial_choice import SavedModel
 from sweeps.bundle.trial_facts import describe_recorded
-from sweeps.core import metrics, references
+from sweeps.core import metrics
 from sweeps.core.errors import BundleError, InputError
+from sweeps.core.files.trust import UntrustedFile
+from sweeps.core.plugins import references
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Trial
-from sweeps.core.trust import UntrustedFile
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.data.preprocessing.fit import data_key, label_values
 from sweeps.space import Space
 
 if TYPE_CHECKING:
-    from sweeps.data.variants import DataVariants
+    from sweeps.data.splits.variants import DataVariants
 
 OPTION = "--ensemble"
 # Number of candidates that cannot be used which the notes name.

@@ -19,9 +19,9 @@ from pydantic import (
     ValidationError,
 )
 
-from sweeps.core.json_files import read_json_object
+from sweeps.core.files.json_files import read_json_object
+from sweeps.core.files.sweep_folder import MANIFEST, SweepFolder
 from sweeps.core.json_values import FiniteNumber, PrintableText
-from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 
 Id = Annotated[str, Field(pattern=r"^[0-9]{4,9}$")]
 Weight = Annotated[int, Field(ge=1, le=10**6)]

@@ -19,12 +19,12 @@ from sweeps.bundle.sweep_models import SweepModels, recorded_predictions, score_
 from sweeps.bundle.trial_choice import SavedModel, saved_model, why_not_saved
 from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core import metrics
-from sweeps.core.checkpoint_files import local_checkpoint
-from sweeps.core.disk import disk_error
 from sweeps.core.errors import BundleError, SweepsError, UnreadableFile
+from sweeps.core.files.checkpoint_files import local_checkpoint
+from sweeps.core.files.disk import disk_error
+from sweeps.core.files.sweep_folder import refuse_special_files
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
-from sweeps.core.sweep_folder import refuse_special_files
 from sweeps.core.trial import Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.preprocessing.fit import data_key

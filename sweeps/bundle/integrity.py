@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from sweeps.bundle.model import Bundle
+    from sweeps.bundle.bundle_model import Bundle
 
 MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
@@ -241,5 +241,5 @@ def _load_pyfunc(data_path: str) -> Bundle:
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise
-    loaded: Bundle = importlib.import_module("sweeps.bundle.model").load_verified(bundle)
+    loaded: Bundle = importlib.import_module("sweeps.bundle.bundle_model").load_verified(bundle)
     return loaded

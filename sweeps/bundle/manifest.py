@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError
-from sweeps.core.file_format import FORMAT, format_problem
-from sweeps.core.json_files import read_json_object
+from sweeps.core.files.file_format import FORMAT, format_problem
+from sweeps.core.files.json_files import read_json_object
 from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
 
 FILE = integrity.MANIFEST
@@ -44,8 +44,8 @@ class ColumnSchema(BaseModel):
         categories: Categories of a categorical column; None for other columns.
         shape: Shape of each value of a tensor column. None for other columns, and if the values may
             have different shapes.
-        missing: Texts and numbers that mean a missing value; see `sweeps.data.missing`. None for
-            the usual words.
+        missing: Texts and numbers that mean a missing value; see `sweeps.data.columns.missing`.
+            None for the usual words.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -87,7 +87,7 @@ class Manifest(BaseModel):
     """Contents of `manifest.json`. The field names are the keys in the file.
 
     Attributes:
-        format: Number of the file format; see `sweeps.core.file_format`.
+        format: Number of the file format; see `sweeps.core.files.file_format`.
         created: Time of the export, ISO 8601 in UTC.
         load: The trainer's function that loads a model from a checkpoint, in the form
             `module:attr`.

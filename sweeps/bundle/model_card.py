@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from sweeps.bundle.manifest import Facts, Manifest
 from sweeps.core.label_columns import label_columns
-from sweeps.core.markdown_text import cell, code
 from sweeps.core.metrics import base_name
+from sweeps.core.text.markdown_text import cell, code
 from sweeps.core.trial import trained_on
 
 # The most columns, classes and packages that are listed by name.

@@ -15,12 +15,12 @@ from sweeps.bundle.requirements import (
     pickled_modules,
     pin_versions,
 )
-from sweeps.core import references
+from sweeps.core.plugins import references
 from sweeps.data.preprocessing import step_files
-from sweeps.space.trainer_section import trainer_modules
+from sweeps.space.sections.trainer_section import trainer_modules
 
 # These modules and their imports are the part of sweeps that a bundle needs
-BUNDLE_MODULES = ("sweeps.bundle.check", "sweeps.bundle.model")
+BUNDLE_MODULES = ("sweeps.bundle.check", "sweeps.bundle.bundle_model")
 # Every bundle contains these modules, even if it does not need them. If a process loads two
 # bundles, it imports the modules of sweeps only from the first bundle, and the second bundle may
 # need more of them

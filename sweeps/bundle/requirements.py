@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.core import references
-from sweeps.core.library_code import is_library_file
+from sweeps.core.plugins import references
+from sweeps.core.plugins.library_code import is_library_file
 
 OWN_PACKAGE = "sweeps"
 ALWAYS_REQUIRED = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")

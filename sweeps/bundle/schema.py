@@ -1,6 +1,6 @@
 """Infer the schema of the raw training columns, and convert later rows to this schema.
 
-`sweeps.data.column_values` has the conversions of single columns.
+`sweeps.data.columns.column_values` has the conversions of single columns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pydantic import JsonValue
 
 from sweeps.bundle.manifest import ColumnSchema, Scalar
 from sweeps.core.errors import InputError, Problem, first_of
-from sweeps.core.suggestions import did_you_mean
-from sweeps.data.column_values import (
+from sweeps.core.text.suggestions import did_you_mean
+from sweeps.data.columns.column_values import (
     NUMERIC_KINDS,
     InvalidColumnValue,
     is_tensor,
@@ -29,7 +29,7 @@ from sweeps.data.column_values import (
     to_tensor,
     to_text,
 )
-from sweeps.data.missing import is_missing
+from sweeps.data.columns.missing import is_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +127,7 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def without_markers(values: pd.Series, markers: Sequence[Scalar] | None) -> pd.Series:
-    """Return a column whose markers are missing values; see `sweeps.data.missing`."""
+    """Return a column whose markers are missing values; see `sweeps.data.columns.missing`."""
     if markers is None and pd.api.types.is_numeric_dtype(values.dtype):
         return values
     return values.mask(values.map(is_missing(markers)).astype(bool))

@@ -13,16 +13,18 @@ import numpy as np
 
 from sweeps.bundle.manifest import Facts
 from sweeps.bundle.model_code import ModelCode
-from sweeps.core import metrics, provenance, references
-from sweeps.core.checkpoint_files import local_checkpoint
+from sweeps.core import metrics
 from sweeps.core.errors import BundleError, Problem, UnreadableFile
-from sweeps.core.sweep_folder import refuse_special_files
+from sweeps.core.files import provenance
+from sweeps.core.files.checkpoint_files import local_checkpoint
+from sweeps.core.files.sweep_folder import refuse_special_files
+from sweeps.core.files.trust import refuse_unsigned
+from sweeps.core.plugins import references
 from sweeps.core.trial import CHECK_PREDICTIONS, Trial
-from sweeps.core.trust import refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space import Space
-from sweeps.space.trainer_definition import TrainerDefinition, definition_of
+from sweeps.space.sections.trainer_definition import TrainerDefinition, definition_of
 from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_place
 from sweeps.core.errors import InputError, first_of, unknown_trial
+from sweeps.core.files.checkpoint_files import checkpoint_exists, checkpoint_place
 from sweeps.core.trial import complete_trial_id, format_trial_id
-from sweeps.space.saved_space import how_to_get_a_bundle
+from sweeps.space.python.saved_space import how_to_get_a_bundle
 from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 

@@ -29,10 +29,10 @@ from sweeps.bundle.check import import_pyfunc
 from sweeps.bundle.manifest import Facts, Manifest, Member
 from sweeps.bundle.model_card import model_card
 from sweeps.bundle.model_code import ModelCode, copy_code
-from sweeps.core.atomic_files import staged
 from sweeps.core.errors import BundleError, first_line
+from sweeps.core.files.atomic_files import staged
 from sweeps.core.label_columns import MULTILABEL
-from sweeps.data.column_values import json_scalar, tensors_to_arrays
+from sweeps.data.columns.column_values import json_scalar, tensors_to_arrays
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 

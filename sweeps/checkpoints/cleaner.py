@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sweeps.checkpoints.retention import TrialCheckpoints, rank_trials, select_deletable
-from sweeps.core.checkpoint_files import (
+from sweeps.core.files.checkpoint_files import (
     checkpoint_sizes,
     delete_checkpoint,
     root_in,
     sizes_of_files,
 )
-from sweeps.core.stores import open_store, store_of
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.files.stores import open_store, store_of
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.trial import format_trial_id
-from sweeps.space.section_models import Checkpoints
+from sweeps.space.sections.section_models import Checkpoints
 from sweeps.study.repeats import Configurations
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore

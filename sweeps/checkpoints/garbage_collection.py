@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner, CleanupResult
 from sweeps.core.errors import InputError
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import refuse_other_entries
-from sweeps.space import value_types
-from sweeps.space.saved_space import saved_space
-from sweeps.space.section_models import Checkpoints
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import refuse_other_entries
+from sweeps.space.parse import value_types
+from sweeps.space.python.saved_space import saved_space
+from sweeps.space.sections.section_models import Checkpoints
 from sweeps.study.study_store import StudyStore
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.core.checkpoint_files import newest_checkpoints, step_of
+from sweeps.core.files.checkpoint_files import newest_checkpoints, step_of
 from sweeps.core.trial import State
-from sweeps.space.section_models import Checkpoints
+from sweeps.space.sections.section_models import Checkpoints
 from sweeps.study import ranking
 from sweeps.study.repeats import Configurations, settled
 

@@ -6,11 +6,11 @@ Examples are `ls` and `show`.
 # Importing a module adds its verbs to `main`.
 from sweeps.cli import (  # noqa: F401
     compare,
-    control,
-    export,
+    control_commands,
+    export_command,
     init,
     maintain,
-    predict,
+    predict_command,
     run,
     show,
     space,

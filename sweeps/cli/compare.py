@@ -10,8 +10,8 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable
-from sweeps.terminal import text
+from sweeps.core.text.command_hints import printable
+from sweeps.terminal import terminal_text
 
 
 @main.command(short_help="Compare sweeps side by side.")
@@ -24,11 +24,11 @@ def compare(sweeps: tuple[str, ...], as_json: bool, root: Path | str) -> None:
     Each SWEEP is a folder, a name, the beginning of a name, or `latest`. ROOT/NAME is a sweep in
     another root folder.
     """
-    from sweeps.controller.sweep_comparison import compare_sweeps
+    from sweeps.stored.sweep_comparison import compare_sweeps
     from sweeps.terminal.comparison_text import format_comparison
 
     comparison = compare_sweeps(sweeps, root)
     if as_json:
         click.echo(json.dumps(comparison.to_json()))
     else:
-        click.echo(printable(format_comparison(comparison, text.width_of(sys.stdout))))
+        click.echo(printable(format_comparison(comparison, terminal_text.width_of(sys.stdout))))

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from sweeps import __version__
-from sweeps.core.command_hints import printable
 from sweeps.core.errors import Interrupted, SweepsError
-from sweeps.core.secrets import hide_in_output
+from sweeps.core.text.command_hints import printable
+from sweeps.core.text.secrets import hide_in_output
 
 # Verbs that users look for, and what to use instead.
 OTHER_VERBS = {

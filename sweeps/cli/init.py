@@ -14,8 +14,8 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable, shell_quoted
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.text.command_hints import printable, shell_quoted
 
 if TYPE_CHECKING:
     from sweeps.scaffold.from_data import Table
@@ -121,9 +121,9 @@ def _one_line_errors() -> Iterator[None]:
 
 def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bool) -> None:
     """Write a space file for a table. `asked` has the fields of `TableRequest`."""
-    from sweeps.data.preflight import check_data
+    from sweeps.data.checks.preflight import check_data
     from sweeps.scaffold import from_data, read_table
-    from sweeps.scaffold.files import refuse_existing, write_files
+    from sweeps.scaffold.new_files import refuse_existing, write_files
     from sweeps.scaffold.table_space import TableRequest, describe_request
 
     label = asked["label"]
@@ -182,18 +182,18 @@ def _asks() -> bool:
 
 
 def _from_wandb(file: Path, config: Path, force: bool) -> None:
-    from sweeps.scaffold.files import write_files
     from sweeps.scaffold.from_wandb import space_text
-    from sweeps.space.yaml12 import parse, read_text
+    from sweeps.scaffold.new_files import write_files
+    from sweeps.space.yaml.yaml12 import parse, read_text
 
     text = space_text(parse(read_text(config, str(config)), str(config)), str(config))
     _done(write_files(file, text, {}, force), file, [file])
 
 
 def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> None:
-    from sweeps.core.secrets import masked
-    from sweeps.scaffold.files import write_files
+    from sweeps.core.text.secrets import masked
     from sweeps.scaffold.from_optuna import study_texts
+    from sweeps.scaffold.new_files import write_files
 
     loop = _loop_file(file)
     origin = f"--from-optuna {masked(storage)}"
@@ -210,9 +210,9 @@ def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> No
 def _from_objective(
     file: Path, reference: str, directions: Sequence[Direction], force: bool
 ) -> None:
-    from sweeps.data.sources import importable
-    from sweeps.scaffold.files import refuse_existing, write_files
+    from sweeps.data.sources.sources import importable
     from sweeps.scaffold.from_objective import objective_texts
+    from sweeps.scaffold.new_files import refuse_existing, write_files
 
     loop = _loop_file(file)
     module = reference.partition(":")[0]

@@ -10,8 +10,8 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable
-from sweeps.terminal import text
+from sweeps.core.text.command_hints import printable
+from sweeps.terminal import terminal_text
 
 
 @main.command(short_help="Delete checkpoints that are no longer needed.")
@@ -50,12 +50,14 @@ def gc(
 ) -> None:
     """Delete checkpoints of SWEEP that neither a resume nor an export of the best trial needs."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
-    from sweeps.controller.stored_sweeps import fetched
-    from sweeps.space.section_models import Checkpoints
+    from sweeps.space.sections.section_models import Checkpoints
+    from sweeps.stored.stored_sweeps import fetched
 
     policy = Checkpoints(per_trial, top, None if max_disk is None else parse_size(max_disk))
     freed = collect_garbage(fetched(sweep, root), policy, dry_run)
-    click.echo(text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed"))
+    click.echo(
+        terminal_text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed")
+    )
 
 
 @main.command(short_help="Rebuild a damaged study from the parts that can be read.")
@@ -67,10 +69,12 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
 
     The damaged files are kept.
     """
-    from sweeps.controller.repair import repair as repair_sweep
-    from sweeps.controller.sweep_lookup import find
+    from sweeps.stored.repair import repair as repair_sweep
+    from sweeps.stored.sweep_lookup import find
 
     repaired = repair_sweep(find(sweep, root))
     click.echo(
-        json.dumps(repaired.to_json()) if as_json else printable(text.format_repair(repaired))
+        json.dumps(repaired.to_json())
+        if as_json
+        else printable(terminal_text.format_repair(repaired))
     )

@@ -13,9 +13,9 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable
 from sweeps.core.errors import BundleError, Interrupted, SweepsError
-from sweeps.terminal import text
+from sweeps.core.text.command_hints import printable
+from sweeps.terminal import terminal_text
 from sweeps.terminal.live import Progress
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
 
     FILE is a space file, or a table (CSV, TSV, JSON lines, Parquet) together with --label.
     """
-    from sweeps.controller.api import run as run_sweep
+    from sweeps.runs.api import run as run_sweep
 
     _run_with_progress(functools.partial(run_sweep, file, dir=root, **how), as_json, quiet)
 
@@ -79,9 +79,9 @@ def resume(
     If the sweep is paused and its process is alive, that process starts trials again, and the
     command ends. Only --dir, --json and --quiet can be used then.
     """
-    from sweeps.controller.api import resume as resume_sweep
-    from sweeps.controller.control import SweepControl
-    from sweeps.controller.stored_sweeps import fetched
+    from sweeps.runs.api import resume as resume_sweep
+    from sweeps.stored.control import SweepControl
+    from sweeps.stored.stored_sweeps import fetched
 
     control = SweepControl.of(sweep, root)
     if not any((add_trials, *how.values())) and control.is_paused():
@@ -108,8 +108,8 @@ def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -
     The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not
     recorded.
     """
-    from sweeps.controller.rerun import rerun as rerun_trial
-    from sweeps.controller.stored_sweeps import fetched
+    from sweeps.exports.rerun import rerun as rerun_trial
+    from sweeps.stored.stored_sweeps import fetched
 
     comparison = rerun_trial(fetched(sweep, root), trial, **how)
     options.echo(comparison, as_json)
@@ -128,13 +128,13 @@ def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, qui
             isinstance(e, BundleError) and e.result is not None
         ):  # The search has succeeded. Only the export has failed.
             progress.close()
-            click.echo(printable(text.format_result(e.result, unexported=True) + "\n"))
+            click.echo(printable(terminal_text.format_result(e.result, unexported=True) + "\n"))
         raise
     finally:
         progress.close()
     if as_json:
         click.echo(json.dumps(result.to_json(), default=str))
     else:
-        click.echo(printable(text.format_result(result)))
+        click.echo(printable(terminal_text.format_result(result)))
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)

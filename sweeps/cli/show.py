@@ -12,12 +12,12 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable
-from sweeps.terminal import text
+from sweeps.core.text.command_hints import printable
+from sweeps.terminal import terminal_text
 from sweeps.terminal.trial_table import format_trials, trials_csv
 
 if TYPE_CHECKING:
-    from sweeps.controller.sweep_summary import SweepSummary
+    from sweeps.stored.sweep_summary import SweepSummary
     from sweeps.study.record import Record
 
 # Number of trials that `show` prints without `--all`, the best first.
@@ -32,7 +32,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 
     The newest come first.
     """
-    from sweeps.controller.sweep_summary import list_sweeps as summarize_all
+    from sweeps.stored.sweep_summary import list_sweeps as summarize_all
 
     sweeps = summarize_all(root)
     for problem in (problem for sweep in sweeps for problem in sweep.problems):
@@ -41,7 +41,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
         click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
     else:
         click.echo(
-            printable(text.format_sweeps(sweeps, text.width_of(sys.stdout)))
+            printable(terminal_text.format_sweeps(sweeps, terminal_text.width_of(sys.stdout)))
             if sweeps
             else f"no sweeps in {root}"
         )
@@ -66,7 +66,7 @@ def show(sweep: str, root: Path | str, **how: Any) -> None:
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the
     name, the newest is shown.
     """
-    from sweeps.controller.stored_sweeps import opened
+    from sweeps.stored.stored_sweeps import opened
 
     if how["as_csv"] and (how["trial"] is not None or how["as_json"]):
         other = "--trial" if how["trial"] is not None else "--json"
@@ -84,8 +84,8 @@ def _show(
     as_json: bool,
 ) -> None:
     from sweeps.bundle.ensemble_summary import ensembles_of
-    from sweeps.controller.sweep_comparison import space_or_none, sweep_importance
-    from sweeps.controller.sweep_summary import summarize
+    from sweeps.stored.sweep_comparison import space_or_none, sweep_importance
+    from sweeps.stored.sweep_summary import summarize
     from sweeps.study import record
 
     summary = dataclasses.replace(summarize(folder), is_copy=is_copy)
@@ -111,17 +111,17 @@ def _show(
         }
         click.echo(json.dumps({**summary.to_json(), **more, "all": recorded_trials}))
         return
-    parts = [text.format_sweep(summary, study, importance, ensembles)]
+    parts = [terminal_text.format_sweep(summary, study, importance, ensembles)]
     if study is not None and study.trials:
-        width = text.width_of(sys.stdout)
+        width = terminal_text.width_of(sys.stdout)
         most = None if show_all else SHOWN_TRIALS
         parts.append(format_trials(study, summary, width, most))
     click.echo(printable("\n\n".join(parts)))
 
 
 def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json: bool) -> None:
-    from sweeps.controller.sweep_lookup import trial_of
-    from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_place
+    from sweeps.core.files.checkpoint_files import checkpoint_exists, checkpoint_place
+    from sweeps.stored.sweep_lookup import trial_of
 
     recorded = trial_of(study, trial)
     assert study is not None
@@ -135,7 +135,7 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
         if summary.store is None and not checkpoint_exists(place):
             place = None
     state = summary.state_of(recorded)
-    click.echo(printable(text.format_trial(recorded, state, place)))
+    click.echo(printable(terminal_text.format_trial(recorded, state, place)))
     if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
 
@@ -148,8 +148,8 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
 @options.root
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
     """Print the output of the workers that ran TRIAL of SWEEP."""
-    from sweeps.controller.log_reader import read_logs
-    from sweeps.controller.sweep_lookup import find
+    from sweeps.stored.log_reader import read_logs
+    from sweeps.stored.sweep_lookup import find
 
     for line in read_logs(find(sweep, root), trial, rank, follow):
         click.echo(printable(line, colors=True))
@@ -188,7 +188,7 @@ def ui(root: Path, token: str | None, token_file: Path | None, **given: Any) -> 
 
     MLflow's web interface is behind the page. Ctrl-C ends it.
     """
-    from sweeps.dashboard.server import PageOptions, serve
+    from sweeps.dashboard.dashboard_server import PageOptions, serve
     from sweeps.serving.access import token_of
 
     if not given["needs_token"] and (token is not None or token_file is not None):

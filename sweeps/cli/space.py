@@ -13,11 +13,11 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.command_hints import printable
-from sweeps.terminal import text
+from sweeps.core.text.command_hints import printable
+from sweeps.terminal import terminal_text
 
 if TYPE_CHECKING:
-    from sweeps.data.early_summary import SourceSummary
+    from sweeps.data.summary.early_summary import SourceSummary
     from sweeps.search.earlier_trials import EarlierSweep
     from sweeps.space import Space
 
@@ -49,7 +49,7 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
 @main.command(short_help="Print the JSON Schema of space files, for editors.")
 def schema() -> None:
     """Print the JSON Schema of space files, so that an editor can complete and check keys."""
-    from sweeps.space.json_schema import schema as space_file_schema
+    from sweeps.space.schema.json_schema import schema as space_file_schema
 
     click.echo(json.dumps(space_file_schema(), indent=1, ensure_ascii=False))
 
@@ -94,8 +94,8 @@ def plan(
 
     FILE is a space file, or a table together with --label.
     """
-    from sweeps.core import host_resources
-    from sweeps.data.preflight import MAX_BYTES, check_data, check_root
+    from sweeps.core.host import host_resources
+    from sweeps.data.checks.preflight import MAX_BYTES, check_data, check_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
     from sweeps.scaffold.table_space import request_of, table_space
@@ -117,10 +117,10 @@ def plan(
         found = {} if summaries is None else {"data": [asdict(summary) for summary in summaries]}
         click.echo(json.dumps(planned.to_json() | found))
     else:
-        width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
+        width = min(100, terminal_text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
         click.echo(render(planned, width, "--resources" if resources else "this machine"))
         if summaries is not None:
-            from sweeps.data.early_summary import render as render_data
+            from sweeps.data.summary.early_summary import render as render_data
 
             click.echo(printable("\n" + render_data(summaries)))
     if with_data:
@@ -140,7 +140,7 @@ def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:
     """
     if not space.search.earlier:
         return ()
-    from sweeps.controller.earlier_sweeps import read_earlier_sweeps
+    from sweeps.runs.earlier_sweeps import read_earlier_sweeps
 
     return read_earlier_sweeps(space, root)
 
@@ -148,8 +148,8 @@ def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:
 def _summaries(space: Space, call_loaders: bool) -> list[SourceSummary]:
     """Read the data of a space and return a summary of each source."""
     from sweeps.core.errors import InputError
-    from sweeps.data.early_summary import summarize_early
-    from sweeps.data.preflight import locate_problems
+    from sweeps.data.checks.preflight import locate_problems
+    from sweeps.data.summary.early_summary import summarize_early
 
     try:
         return summarize_early(space, call_loaders)

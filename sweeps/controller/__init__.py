@@ -1,5 +1,4 @@
-"""Run, resume, watch and export one sweep. The process that runs a sweep is called its driver."""
+"""Decide what a running sweep does next, and carry it out.
 
-from sweeps.core.notebooks import silence_hints
-
-silence_hints()  # before the modules of this package import Optuna and Ray
+The process that runs a sweep is called its driver.
+"""

@@ -18,7 +18,7 @@ from sweeps.controller.commands import (
 )
 from sweeps.core.errors import InputError
 from sweeps.core.trial import State, format_trial_id
-from sweeps.space.enqueued_point import parse_point, problem_texts, refusal
+from sweeps.space.parse.enqueued_point import parse_point, problem_texts, refusal
 from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState
 

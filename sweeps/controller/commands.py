@@ -4,7 +4,7 @@ Each command is a JSON file in the folder `commands` of the sweep. The sender wr
 atomically. The file's name begins with the time, so the names sort in the order in which the
 commands were sent. The controller polls the folder and handles each command. It then writes an
 answer beside the command and deletes the command. The sender reads the answer and deletes it.
-`sweeps.controller.control` is the sender's side.
+`sweeps.stored.control` is the sender's side.
 
 Anyone who can write to the sweep's folder can put files there. Both sides therefore read only
 regular files of their own user, and never follow a link. Any other entry stays in the folder, and
@@ -33,10 +33,10 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import UnreadableFile
-from sweeps.core.regular_files import open_regular
-from sweeps.core.sweep_folder import COMMANDS
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.regular_files import open_regular
+from sweeps.core.files.sweep_folder import COMMANDS
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -40,10 +40,10 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.controller.status import SweepStatus
 from sweeps.controller.trial_lifecycle import TrialLifecycle
 from sweeps.core import clock
-from sweeps.core.command_hints import resume_command
-from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.stores import check_store
+from sweeps.core.files.disk import check_disk_space
+from sweeps.core.files.stores import check_store
+from sweeps.core.text.command_hints import resume_command
 from sweeps.core.trial import State, format_trial_id
 from sweeps.execution.messages import TrialUpdate
 from sweeps.search.search_loop import SearchLoop
@@ -64,7 +64,7 @@ class SweepController:
     """Controller of one sweep.
 
     The adapter of Ray Tune calls its methods in the main thread; see
-    `sweeps.execution.tune_adapter`.
+    `sweeps.execution.ray_apis.tune_adapter`.
 
     Args:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.trial import TIME_LIMITS, Action, State
 from sweeps.execution.messages import Ended, TrialUpdate
-from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, rung_set
+from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Scheduler, rung_set
 from sweeps.search.schedulers.view import StudyView
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.space import Space

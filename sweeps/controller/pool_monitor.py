@@ -11,9 +11,9 @@ import ray
 from ray import ObjectRef
 
 from sweeps.controller.ports import PoolHandle
-from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.execution.messages import Stage, Usage
 
 

@@ -18,32 +18,34 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from sweeps.controller.ports import PoolHandle
-from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.machine_share import EVERYTHING, Share
-from sweeps.core.origin import valid_origin_keys
+from sweeps.core.files.origin import valid_origin_keys
+from sweeps.core.files.stores import is_address, needed_environment, store_of
+from sweeps.core.files.sweep_folder import SCRATCH
+from sweeps.core.host import host_resources, logging_setup, machine_share
+from sweeps.core.host.machine_share import EVERYTHING, Share
+from sweeps.core.plugins import references
 from sweeps.core.resources import COSTS, Shape, auto_concurrency
-from sweeps.core.secrets import any_known, hide_known
-from sweeps.core.stores import is_address, needed_environment, store_of
-from sweeps.core.sweep_folder import SCRATCH
-from sweeps.data import ingest
-from sweeps.data.metric_checks import check_metrics
-from sweeps.data.preflight import locate_problems
-from sweeps.execution import child_processes, cluster, ray_authentication
-from sweeps.execution.trial_logs import hide_secrets_in
+from sweeps.core.text.secrets import any_known, hide_known
+from sweeps.data.checks.metric_checks import check_metrics
+from sweeps.data.checks.preflight import locate_problems
+from sweeps.data.sources import ingest
+from sweeps.execution.cluster import ray_authentication, ray_cluster
+from sweeps.execution.isolation import child_processes
+from sweeps.execution.worker.trial_logs import hide_secrets_in
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.base import all_row_steps, rung_set
+from sweeps.search.schedulers.scheduler import all_row_steps, rung_set
 from sweeps.space import Space, known_fits
-from sweeps.space.model import command_files
-from sweeps.space.templates import dimensions
+from sweeps.space.model.space_model import command_files
+from sweeps.space.model.templates import dimensions
 
 if TYPE_CHECKING:
     from ray import ObjectRef
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from sweeps.data.prepared_store import DatasetInfo
-    from sweeps.data.streaming.settings import StreamSettings
+    from sweeps.data.streaming.stream_settings import StreamSettings
     from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ def reserve(
             GPUs than `gpus`, or other sweeps use all CPUs.
     """
     if address:
-        cluster.check_reachable(address)
+        ray_cluster.check_reachable(address)
         ray_authentication.prepare_authentication(address)
     logging_setup.set_environment()
     # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
@@ -158,7 +160,7 @@ class SweepSession:
     def __post_init__(self) -> None:
         self.space = ingest.resolved(self.space, self.fingerprint)
         self.scheduler = scheduler_of(self.space.scheduler)
-        self.cluster: cluster.RayConnection
+        self.cluster: ray_cluster.RayConnection
         self.pool: PoolHandle
         self.dataset: DatasetInfo
         self._resources = contextlib.ExitStack()
@@ -171,13 +173,13 @@ class SweepSession:
         self._check_backend()
         with contextlib.ExitStack() as starting:
             self.cluster = starting.enter_context(
-                cluster.ray_connection(
+                ray_cluster.ray_connection(
                     self.space, self.folder, self.roots, self.address, self.share
                 )
             )
             self._check_shapes()
             starting.callback(self._end_processes)
-            here = cluster.at_driver()
+            here = ray_cluster.at_driver()
             self.pool = self._start_pool(here)
             self._actors.append(self.pool)
             self._data_actor = self._start_data_actor(here)
@@ -208,7 +210,7 @@ class SweepSession:
         """
         backend = self.space.trainer.backend
         if ":" in backend:
-            from sweeps.execution.backends import user_problem
+            from sweeps.execution.worker.backends import user_problem
 
             sys.path[:0] = [root for root in map(str, self.roots) if root not in sys.path]
             if (text := user_problem(backend)) is not None:
@@ -216,7 +218,7 @@ class SweepSession:
 
     def _check_shapes(self) -> None:
         """Raise InputError if a trial's workers do not fit, and no autoscaler can add nodes."""
-        from sweeps.execution.autoscaling import may_grow
+        from sweeps.execution.gangs.autoscaling import may_grow
 
         connection = self.cluster
         problems = find_infeasible_shapes(self.space, connection.total, list(connection.nodes))
@@ -305,7 +307,7 @@ class SweepSession:
 
     def _stream_settings(self) -> StreamSettings | None:
         """Return Ray Data's settings if the data is streamed; else None."""
-        from sweeps.data.streaming.settings import StreamSettings
+        from sweeps.data.streaming.stream_settings import StreamSettings
 
         if self.space.data.ingest != "stream":
             return None

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sweeps.controller.eta import TimeLeft
-from sweeps.core.durations import format_clock
 from sweeps.core.resources import Shape, number_text
+from sweeps.core.text.durations import format_clock
 from sweeps.core.trial import Trial, without_repetition
 
 STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"

@@ -14,9 +14,9 @@ from sweeps.controller.decide import Continue, End, Exploit, PauseTrial, ResumeT
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
 from sweeps.core import clock
+from sweeps.core.files.safe_names import loop_name
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.resources import COSTS
-from sweeps.core.safe_names import loop_name
-from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import UNREADABLE_LINE, Report, State, format_trial_id
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import (
@@ -29,7 +29,7 @@ from sweeps.study.events import (
 )
 from sweeps.study.states import TrialState
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.history import concerns_trackers, with_logged_names
+from sweeps.tracking.earlier_events import concerns_trackers, with_logged_names
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeps.core.secrets import masked
-from sweeps.core.suggestions import did_you_mean
+from sweeps.core.text.secrets import masked
+from sweeps.core.text.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.core.result import SweepResult

@@ -1,6 +1,12 @@
-"""Name and extras of the installed package."""
+"""Name, version, folder and extras of the installed package."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+VERSION = "0.1.0"
+# Folder of the package `sweeps`. It contains the trainers.
+FOLDER = Path(__file__).parents[1]
 
 # On PyPI, the name `sweeps` belongs to Weights & Biases. This project still uses `sweeps` as its
 # import name and command.

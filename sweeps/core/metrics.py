@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-from sweeps.core import references
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
+from sweeps.core.plugins import references
 
 if TYPE_CHECKING:
     import numpy as np

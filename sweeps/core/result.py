@@ -5,27 +5,36 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from sweeps.core.command_hints import relative_path, repair_command
-from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError, UnreadableFile
-from sweeps.core.html_tables import facts
-from sweeps.core.json_files import find_errors, read_json_object
+from sweeps.core.files.json_files import find_errors, read_json_object
+from sweeps.core.files.regular_files import read_bytes
+from sweeps.core.files.sweep_folder import RESULT, SweepFolder
 from sweeps.core.json_values import Count, FiniteNumber, PrintableText, is_deep
-from sweeps.core.regular_files import read_bytes
 from sweeps.core.resources import workers_text
-from sweeps.core.secrets import masked
-from sweeps.core.sweep_folder import RESULT, SweepFolder
-from sweeps.core.trial import flat
+from sweeps.core.text.command_hints import relative_path, repair_command
+from sweeps.core.text.durations import format_clock
+from sweeps.core.text.html_tables import facts
+from sweeps.core.text.secrets import masked
+from sweeps.core.trial import Result, flat
 
 # Keys of `trials` that count ended trials.
 ENDED = ("completed", "pruned", "failed")
+# The word for each state of trials in a result.
+WORDS = {
+    "COMPLETE": "completed",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "INTERRUPTED": "interrupted",
+    "PAUSED": "paused",
+}
 
 
 def to_json_value(value: Any) -> Any:
@@ -368,3 +377,13 @@ class _Result(TypedDict):
 
 
 _RULES = TypeAdapter(_Result)
+
+
+def count_trials(results: Iterable[Result]) -> dict[str, int]:
+    """Return the number of trials by state, in the format of `SweepResult.trials`.
+
+    Initial points are not counted if the space file gives their value, because no trial ran for
+    them.
+    """
+    counts = Counter(result.state_name(is_driven=False) for result in results)
+    return {word: counts[state] for state, word in WORDS.items() if counts[state] or word in ENDED}

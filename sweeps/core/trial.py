@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainSerializer
 
 from sweeps.core.best_step import Constraint, StepOrder
+from sweeps.core.files.safe_names import loop_name
 from sweeps.core.json_values import (
     Configuration,
     Count,
@@ -31,7 +32,6 @@ from sweeps.core.json_values import (
     Workers,
 )
 from sweeps.core.resources import Shape
-from sweeps.core.safe_names import loop_name
 
 if TYPE_CHECKING:
     import numpy as np

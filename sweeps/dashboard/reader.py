@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.controller.sweep_summary import SweepSummary, summarize
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.folder_lock import is_driven
-from sweeps.core.sweep_folder import SweepFolder
-from sweeps.space.saved_space import recorded_space
+from sweeps.core.files.folder_lock import is_driven
+from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.space.python.saved_space import recorded_space
+from sweeps.stored.sweep_summary import SweepSummary, summarize
 from sweeps.study import record, storage
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import Figure, PlotData, plot_data

@@ -28,33 +28,33 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.freed_memory import return_freed_memory
+from sweeps.core.host import exit_causes
 from sweeps.core.label_columns import QUERY, label_columns
-from sweeps.core.secrets import remember_variables
-from sweeps.data.columns import check_readable
-from sweeps.data.load import Splits
-from sweeps.data.preflight import locate_problems
+from sweeps.core.text.secrets import remember_variables
+from sweeps.data.checks.preflight import locate_problems
+from sweeps.data.columns.columns import check_readable
+from sweeps.data.columns.tables import arrays_to_tensors, split_equally
+from sweeps.data.columns.weights import COLUMN, row_weights
+from sweeps.data.freed_memory import return_freed_memory
+from sweeps.data.load_data import Splits
 from sweeps.data.prepared_data import PreparedData, Shards
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform
-from sweeps.data.row_parts import check_parts, nested_order, rows_at
-from sweeps.data.streaming.fit import FIRST_ROWS, RowStream, prepared_stream
+from sweeps.data.splits.row_parts import check_parts, nested_order, rows_at
+from sweeps.data.splits.variants import DataVariants, TunedData, variant_name
 from sweeps.data.streaming.splits import StreamSplits, StreamVariants, first_rows
-from sweeps.data.tables import arrays_to_tensors, split_equally
-from sweeps.data.variants import DataVariants, TunedData, variant_name
-from sweeps.data.weights import COLUMN, row_weights
-from sweeps.space.templates import tuned_data
-from sweeps.space.trainer_definition import UNKNOWN, TrainerDefinition
+from sweeps.data.streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
+from sweeps.space.model.templates import tuned_data
+from sweeps.space.sections.trainer_definition import UNKNOWN, TrainerDefinition
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
     from sweeps.data.preprocessing.fitted_chain import FittedChain
-    from sweeps.data.refit_rows import RefitRows
-    from sweeps.data.streaming.settings import StreamSettings
+    from sweeps.data.splits.refit_rows import RefitRows
+    from sweeps.data.streaming.stream_settings import StreamSettings
     from sweeps.space import DataSpec, Space, Step
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must

@@ -9,7 +9,7 @@
                                               `sweeps.data.preprocessing.step_files`; each pickle
                                               has a MAC file
 
-Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must
+Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.files.trust` must
 accept, and users' functions in a chain, whose modules are imported.
 """
 
@@ -23,17 +23,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.core import trust as trusting
-from sweeps.core.atomic_files import staged
 from sweeps.core.errors import InputError, Problem, UnreadableFile, first_line
+from sweeps.core.files import trust as trusting
+from sweeps.core.files.atomic_files import staged
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.label_columns import Classes, Label
-from sweeps.core.sweep_folder import SweepFolder
-from sweeps.data.column_values import json_scalar
+from sweeps.data.columns.column_values import json_scalar
+from sweeps.data.columns.tables import extension_name
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key, label_values
 from sweeps.data.preprocessing.fitted_chain import FittedChain
-from sweeps.data.tables import extension_name
-from sweeps.data.variants import TunedData, variant_name
+from sweeps.data.splits.variants import TunedData, variant_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import JsonValue
 
-    from sweeps.data.missing import Markers
-    from sweeps.data.summary import DataSummary
+    from sweeps.data.columns.missing import Markers
+    from sweeps.data.summary.table_summary import DataSummary
     from sweeps.space import Step
 
 INFO_FILE = "facts.json"
@@ -72,18 +72,18 @@ class DatasetInfo:
     The fields are the keys of `facts.json`, except `check`, which has its own file.
 
     Attributes:
-        label: See `sweeps.data.load.Splits`.
-        task: See `sweeps.data.load.Splits`.
-        classes: See `sweeps.data.load.Splits`.
-        features: See `sweeps.data.load.Splits`.
-        fingerprint: See `sweeps.data.load.Splits`.
+        label: See `sweeps.data.load_data.Splits`.
+        task: See `sweeps.data.load_data.Splits`.
+        classes: See `sweeps.data.load_data.Splits`.
+        features: See `sweeps.data.load_data.Splits`.
+        fingerprint: See `sweeps.data.load_data.Splits`.
         rows: Number of rows by split.
         check: The first raw rows of valid, at most 32, without the label.
         test: Name of the file with the test split, without `.parquet`.
         notes: Notes for the user about the splits.
         summary: Summary of the raw rows of the first source as JSON data; see
-            `sweeps.data.summary.DataSummary`. None if there is none.
-        missing: See `sweeps.data.load.Splits`.
+            `sweeps.data.summary.table_summary.DataSummary`. None if there is none.
+        missing: See `sweeps.data.load_data.Splits`.
     """
 
     label: Label | None
@@ -271,7 +271,7 @@ def load_summary(folder: Path) -> DataSummary | None:
 
     Return None if the sweep has none, or if the file is damaged.
     """
-    from sweeps.data.summary import DataSummary
+    from sweeps.data.summary.table_summary import DataSummary
 
     try:
         stored = json.loads((SweepFolder(folder).prepared / INFO_FILE).read_text(encoding="utf-8"))[

@@ -11,7 +11,7 @@ from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
 from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 from sweeps.data.prepared_data import Shards
-from sweeps.data.streaming.settings import StreamSettings
+from sweeps.data.streaming.stream_settings import StreamSettings
 from sweeps.study.events import RankPlace, TrialEvent
 
 

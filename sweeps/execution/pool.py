@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.actor import ActorHandle
 
-from sweeps.core import clock, exit_causes
+from sweeps.core import clock
+from sweeps.core.host import exit_causes
 from sweeps.core.resources import Shape
-from sweeps.core.secrets import remember_variables
+from sweeps.core.text.secrets import remember_variables
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
-from sweeps.execution.cluster_nodes import ClusterNodes
-from sweeps.execution.data_requests import DataRequests
-from sweeps.execution.memory_guard import MONITOR, MemoryGuard
+from sweeps.execution.gangs.cluster_nodes import ClusterNodes
+from sweeps.execution.gangs.data_requests import DataRequests
+from sweeps.execution.gangs.memory_guard import MONITOR, MemoryGuard
+from sweeps.execution.gangs.pool_worker import Call
+from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import (
     AttemptId,
     Ended,
@@ -39,15 +42,13 @@ from sweeps.execution.messages import (
     TrialUpdate,
     Usage,
 )
-from sweeps.execution.pool_worker import Call
-from sweeps.execution.running_trial import RunningTrial
-from sweeps.execution.trial_driver import TrialDriver
-from sweeps.execution.worker_pool import WorkerPool
+from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.trials.trial_driver import TrialDriver
 from sweeps.study.states import TrialState
 
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
-    from sweeps.data.refit_rows import RefitRows
+    from sweeps.data.splits.refit_rows import RefitRows
     from sweeps.space import Step
 
 log = logging.getLogger(__name__)

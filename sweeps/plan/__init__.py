@@ -15,7 +15,7 @@ text         formats a `Plan` as text for the terminal
 """
 
 from sweeps.plan.feasibility import find_infeasible_shapes, find_infeasible_shapes_here
-from sweeps.plan.summary import Plan, plan
-from sweeps.plan.text import render
+from sweeps.plan.plan_summary import Plan, plan
+from sweeps.plan.plan_text import render
 
 __all__ = ["Plan", "find_infeasible_shapes", "find_infeasible_shapes_here", "plan", "render"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweeps.core.errors import Problem
-from sweeps.core.host_resources import detect
+from sweeps.core.host.host_resources import detect
 from sweeps.core.resources import missing_resources
 from sweeps.space import Space
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from unittest.mock import patch
 
-from sweeps.core import references
 from sweeps.core.errors import InputError
-from sweeps.core.references import describe_error, short
+from sweeps.core.plugins import references
+from sweeps.core.plugins.references import describe_error, short
 from sweeps.scaffold.from_optuna import Parameter, metric_names, space_text
 
 if TYPE_CHECKING:

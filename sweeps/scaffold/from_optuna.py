@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.secrets import masked
-from sweeps.core.suggestions import did_you_mean
-from sweeps.core.texts import first_names
+from sweeps.core.text.secrets import masked
+from sweeps.core.text.suggestions import did_you_mean
+from sweeps.core.text.texts import first_names
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
-from sweeps.space.conditions import Key
-from sweeps.space.domains import RULES, argument_problems, build
-from sweeps.space.yaml_writer import flow
+from sweeps.space.model.conditions import Key
+from sweeps.space.model.domains import RULES, argument_problems, build
+from sweeps.space.yaml.yaml_writer import flow
 from sweeps.study.storage import DRIVER
 
 if TYPE_CHECKING:

@@ -16,23 +16,23 @@ from pydantic import JsonValue
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import LabelValue
-from sweeps.core.suggestions import did_you_mean
-from sweeps.data import ingest, schema_probe
-from sweeps.data.early_summary import TableReader
-from sweeps.data.files import Source, find_files
-from sweeps.data.label_checks import drop_unlabeled, infer_task
-from sweeps.data.missing import Profile, profile_columns
-from sweeps.data.parse import parse_texts
-from sweeps.data.parsed_columns import read_rows
-from sweeps.data.summary import DataSummary, Finding, summarize
-from sweeps.data.tables import is_text
-from sweeps.data.text_findings import text_findings
+from sweeps.core.text.suggestions import did_you_mean
+from sweeps.data.checks.label_checks import drop_unlabeled, infer_task
+from sweeps.data.columns.missing import Profile, profile_columns
+from sweeps.data.columns.parse import parse_texts
+from sweeps.data.columns.parsed_columns import read_rows
+from sweeps.data.columns.tables import is_text
+from sweeps.data.sources import ingest, schema_probe
+from sweeps.data.sources.data_files import Source, find_files
+from sweeps.data.summary.early_summary import TableReader
+from sweeps.data.summary.table_summary import DataSummary, Finding, summarize
+from sweeps.data.summary.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
-from sweeps.space import yaml12
-from sweeps.space.nodes import located
-from sweeps.space.problems import Problems, check
-from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
-from sweeps.space.yaml_writer import flow
+from sweeps.space.parse.nodes import located
+from sweeps.space.parse.problems import Problems, check
+from sweeps.space.sections.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
+from sweeps.space.yaml import yaml12
+from sweeps.space.yaml.yaml_writer import flow
 
 # Largest number of classes of a label.
 MOST_CLASSES = 1_000

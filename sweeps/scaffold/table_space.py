@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
-from sweeps.core.suggestions import did_you_mean
+from sweeps.core.text.suggestions import did_you_mean
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.space import Space, load
-from sweeps.space.nodes import SpaceSource
-from sweeps.space.yaml12 import parse
+from sweeps.space.parse.nodes import SpaceSource
+from sweeps.space.yaml.yaml12 import parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sweeps.data.early_summary import TableReader
+    from sweeps.data.summary.early_summary import TableReader
     from sweeps.scaffold.from_data import Table
 
 # Suffixes of files that are tables and no space files. They may be compressed.
@@ -91,7 +91,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
     Raises:
         InputError: The table cannot be read, or the request does not fit the table.
     """
-    from sweeps.data.passed_tables import save_tables
+    from sweeps.data.sources.passed_tables import save_tables
     from sweeps.scaffold import from_data, read_table
 
     tables = {} if isinstance(table, (str, os.PathLike)) else {"train": table}

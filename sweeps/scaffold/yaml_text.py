@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.core.command_hints import printable
-from sweeps.space.yaml_writer import flow
+from sweeps.core.text.command_hints import printable
+from sweeps.space.yaml.yaml_writer import flow
 
 # Column in which the comment of a line starts, if the line is short enough.
 COMMENT_AT = 44

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.core.resources import Shape, shape_of
-from sweeps.space.conditions import Key
-from sweeps.space.enumeration import any_key
+from sweeps.space.model.conditions import Key
+from sweeps.space.model.enumeration import any_key
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension, Space

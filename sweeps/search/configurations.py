@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 
 from sweeps.space import Space
-from sweeps.space.conditions import Key
-from sweeps.space.enumeration import assignments
-from sweeps.space.search_sections import perturbs
+from sweeps.space.model.conditions import Key
+from sweeps.space.model.enumeration import assignments
+from sweeps.space.sections.search_sections import perturbs
 
 # The largest number of configurations that are listed.
 MOST_LISTED = 10_000

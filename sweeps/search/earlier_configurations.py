@@ -12,10 +12,10 @@ from pydantic import JsonValue
 
 from sweeps.core.json_values import is_number
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import ABSENT, Absent, Key
-from sweeps.space.domains import cumulative_probability
-from sweeps.space.enumeration import any_key
-from sweeps.space.templates import conditions_of
+from sweeps.space.model.conditions import ABSENT, Absent, Key
+from sweeps.space.model.domains import cumulative_probability
+from sweeps.space.model.enumeration import any_key
+from sweeps.space.model.templates import conditions_of
 from sweeps.study.distributions import distribution_of
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from optuna.distributions import BaseDistribution
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import InputError
-from sweeps.core.json_files import read_json
-from sweeps.core.sweep_folder import EARLIER_TRIALS, SweepFolder
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.json_files import read_json
+from sweeps.core.files.sweep_folder import EARLIER_TRIALS, SweepFolder
 from sweeps.space import Space
-from sweeps.space.conditions import Key
+from sweeps.space.model.conditions import Key
 from sweeps.study.distributions import distribution_of
 
 

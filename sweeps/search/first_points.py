@@ -15,9 +15,9 @@ from pydantic import JsonValue
 from sweeps.core.json_values import is_number
 from sweeps.search.earlier_configurations import OutsideDomain, key_in, known_keys
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import ABSENT, Absent, Key
-from sweeps.space.trainer_section import portfolio_files
-from sweeps.space.yaml12 import parse, read_text
+from sweeps.space.model.conditions import ABSENT, Absent, Key
+from sweeps.space.sections.trainer_section import portfolio_files
+from sweeps.space.yaml.yaml12 import parse, read_text
 
 Keys = Mapping[str, Key]
 

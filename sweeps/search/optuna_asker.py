@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.trial_queue import QueueItem
 from sweeps.space import Dimension
-from sweeps.space.conditions import Key
+from sweeps.space.model.conditions import Key
 from sweeps.study.distributions import suggest
 from sweeps.study.event_records import REPEAT_OF, has_started
 

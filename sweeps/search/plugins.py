@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sweeps.core import references, registry
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.installed_package import install
-from sweeps.search.samplers.base import Algorithm, Model, ReseededSampler, SamplerContext
-from sweeps.search.schedulers.base import Scheduler
+from sweeps.core.plugins import plugin_registry, references
+from sweeps.search.samplers.sampler import Algorithm, Model, ReseededSampler, SamplerContext
 from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.scheduler import Scheduler
 from sweeps.space import Space
-from sweeps.space.saved_space import roots_of
-from sweeps.space.section_models import ROWS, SchedulerSpec, Search
+from sweeps.space.python.saved_space import roots_of
+from sweeps.space.sections.section_models import ROWS, SchedulerSpec, Search
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
         InputError: The user-defined class cannot be imported, is not a scheduler, or does not
             accept the options.
     """
-    if registry.is_built_in("scheduler", spec.name):
-        scheduler: Scheduler = registry.built_in("scheduler", spec.name)(**spec.options)
+    if plugin_registry.is_built_in("scheduler", spec.name):
+        scheduler: Scheduler = plugin_registry.built_in("scheduler", spec.name)(**spec.options)
         return scheduler
     scheduler_class = _import("scheduler.name", "scheduler", spec.name)
     if not (isinstance(scheduler_class, type) and issubclass(scheduler_class, Scheduler)):
@@ -62,7 +62,7 @@ def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
     """
     return (
         scheduler_of(spec)
-        if registry.is_built_in("scheduler", spec.name)
+        if plugin_registry.is_built_in("scheduler", spec.name)
         else NoScheduler(spec.max_t)
     )
 
@@ -78,8 +78,8 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
         InputError: The algorithm needs a package that is not installed, or the user-defined class
             cannot be imported or built.
     """
-    if registry.is_built_in("sampler", search.algorithm):
-        algorithm: type[Algorithm] = registry.built_in("sampler", search.algorithm)
+    if plugin_registry.is_built_in("sampler", search.algorithm):
+        algorithm: type[Algorithm] = plugin_registry.built_in("sampler", search.algorithm)
         package = algorithm.package
         if package is not None and importlib.util.find_spec(package) is None:
             raise InputError(
@@ -110,7 +110,7 @@ def check_plugins(space: Space) -> list[Problem]:
         The problems; [] if there are none.
     """
     references = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
-    if not all(registry.is_built_in(kind, name) for kind, name in references):
+    if not all(plugin_registry.is_built_in(kind, name) for kind, name in references):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
     problems: list[Problem] = []
     try:
@@ -127,8 +127,8 @@ def check_plugins(space: Space) -> list[Problem]:
         problems += e.problems
     algorithm = space.search.algorithm
     # The other samplers can always be built, but that would load Optuna, which takes long.
-    if not registry.is_built_in("sampler", algorithm) or (
-        registry.built_in("sampler", algorithm).package
+    if not plugin_registry.is_built_in("sampler", algorithm) or (
+        plugin_registry.built_in("sampler", algorithm).package
     ):
         from sweeps.search.samplers.cell_sampler import CellSampler
 
@@ -175,7 +175,7 @@ def _import(place: str, kind: str, name: str) -> Any:
     file.
     """
     try:
-        return registry.resolve(kind, name)
+        return plugin_registry.resolve(kind, name)
     except references.RefError as e:
         raise InputError(place, str(e)) from e
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import clock
-from sweeps.core.thread_pools import single_threaded
+from sweeps.core.host.thread_pools import single_threaded
 from sweeps.core.trial import Trial
 from sweeps.search import earlier_trials
 from sweeps.search.configurations import configuration_of
@@ -26,7 +26,7 @@ from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import ASKED, CellSampler
-from sweeps.search.schedulers.base import Scheduler, all_rungs, row_steps
+from sweeps.search.schedulers.scheduler import Scheduler, all_rungs, row_steps
 from sweeps.search.schedulers.view import StudyView
 from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 
 import pydantic_core
 
-from sweeps.bundle.model import Bundle
+from sweeps.bundle.bundle_model import Bundle
 from sweeps.serving.request_checks import Rows
 
 Answer = bytes | Exception

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from sweeps.serving.request_checks import Refused, read
 
 if TYPE_CHECKING:
-    from sweeps.bundle.model import Bundle
+    from sweeps.bundle.bundle_model import Bundle
 
 # Body of a request
 Records = dict[str, list[dict[str, JsonValue]]]

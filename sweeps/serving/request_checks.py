@@ -22,8 +22,8 @@ from pydantic import JsonValue
 from sweeps.bundle.manifest import ColumnSchema, Manifest
 from sweeps.bundle.schema import Cell, tensor_rule
 from sweeps.core.label_columns import MULTILABEL
-from sweeps.data.column_values import to_tensor
-from sweeps.data.missing import is_missing
+from sweeps.data.columns.column_values import to_tensor
+from sweeps.data.columns.missing import is_missing
 from sweeps.serving.limits import MAX_ROWS
 
 # The largest number of problems in one answer.

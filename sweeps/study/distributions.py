@@ -13,7 +13,7 @@ from optuna.distributions import (
 )
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES
+from sweeps.space.model.domains import EDGES
 
 
 def distribution_of(dimension: Dimension) -> BaseDistribution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sweeps.core.errors import shorten
-from sweeps.core.secrets import masked
+from sweeps.core.text.secrets import masked
 from sweeps.core.trial import Result, State
 from sweeps.study.events import TrialEnded
 from sweeps.study.states import TrialState

@@ -18,9 +18,9 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
 from optuna.storages.journal._storage import JournalOperation
 
-from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, InputError, Problem
-from sweeps.core.regular_files import open_regular, read_bytes, unreadable
+from sweeps.core.files.regular_files import open_regular, read_bytes, unreadable
+from sweeps.core.text.command_hints import repair_command
 from sweeps.study.journal_records import NOTHING, parse_line
 from sweeps.study.journal_rules import Rules
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from sweeps.core.command_hints import repair_command
-from sweeps.core.disk import disk_error
 from sweeps.core.errors import DamagedStudy, InputError, Problem
+from sweeps.core.files.disk import disk_error
+from sweeps.core.files.json_files import read_json_object
+from sweeps.core.files.origin import refuse_other_format
+from sweeps.core.files.regular_files import refuse_other_kind
+from sweeps.core.files.sweep_folder import RESULT, SweepFolder
 from sweeps.core.installed_package import install
-from sweeps.core.json_files import read_json_object
 from sweeps.core.json_values import is_text
-from sweeps.core.origin import refuse_other_format
-from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import contradiction, read_result
-from sweeps.core.secrets import masked, remember_uri, secrets_in, without_password
-from sweeps.core.sweep_folder import RESULT, SweepFolder
+from sweeps.core.text.command_hints import repair_command
+from sweeps.core.text.secrets import masked, remember_uri, secrets_in, without_password
 from sweeps.core.trial import format_trial_id
 from sweeps.study.event_records import has_ended, is_given
 

@@ -19,13 +19,13 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from sweeps.core import clock
-from sweeps.core.checkpoint_files import (
+from sweeps.core.files.checkpoint_files import (
     checkpoint_exists,
     checkpoint_names,
     checkpoint_root,
     newest_checkpoints,
 )
-from sweeps.core.thread_pools import single_threaded
+from sweeps.core.host.thread_pools import single_threaded
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space import Dimension, Space
 from sweeps.study import event_records, ranking, record, storage, trial_building

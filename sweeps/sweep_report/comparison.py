@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Result, State
 from sweeps.space import Space
-from sweeps.space.settings import SAME_VALID_ROWS, settings_of
+from sweeps.space.model.settings_texts import SAME_VALID_ROWS, settings_of
 from sweeps.study import ranking
 from sweeps.study.record import Record
 from sweeps.sweep_report.configuration import dotted_rows

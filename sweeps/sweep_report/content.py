@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.bundle.ensemble_summary import EnsembleSummary, ensembles_of
-from sweeps.core.atomic_files import write_text
-from sweeps.core.disk import DISK_ERRORS
-from sweeps.core.markdown_text import cell, code, code_block
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.disk import DISK_ERRORS
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.metrics import base_name
 from sweeps.core.result import SweepResult, read_result, relocate
-from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.texts import count_noun, count_states, value_text
+from sweeps.core.text.markdown_text import cell, code, code_block
+from sweeps.core.text.texts import count_noun, count_states, value_text
 from sweeps.core.trial import State, trained_on
 from sweeps.space import Space
-from sweeps.space.domains import short_names
+from sweeps.space.model.domains import short_names
 from sweeps.study.record import STOPPED, Record, read
 from sweeps.study.states import TrialState
 from sweeps.sweep_report import html_page, plots
@@ -32,7 +32,7 @@ from sweeps.sweep_report.configuration import short_rows
 from sweeps.sweep_report.figures import PlotData, plot_data
 
 if TYPE_CHECKING:
-    from sweeps.data.summary import DataSummary
+    from sweeps.data.summary.table_summary import DataSummary
 
 log = logging.getLogger(__name__)
 
@@ -333,8 +333,8 @@ def _failures(trials: Iterable[TrialState]) -> str:
 
 def _data(summary: DataSummary, space: Space) -> str:
     """Return a section with the warnings about the data, and a table of its columns."""
-    from sweeps.data import summary_text
-    from sweeps.data.summary_warnings import warnings
+    from sweeps.data.summary import summary_text
+    from sweeps.data.summary.summary_warnings import warnings
 
     found = [f"- {cell(warning.text)}" for warning in warnings(summary, space)]
     rows = [[cell(text) for text in row] for row in summary_text.table_rows(summary)]

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweeps.core.texts import shortened, value_text
+from sweeps.core.text.texts import shortened, value_text
 from sweeps.space import Dimension
-from sweeps.space.conditions import Key
-from sweeps.space.domains import short_names
-from sweeps.space.section_models import Objective
+from sweeps.space.model.conditions import Key
+from sweeps.space.model.domains import short_names
+from sweeps.space.sections.section_models import Objective
 from sweeps.study import ranking
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def plot_data(record: Record, space: Space, is_driven: bool = False) -> PlotData
         is_driven: True if a process is running the sweep.
     """
     from sweeps.search.plugins import planned_scheduler
-    from sweeps.search.schedulers.base import all_rungs
+    from sweeps.search.schedulers.scheduler import all_rungs
 
     return PlotData(
         dimensions=space.dimensions,

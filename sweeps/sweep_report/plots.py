@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.core.resources import workers_text
-from sweeps.core.texts import shortened
+from sweeps.core.text.texts import shortened
 from sweeps.space import Dimension
-from sweeps.space.conditions import Key
+from sweeps.space.model.conditions import Key
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
     Figure,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.core.command_hints import relative_path
-from sweeps.core.stores import is_address
-from sweeps.terminal.text import format_table
+from sweeps.core.files.stores import is_address
+from sweeps.core.text.command_hints import relative_path
+from sweeps.terminal.terminal_text import format_table
 
 if TYPE_CHECKING:
     from sweeps.sweep_report.comparison import Comparison, Row

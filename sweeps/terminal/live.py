@@ -145,7 +145,7 @@ class _View:
         if self.frames is None:
             self.say(status_line(status))
             return
-        from sweeps.controller.live_layout import layout
+        from sweeps.notebook.live_layout import layout
 
         self.frames.update(layout(status), refresh=True)
 

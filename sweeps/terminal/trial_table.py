@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweeps.sweep_report.trial_rows import trial_rows
-from sweeps.terminal.text import format_table
+from sweeps.terminal.terminal_text import format_table
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sweeps.controller.sweep_summary import SweepSummary
+    from sweeps.stored.sweep_summary import SweepSummary
     from sweeps.study.record import Record
 
 

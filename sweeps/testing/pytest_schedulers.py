@@ -19,7 +19,7 @@ import random
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import Decision, Scheduler
-from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.schedulers.scheduler import all_rungs
 from sweeps.search.schedulers.simulated import SimulatedStudy
 
 

@@ -17,11 +17,12 @@ from typing import Any
 from sweeps.controller.controller import STATUS_INTERVAL, SweepController
 from sweeps.core import clock
 from sweeps.core.trial import LOST, Checkpoint, Report, State
-from sweeps.execution import allocation, retry
-from sweeps.execution.allocation import Cluster, Phase, Request, WorkerState
+from sweeps.execution.gangs import allocation
+from sweeps.execution.gangs.allocation import Cluster, Phase, Request, WorkerState
+from sweeps.execution.gangs.pool_worker import WorkerLost
 from sweeps.execution.messages import Ended, RankUpdate
-from sweeps.execution.pool_worker import WorkerLost
-from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.trials import retry
+from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.study.events import RankPlace
 from sweeps.study.states import TrialState
 

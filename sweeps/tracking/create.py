@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from sweeps.core import registry
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.references import RefError
+from sweeps.core.plugins import plugin_registry
+from sweeps.core.plugins.references import RefError
 from sweeps.space import Space
-from sweeps.space.saved_space import roots_of
-from sweeps.space.tracker_section import KIND, TrackerSpec
+from sweeps.space.python.saved_space import roots_of
+from sweeps.space.sections.tracker_section import KIND, TrackerSpec
 from sweeps.tracking.tracker import Tracker
 
 NamedTracker = tuple[str, Tracker]
@@ -44,10 +44,10 @@ class _CannotCreate(Exception):
 
 
 def _create(spec: TrackerSpec, space: Space) -> Tracker:
-    if not registry.is_built_in(KIND, spec.name):
+    if not plugin_registry.is_built_in(KIND, spec.name):
         sys.path[:0] = [str(root) for root in roots_of(space) if str(root) not in sys.path]
     try:
-        found = registry.resolve(KIND, spec.name)
+        found = plugin_registry.resolve(KIND, spec.name)
     except RefError as e:
         raise _CannotCreate(str(e)) from e
     if not callable(found):

@@ -16,9 +16,9 @@ import threading
 import time
 from collections.abc import Iterable
 
-from sweeps.core.secrets import masked
+from sweeps.core.text.secrets import masked
 from sweeps.study.events import Event, TrialEvent
-from sweeps.tracking.mlflow.tracker import MlflowTracker, OnWait, ignore_wait
+from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, OnWait, ignore_wait
 from sweeps.tracking.tracker import Tracker
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import shorten
+from sweeps.core.files.safe_names import safe_name
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.installed_package import install
-from sweeps.core.safe_names import safe_name
-from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State, Trial, format_trial_id
 from sweeps.study.events import (
     Event,

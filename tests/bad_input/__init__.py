@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeps.core import registry
+from sweeps.core.plugins import plugin_registry
 
 Content = str | bytes | Callable[[], bytes]
 
@@ -75,7 +75,7 @@ def names_of(kind: str, *before: str) -> str:
     """Return the names of the built-in plug-ins of a kind, after other names, as a message lists
     them: `a, b or c`.
     """
-    *most, last = (*before, *registry.names(kind))
+    *most, last = (*before, *plugin_registry.names(kind))
     return f"{', '.join(most)} or {last}"
 
 

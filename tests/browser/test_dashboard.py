@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.controller.commands import Stop, parse
-from sweeps.core.folder_lock import FolderLock
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import COMMANDS
 from sweeps.core.result import SweepResult
-from sweeps.core.sweep_folder import COMMANDS
-from sweeps.space.saved_space import recorded_space
+from sweeps.space.python.saved_space import recorded_space
 from sweeps.study import record
 from tests.browser.conftest import drawn, page_server, zoom
 from tests.commands import REPO

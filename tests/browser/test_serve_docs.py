@@ -8,8 +8,8 @@ import threading
 import pytest
 import uvicorn
 
-from sweeps.serving.app import make_app
 from sweeps.serving.example import EXAMPLE_FILE
+from sweeps.serving.prediction_app import make_app
 from tests.serving import served
 from tests.waiting import wait_until
 

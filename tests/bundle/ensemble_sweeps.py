@@ -19,14 +19,14 @@ import pyarrow as pa
 from sweeps import space as space_file
 from sweeps.core.label_columns import label_columns
 from sweeps.core.trial import CHECK_PREDICTIONS, Checkpoint, Report, State, Trial
-from sweeps.data.load import Splits
+from sweeps.data.load_data import Splits
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform
 from sweeps.data.preprocessing.fitted_chain import FittedChain
-from sweeps.data.variants import DataVariants
+from sweeps.data.splits.variants import DataVariants
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
-from sweeps.space.saved_space import save_space, saved_space
+from sweeps.space.python.saved_space import save_space, saved_space
 from sweeps.study.events import TrialReported
 from sweeps.study.study_store import StudyStore
 

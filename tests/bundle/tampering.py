@@ -133,7 +133,7 @@ CASES = (
     flip("README.md"),
     flip("conda.yaml", 0.99),
     flip("input_example.json"),
-    flip("code/_sweeps/sweeps/bundle/model.py"),
+    flip("code/_sweeps/sweeps/bundle/bundle_model.py"),
     flip("code/_sweeps/sweeps/__init__.py", 0.02),
     flip("code/_sweeps/sweeps/trainers/xgboost.py"),
     flip("code/sweeps_bundle.py", 0.002),

@@ -17,12 +17,12 @@ import pandas as pd
 import pytest
 
 from sweeps.bundle import check_process
+from sweeps.bundle.bundle_model import load_bundle
 from sweeps.bundle.manifest import Manifest
-from sweeps.bundle.model import load_bundle
-from sweeps.bundle.predict import predict_file
+from sweeps.bundle.predict_rows import predict_file
 from sweeps.bundle.write import copy_checkpoint
-from sweeps.controller import exports
 from sweeps.core.errors import BundleError, InputError
+from sweeps.exports import sweep_exports
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
 
@@ -75,11 +75,13 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     shutil.copytree(path, again)
     training = load_bundle(again).manifest.training
     facts = {name: training.get(name) for name in ("best_step", "value")}
-    assert exports.holds(again, facts)
-    assert not exports.holds(again, facts | {"value": -1.0}), "it went on since"
-    assert not exports.holds(again, facts | {"best_step": 7})
+    assert sweep_exports.holds(again, facts)
+    assert not sweep_exports.holds(again, facts | {"value": -1.0}), "it went on since"
+    assert not sweep_exports.holds(again, facts | {"best_step": 7})
     (again / "MLmodel").write_text("changed")
-    assert not exports.holds(again, facts) and not exports.holds(tmp_path / "none", facts)
+    assert not sweep_exports.holds(again, facts) and not sweep_exports.holds(
+        tmp_path / "none", facts
+    )
 
 
 def test_imported_code_is_used_if_it_equals_bundled_code(bundle, tmp_path, monkeypatch):
@@ -126,7 +128,11 @@ def test_ships_the_users_modules_and_those_they_import(bundle):
     }
     folder = path / "code" / "_sweeps" / "sweeps"
     ours = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
-    assert {"bundle/model.py", "data/preprocessing/fitted_chain.py", "core/errors.py"} <= ours
+    assert {
+        "bundle/bundle_model.py",
+        "data/preprocessing/fitted_chain.py",
+        "core/errors.py",
+    } <= ours
     assert (
         not {
             "controller/session.py",

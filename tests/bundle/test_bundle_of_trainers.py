@@ -15,7 +15,7 @@ from made import write_parts
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.bundle_model import load_bundle
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table

@@ -21,9 +21,9 @@ import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
 from sweeps.bundle import check as checking
 from sweeps.bundle import write
-from sweeps.bundle.model import load_bundle
-from sweeps.core import references
+from sweeps.bundle.bundle_model import load_bundle
 from sweeps.core.errors import BundleError, InputError
+from sweeps.core.plugins import references
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from sweeps.bundle import predict
-from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.bundle.predict import predict_file
+from sweeps.bundle import predict_rows
+from sweeps.bundle.bundle_model import Bundle, load_bundle
+from sweeps.bundle.predict_rows import predict_file
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.space import Step
-from sweeps.space.section_models import ReadKeys
+from sweeps.space.sections.section_models import ReadKeys
 from tests.commands import check_in_this_process
 
 pytestmark = [
@@ -49,7 +49,7 @@ def bundle(tmp_path_factory):
     ],
 )
 def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(predict_rows, "CHUNK_ROWS", chunk)
     path, kept = bundle
     rows = kept["raw"].assign(sold="no")
     rows.to_parquet(tmp_path / source) if source.endswith("parquet") else rows.to_csv(
@@ -76,7 +76,7 @@ def test_rows_are_read_as_in_training(bundle, tmp_path):
         ("unlabeled.csv", kept["raw"], True),
     ):
         table.to_csv(tmp_path / name, header=header, **text)
-        (got,) = predict._read_rows(tmp_path / name, manifest)
+        (got,) = predict_rows._read_rows(tmp_path / name, manifest)
         expected = kept["raw"][list(got.columns)]
         pd.testing.assert_frame_equal(got, expected, check_dtype=False)
 
@@ -158,7 +158,7 @@ def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
 
 
 def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 3)
     path, kept = bundle
     kept["raw"].astype(object).replace(5, "many").to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "out.csv").write_text("before")
@@ -189,7 +189,7 @@ def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
 
 
 def test_a_wrong_value_is_found_by_its_row_in_the_file(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 2)
     path, kept = bundle
     rows = kept["raw"].astype({"rooms": object})
     rows.loc[4, "rooms"] = "many"
@@ -205,7 +205,7 @@ def test_a_wrong_value_is_found_by_its_row_in_the_file(bundle, tmp_path, monkeyp
 
 
 def test_a_stream_gets_csv(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 2)
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     stream = io.BytesIO()
@@ -216,7 +216,7 @@ def test_a_stream_gets_csv(bundle, tmp_path, monkeypatch):
 
 PEAK = """
 import sys, psutil, threading, time
-from sweeps.bundle.predict import predict_file
+from sweeps.bundle.predict_rows import predict_file
 own, peak, done = psutil.Process(), [0], threading.Event()
 def watch():
     while not done.wait(0.02):

@@ -14,11 +14,11 @@ from sweeps.bundle.averaging import average, to_numbers
 from sweeps.bundle.ensemble_summary import ensembles_of
 from sweeps.bundle.selection import Selection
 from sweeps.bundle.sweep_models import SweepModels, definition_of
-from sweeps.controller import exports
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.data.prepared_store import PreparedStore
-from sweeps.terminal.text import format_ensemble
+from sweeps.exports import sweep_exports
+from sweeps.terminal.terminal_text import format_ensemble
 from tests.bundle.ensemble_sweeps import made, reopened
 from tests.commands import invoke
 
@@ -292,7 +292,7 @@ def test_options_that_contradict_each_other(other, finished_sweep):
         in done.stderr
     )
     with pytest.raises(InputError, match="--ensemble: is 0, but must be at least 1"):
-        exports.export(finished_sweep, ensemble=0)
+        sweep_exports.export(finished_sweep, ensemble=0)
 
 
 def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):

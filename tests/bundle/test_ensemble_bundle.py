@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
 
+from sweeps.bundle.bundle_model import load_bundle
 from sweeps.bundle.ensemble_summary import ensembles_of
 from sweeps.bundle.manifest import Manifest
-from sweeps.bundle.model import load_bundle
-from sweeps.bundle.predict import predict_file
+from sweeps.bundle.predict_rows import predict_file
 from sweeps.core.errors import BundleError, InputError
 from sweeps.serving.batching import predict_batch
 from sweeps.serving.request_checks import read
-from sweeps.tracking.mlflow import registry
+from sweeps.tracking.mlflow import model_registry
 from tests.bundle.ensemble_sweeps import made
 from tests.commands import check_in_this_process, invoke
 
@@ -173,8 +173,8 @@ def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
     training = Manifest.read(bundle).training | {"members": "0001 (weight 2), 0000 (weight 1)"}
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    champion = registry.RegisteredModel(uri, name="cells", alias="champion")
-    told = registry.register(bundle, digest, training, parent, champion)
+    champion = model_registry.RegisteredModel(uri, name="cells", alias="champion")
+    told = model_registry.register(bundle, digest, training, parent, champion)
     assert (
         told[0] == f"registered this bundle as cells version 1, for the MLflow run {parent}"
         and "alias champion now" in told[1]
@@ -182,6 +182,6 @@ def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
     version = client.get_model_version("cells", "1")
     assert version.tags["sweeps.members"] == "0001 (weight 2), 0000 (weight 1)"
     assert version.run_id == parent and float(version.tags["sweeps.value"]) == training["value"]
-    again = registry.RegisteredModel(uri, name="cells")
-    told = registry.register(bundle, digest, training, parent, again)
+    again = model_registry.RegisteredModel(uri, name="cells")
+    told = model_registry.register(bundle, digest, training, parent, again)
     assert told[0].startswith("this bundle is already registered")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import enforce_schema, infer_schema, tensors_to_arrow
 from sweeps.core.errors import InputError
-from sweeps.data.column_values import InvalidColumnValue
+from sweeps.data.columns.column_values import InvalidColumnValue
 
 RAW = pd.DataFrame(
     {

@@ -17,7 +17,7 @@ from made import write_parts
 from test_bundle_of_trainers import SKLEARN, trained
 
 import sweeps.trainers.xgboost
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.bundle_model import load_bundle
 from sweeps.core.errors import BundleError
 from tests.commands import check_in_this_process
 

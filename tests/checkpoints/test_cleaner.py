@@ -14,9 +14,9 @@ import pytest
 
 from sweeps.checkpoints import cleaner
 from sweeps.controller.controller import SweepController
-from sweeps.core import checkpoint_files as checkpoints
-from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
-from sweeps.core.crash_cleanup import remove_partial_files
+from sweeps.core.files import checkpoint_files
+from sweeps.core.files.checkpoint_files import checkpoint_sizes, delete_checkpoint
+from sweeps.core.host.crash_cleanup import remove_partial_files
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from tests.search.deaths import Deaf
@@ -123,7 +123,7 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
 def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "trials" / "0000" / save(tmp_path, 0, 1).name
     monkeypatch.setattr(
-        checkpoints.shutil, "rmtree", lambda *args, **how: None
+        checkpoint_files.shutil, "rmtree", lambda *args, **how: None
     )  # as if the driver died before it came to it
     assert not delete_checkpoint(path) and not path.exists()
     monkeypatch.undo()

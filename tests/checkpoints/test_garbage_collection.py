@@ -13,7 +13,7 @@ from sweeps.checkpoints.garbage_collection import parse_size
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study.events import TrialReported
 from tests.commands import space_of
 

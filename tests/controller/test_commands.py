@@ -26,7 +26,7 @@ from sweeps.controller.commands import (
     read_answer,
     send,
 )
-from sweeps.core.sweep_folder import COMMANDS as FOLDER
+from sweeps.core.files.sweep_folder import COMMANDS as FOLDER
 
 COMMANDS: list[Command] = [
     Stop(),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller import conclusion
 from sweeps.controller.trial_lifecycle import notes_about
 from sweeps.core.best_step import Constraint
-from sweeps.core.result import SweepResult
+from sweeps.core.result import SweepResult, count_trials
 from sweeps.core.trial import UNREADABLE_LINE, Report, Result, State
+from sweeps.runs import conclusion
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
 BEST = {"trial": "0002", "value": 0.5, "test": None}
@@ -34,12 +34,12 @@ def result(**more: Any) -> SweepResult:
 
 def test_trials_are_counted_by_how_they_ended():
     ended = [Result(s) for s in (State.COMPLETE, State.FAIL, State.PRUNED, State.COMPLETE)]
-    assert conclusion.count_trials([*ended, Result(State.COMPLETE, given=True)]) == {
+    assert count_trials([*ended, Result(State.COMPLETE, given=True)]) == {
         "completed": 2,
         "pruned": 1,
         "failed": 1,
     }
-    assert conclusion.count_trials([Result(State.RUNNING)])["interrupted"] == 1
+    assert count_trials([Result(State.RUNNING)])["interrupted"] == 1
 
 
 def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():

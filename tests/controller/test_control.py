@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps.controller import control
 from sweeps.controller.commands import Answer, Command, CommandQueue, Enqueue, Pause, Resume, Stop
-from sweeps.controller.control import DriverEnded, SweepControl
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import COMMANDS
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import COMMANDS
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
+from sweeps.stored import control
+from sweeps.stored.control import DriverEnded, SweepControl
 from tests.commands import invoke
 from tests.waiting import wait_until
 

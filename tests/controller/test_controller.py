@@ -34,7 +34,7 @@ from sweeps.study.events import TrialPaused, TrialReported, TrialResized
 from sweeps.study.journal import Journal
 from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState
-from sweeps.tracking.history import TrialHistory
+from sweeps.tracking.earlier_events import TrialHistory
 from tests.search.deaths import Deaf
 from tests.trial_updates import trial_update
 

@@ -14,16 +14,16 @@ import pytest
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import TrialState, create_trial
 
-from sweeps.controller import earlier_sweeps
-from sweeps.controller.earlier_sweeps import read_earlier_sweeps
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
+from sweeps.runs import earlier_sweeps
+from sweeps.runs.earlier_sweeps import read_earlier_sweeps
 from sweeps.search import earlier_trials
-from sweeps.search.samplers.base import SamplerContext
-from sweeps.search.samplers.earlier_sweeps import history_of
+from sweeps.search.samplers.sampler import SamplerContext
+from sweeps.search.samplers.warm_start import history_of
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study.events import TrialReported
 from tests.commands import invoke
 

@@ -23,14 +23,14 @@ from sweeps.bundle import export as trial_export
 from sweeps.bundle import sweep_models
 from sweeps.bundle.sweep_models import SweepModels, score_test
 from sweeps.bundle.trial_facts import describe_recorded
-from sweeps.controller import exports, trial_refit
-from sweeps.controller.trial_refit import last_checkpoint, steps_of
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import RankUpdate
-from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.exports import sweep_exports, trial_refit
+from sweeps.exports.trial_refit import last_checkpoint, steps_of
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import bundle_of, save_space, saved_space
+from sweeps.space.python.saved_space import bundle_of, save_space, saved_space
 from sweeps.study.events import TrialReported
 from tests.commands import space_of
 from tests.execution.driving import trial
@@ -87,7 +87,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
     assert losses == [0.1, 0.2, 0.4]
     there = [
         written.path.name
-        for written in exports.export(sweep, pareto=True, output=tmp_path / "front")
+        for written in sweep_exports.export(sweep, pareto=True, output=tmp_path / "front")
     ]
     assert (
         there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
@@ -102,7 +102,7 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
         match=r"--pareto: the checkpoint of trial 0002 is missing; use --trial to export another "
         r"trial",
     ):
-        exports.export(sweep, pareto=True)
+        sweep_exports.export(sweep, pareto=True)
     assert not (sweep / "exports").exists()
 
 
@@ -130,7 +130,7 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
         match="--top: this sweep has no completed trial with a value of the objective and a "
         "checkpoint",
     ):
-        exports.export(sweep, top=1)
+        sweep_exports.export(sweep, top=1)
 
 
 def test_what_pareto_is_not_for(tmp_path):
@@ -140,10 +140,10 @@ def test_what_pareto_is_not_for(tmp_path):
         match="--pareto: needs several objectives, but this sweep has only one, `loss`; "
         "use --top K",
     ):
-        exports.export(sweep, pareto=True)
+        sweep_exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
-            exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
+            sweep_exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
     done = CliRunner().invoke(
         cli.main,
         ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"],
@@ -156,7 +156,7 @@ def test_what_refit_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
         with pytest.raises(InputError, match=r"--(pareto|top): cannot be combined with --refit"):
-            exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
+            sweep_exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
     loop = SearchLoop.open(sweep, space)
     trial = SearchLoop.open(
@@ -169,7 +169,7 @@ def test_what_refit_is_not_for(tmp_path):
         InputError,
         match="--refit: trial 0005 reported no value, so the number of steps to train is unknown",
     ):
-        exports.export(sweep, trial="5", refit=True)
+        sweep_exports.export(sweep, trial="5", refit=True)
     assert not (sweep / "exports").exists()
 
 
@@ -341,7 +341,7 @@ def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
     done = CliRunner().invoke(cli.main, ["export", str(folder), "--refit"], prog_name="sweeps")
     rows = "trained on 1,500 rows: train and valid\n"
     assert done.stderr == f"{rows}test score of the new model: 0.25\n" and done.exit_code == 0
-    assert [written.notes for written in exports.export(folder)] == [()], (
+    assert [written.notes for written in sweep_exports.export(folder)] == [()], (
         "the result of the sweep has the other score"
     )
 
@@ -370,16 +370,16 @@ def test_best_step_is_exported_unless_latest_is_requested(
         ]
         assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
     with pytest.raises(InputError, match="--latest: cannot be combined with --refit"):
-        exports.export(folder, refit=True, latest=True)
+        sweep_exports.export(folder, refit=True, latest=True)
     with pytest.raises(
         InputError, match="--cpus: is for an export that trains a model; add --refit"
     ):
-        exports.export(folder, cpus=2)
+        sweep_exports.export(folder, cpus=2)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
     with pytest.raises(
         InputError, match="trial 0000 cannot be exported, because its latest checkpoint was deleted"
     ):
-        exports.export(folder, latest=True, output=tmp_path / "other")
+        sweep_exports.export(folder, latest=True, output=tmp_path / "other")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
@@ -388,7 +388,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(
         InputError, match=r"--output: .*file/out cannot be written: Not a directory"
     ):
-        exports.export(folder, output=tmp_path / "file" / "out")
+        sweep_exports.export(folder, output=tmp_path / "file" / "out")
 
 
 def own_score(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -485,4 +485,4 @@ def test_trial_without_checkpoint_names_trials_with_one(tmp_path):
         "0000 cannot be exported, because it reported no checkpoint; trials with a checkpoint: 0001"
     )
     with pytest.raises(InputError, match=f"{said}$"):
-        exports.export(folder, trial="0")
+        sweep_exports.export(folder, trial="0")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import sweeps
-from sweeps.controller import api, notebook_view
-from sweeps.controller.notebook_view import STOPPING, NotebookView, live_view
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.notebooks import in_notebook
 from sweeps.core.result import SweepResult, read_result
+from sweeps.notebook import notebook_view
+from sweeps.notebook.notebook_view import STOPPING, NotebookView, live_view
+from sweeps.notebook.output_cell import in_notebook
+from sweeps.runs import api
 from tests.controller.test_sweep import ONE, branches
 from tests.controller.test_sweep_lookup import ended, made
 from tests.terminal.test_live_layout import STANDING

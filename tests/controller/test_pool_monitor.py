@@ -11,7 +11,7 @@ import ray
 
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.sweep_folder import STAGES
+from sweeps.core.files.sweep_folder import STAGES
 from sweeps.execution.messages import Stage, Usage
 from tests.search.deaths import Deaf
 

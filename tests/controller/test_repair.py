@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps.controller.repair import repair
 from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import JOURNAL, ORIGIN, RESULT
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN, RESULT
+from sweeps.stored.repair import repair
 from sweeps.study import storage
 from tests.commands import invoke
 from tests.controller.test_sweep_lookup import made

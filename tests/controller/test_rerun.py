@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.rerun import RerunComparison, rerun
 from sweeps.core.errors import InputError
+from sweeps.exports.rerun import RerunComparison, rerun
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from tests.commands import command, space_of
 
 

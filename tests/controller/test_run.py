@@ -73,7 +73,7 @@ def test_resume_only_sends_what_mlflow_missed(clean_ray, tmp_path, monkeypatch):
             lambda self, *_, close=MlflowTracker.close: close(self, 0.5),
         )
         patch.setattr(
-            "sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}
+            "sweeps.core.files.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}
         )
         file = space_of(
             tmp_path, "plain", limits="max_trials: 4, target: 100", data=False
@@ -108,7 +108,7 @@ def test_resume_only_sends_what_mlflow_missed(clean_ray, tmp_path, monkeypatch):
     }
     with monkeypatch.context() as patch:
         patch.setattr(
-            "sweeps.execution.cluster.ray_connection", None
+            "sweeps.execution.cluster.ray_cluster.ray_connection", None
         )  # neither Ray nor the data is wanted
         after = sweeps.resume(before.dir, tracking_uri=uri)
     changed = {path.name for path, at in files.items() if path.stat().st_mtime_ns != at}
@@ -341,9 +341,9 @@ def test_loop_with_own_data_runs_resumes_exports_and_reruns(
 ):
     from mlflow.tracking import MlflowClient
 
-    from sweeps.bundle.predict import predict_file
-    from sweeps.controller.exports import export
-    from sweeps.controller.rerun import rerun
+    from sweeps.bundle.predict_rows import predict_file
+    from sweeps.exports.rerun import rerun
+    from sweeps.exports.sweep_exports import export
 
     for name, text in {
         "reads_its_own.py": READS_ITS_OWN,

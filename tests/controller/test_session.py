@@ -15,19 +15,20 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeps.controller import api, session
+from sweeps.controller import session
 from sweeps.controller.controller import SweepController
-from sweeps.controller.rerun import rerun
 from sweeps.controller.session import SweepSession
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.machine_share import Share
+from sweeps.core.files.sweep_folder import SCRATCH
+from sweeps.core.host.machine_share import Share
 from sweeps.core.result import SweepResult
-from sweeps.core.sweep_folder import SCRATCH
 from sweeps.core.trial import Report, State
 from sweeps.data import data_actor
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.execution import pool as pool_module
-from sweeps.execution import tune_adapter
+from sweeps.execution.ray_apis import tune_adapter
+from sweeps.exports.rerun import rerun
+from sweeps.runs import api
 from sweeps.space import Space, load
 from tests.trial_updates import trial_update
 

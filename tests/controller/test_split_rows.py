@@ -7,9 +7,10 @@ import contextlib
 import numpy as np
 import pyarrow as pa
 
-from sweeps.controller import split_rows
-from sweeps.data import load, tables
-from sweeps.space import load as load_space
+from sweeps.data import load_data
+from sweeps.data.columns import tables
+from sweeps.exports import split_rows
+from sweeps.space import load_data as load_space
 
 SPACE = {
     "trainer": "xgboost",
@@ -34,7 +35,7 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
 
     monkeypatch.setattr(split_rows, "_ray", ray_of_the_cluster)
     monkeypatch.setattr(
-        load, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column})
+        load_data, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column})
     )
     found = split_rows.read_splits(tmp_path, load_space(SPACE), (), None)
     assert not any(memory)

@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.controller import api, store_mirror, stored_sweeps
-from sweeps.controller.store_driver import DEAD_AFTER, Driver, read_driver
-from sweeps.controller.store_mirror import (
+from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
+from sweeps.core.files import stores
+from sweeps.core.files.file_format import FORMAT
+from sweeps.core.files.stores import Store
+from sweeps.core.host.processes import start_time
+from sweeps.runs import api
+from sweeps.stored import store_mirror, stored_sweeps
+from sweeps.stored.store_driver import DEAD_AFTER, Driver, read_driver
+from sweeps.stored.store_mirror import (
     StoreMirror,
     changed_files,
     find_files,
     in_order,
     is_copied,
 )
-from sweeps.core import stores
-from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
-from sweeps.core.file_format import FORMAT
-from sweeps.core.processes import start_time
-from sweeps.core.stores import Store
 from tests.commands import space_of
 from tests.s3 import folder_as_bucket
 from tests.waiting import wait_until

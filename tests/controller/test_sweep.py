@@ -18,12 +18,12 @@ import pytest
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import JOURNAL
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study.events import TrialReported
 from tests.controller.test_sweep_lookup import ended, made
 

@@ -18,20 +18,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps import cli
-from sweeps.controller import log_reader, sweep_lookup
-from sweeps.controller.sweep_summary import list_sweeps
 from sweeps.core.errors import InputError
-from sweeps.core.folder_lock import FolderLock
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import JOURNAL, RESULT, STAGES
 from sweeps.core.result import SweepResult
-from sweeps.core.sweep_folder import JOURNAL, RESULT, STAGES
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution import trial_logs
+from sweeps.execution.worker import trial_logs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
+from sweeps.stored import log_reader, sweep_lookup
+from sweeps.stored.sweep_summary import list_sweeps
 from sweeps.study import record
 from sweeps.study.events import TrialReported
-from sweeps.terminal import text as terminal
+from sweeps.terminal import terminal_text
 from tests.waiting import wait_until
 
 SPACE = """\
@@ -121,7 +121,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     stop = threading.Event()
 
     def watch():
-        from sweeps.core.folder_lock import is_driven
+        from sweeps.core.files.folder_lock import is_driven
 
         while not stop.is_set():
             is_driven(folder)
@@ -329,7 +329,7 @@ def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
     st.integers(8, 60),
 )
 def test_a_table_keeps_to_the_width(rows, width):
-    text = terminal.format_table(("ONE", "TWO", "THREE"), rows, width)
+    text = terminal_text.format_table(("ONE", "TWO", "THREE"), rows, width)
     assert all(len(line) <= width for line in text.splitlines())
 
 

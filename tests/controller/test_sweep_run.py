@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sweeps.controller.status import SweepStatus, TrialRow
-from sweeps.controller.sweep_run import SweepRun
 from sweeps.core.resources import Shape
+from sweeps.runs.sweep_run import SweepRun
 from sweeps.space import load
 
 BODY = """

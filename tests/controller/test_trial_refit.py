@@ -17,10 +17,10 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 import sweeps
-from sweeps.controller import trial_refit
 from sweeps.controller.session import SweepSession
 from sweeps.core.trial import Checkpoint
-from sweeps.data.load import load_splits
+from sweeps.data.load_data import load_splits
+from sweeps.exports import trial_refit
 from tests.commands import invoke
 
 pytestmark = [

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.core import host_resources
-from sweeps.core.origin import read_origin
+from sweeps.core.files.origin import read_origin
+from sweeps.core.host import host_resources
 from tests.commands import command, space_of
 from tests.waiting import wait_until
 

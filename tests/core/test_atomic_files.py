@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.core.atomic_files import part_of, staged, write_bytes, write_text
+from sweeps.core.files.atomic_files import part_of, staged, write_bytes, write_text
 
 
 def test_a_file_is_replaced(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.core.command_template import code_files, fill, folder_of, problems, unused
+from sweeps.core.plugins.command_template import code_files, fill, folder_of, problems, unused
 
 PARAMS = {
     "lr": 0.01,

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.core import crash_cleanup
-from sweeps.core.sweep_folder import RAY
+from sweeps.core.files.sweep_folder import RAY
+from sweeps.core.host import crash_cleanup
 from tests.waiting import wait_until
 
 HOLD = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.core import exit_causes
+from sweeps.core.host import exit_causes
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import fcntl
 
 import pytest
 
-from sweeps.core import folder_lock
 from sweeps.core.errors import SweepLocked
-from sweeps.core.folder_lock import FolderLock, is_driven
-from sweeps.core.sweep_folder import LOCK
+from sweeps.core.files import folder_lock
+from sweeps.core.files.folder_lock import FolderLock, is_driven
+from sweeps.core.files.sweep_folder import LOCK
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["lock file there", "lock file deleted"])

@@ -8,7 +8,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from sweeps.core.freed_memory import return_freed_memory
+from sweeps.data.freed_memory import return_freed_memory
 
 
 @pytest.mark.skipif(

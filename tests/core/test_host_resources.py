@@ -5,7 +5,7 @@ import os
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.core.host_resources import cpus, detect, gpu_ids, gpus, memory, parse_resources
+from sweeps.core.host.host_resources import cpus, detect, gpu_ids, gpus, memory, parse_resources
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import sys
 import tomllib
 
 import sweeps
-from sweeps.core import command_hints, installed_package, provenance
+from sweeps.core import installed_package
+from sweeps.core.files import provenance
+from sweeps.core.text import command_hints
 from tests.commands import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]

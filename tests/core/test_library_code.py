@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 
-from sweeps.core.library_code import is_library_file
+from sweeps.core.plugins.library_code import is_library_file
 
 
 def test_python_and_installed_packages_are_libraries():

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from sweeps.core import logging_setup
+from sweeps.core.host import logging_setup
 
 HOSTILE = "\x1b]0;title\x07 \x9b31m\r\u202eabc\u2028\ud800"
 FAKE = "one\n2026-01-02 03:04:05,678 ERROR sweeps: everything is lost"
@@ -47,7 +47,7 @@ def test_no_message_looks_like_another_message(tmp_path, as_error):
 
 def test_a_handler_writes_to_a_descriptor(tmp_path):
     code = (
-        "import logging, sys; from sweeps.core.logging_setup import file_handler\n"
+        "import logging, sys; from sweeps.core.host.logging_setup import file_handler\n"
         "handler = file_handler(2); sys.stderr = handler.stream\n"
         "logging.basicConfig(handlers=[handler])\n"
         "logging.warning('\\x1b[2J')\n"

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core import machine_share
 from sweeps.core.errors import InputError
-from sweeps.core.machine_share import (
+from sweeps.core.host import machine_share
+from sweeps.core.host.machine_share import (
     EVERYTHING,
     Registration,
     Share,
@@ -107,7 +107,7 @@ def test_a_registration_is_seen_until_its_block_ends(temporary):
 def test_the_registration_of_a_killed_process_does_not_count(temporary):
     script = """
 from pathlib import Path
-from sweeps.core.machine_share import Share, register
+from sweeps.core.host.machine_share import Share, register
 with register("dies", Path("/runs/dies"), 4, (), Share(3)) as (share, others):
     print("registered", flush=True)
     input()

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sweeps.core.markdown_text import cell, code, code_block
+from sweeps.core.text.markdown_text import cell, code, code_block
 
 texts = st.text(
     st.sampled_from("`|\\<>&;*_~$[]()!#:/.w") | st.characters(exclude_categories=("C", "Z")),

@@ -13,8 +13,8 @@ from sklearn import metrics as sk
 from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import GaussianNB
 
-from sweeps.core import references
 from sweeps.core.metrics import METRICS, OWN, SCORERS, find, score
+from sweeps.core.plugins import references
 
 RNG = np.random.default_rng(0)
 

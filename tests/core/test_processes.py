@@ -7,8 +7,8 @@ import sys
 import psutil
 import pytest
 
-from sweeps.core import processes
-from sweeps.core.processes import is_alive, start_time, working_directory
+from sweeps.core.host import processes
+from sweeps.core.host.processes import is_alive, start_time, working_directory
 from tests.waiting import wait_until
 
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from sweeps.core import provenance
-from sweeps.core.secrets import remember
-from sweeps.core.sweep_folder import PROVENANCE
+from sweeps.core.files import provenance
+from sweeps.core.files.sweep_folder import PROVENANCE
+from sweeps.core.text.secrets import remember
 
 
 @pytest.fixture

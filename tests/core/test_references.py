@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
-from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.suggestions import did_you_mean
+from sweeps.core.plugins import references
+from sweeps.core.text.suggestions import did_you_mean
 
 
 @pytest.fixture

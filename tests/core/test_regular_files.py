@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import UnreadableFile
-from sweeps.core.folder_lock import FolderLock, is_driven
-from sweeps.core.json_files import read_json
-from sweeps.core.regular_files import FILE, FOLDER, kind_of, open_regular, read_bytes
-from sweeps.core.sweep_folder import LOCK, refuse_other_entries
+from sweeps.core.files.folder_lock import FolderLock, is_driven
+from sweeps.core.files.json_files import read_json
+from sweeps.core.files.regular_files import FILE, FOLDER, kind_of, open_regular, read_bytes
+from sweeps.core.files.sweep_folder import LOCK, refuse_other_entries
 
 KINDS = ["a folder", "a link", "a pipe", "a socket"]
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import ERROR_LENGTH, shorten
-from sweeps.core.safe_names import RESERVED, loop_name, safe_name
+from sweeps.core.files.safe_names import RESERVED, loop_name, safe_name
 from sweeps.tracking.mlflow.run_contents import ILLEGAL, legal_name
 from sweeps.tracking.tensorboard import encodable
 from sweeps.trainers import safe_names

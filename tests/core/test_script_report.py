@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from sweeps.core.script_report import SOCKET
+from sweeps.core.plugins.script_report import SOCKET
 from sweeps.core.trial import Current, set_current
 
 

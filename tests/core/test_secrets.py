@@ -14,9 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core import logging_setup, secrets
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.secrets import (
+from sweeps.core.host import logging_setup
+from sweeps.core.text import secrets
+from sweeps.core.text.secrets import (
     LONG_VALUE,
     hide_in_output,
     hide_known,

@@ -10,12 +10,12 @@ import sys
 import psutil
 import pytest
 
-from sweeps.core.signals import SIGNALS, Interrupt
+from sweeps.controller.signals import SIGNALS, Interrupt
 from tests.waiting import wait_until
 
 TWICE = """
 import os, signal, sys, time
-from sweeps.core.signals import Interrupt
+from sweeps.controller.signals import Interrupt
 interrupt = Interrupt("stopped at once\\n")
 child = os.fork()
 if not child:

@@ -11,10 +11,10 @@ import pickle
 import pytest
 from pyarrow import fs
 
-from sweeps.core import checkpoint_files, stores
 from sweeps.core.errors import InputError, StoreError
-from sweeps.core.stores import Store
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.files import checkpoint_files, stores
+from sweeps.core.files.stores import Store
+from sweeps.core.files.sweep_folder import SweepFolder
 from tests.s3 import folder_as_bucket
 
 
@@ -166,7 +166,7 @@ def test_a_store_that_only_a_folder_names_is_not_used(tmp_path, monkeypatch):
 def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
     tmp_path, monkeypatch, store
 ):
-    stores.check_store(tmp_path, "sweeps.core.stores.StoreError: without a store")
+    stores.check_store(tmp_path, "sweeps.core.files.stores.StoreError: without a store")
     SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://bucket/churn"}))
     stores.allow("s3://bucket/churn")
     monkeypatch.setattr(stores, "open_store", lambda address, patient: store)

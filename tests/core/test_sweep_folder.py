@@ -6,13 +6,19 @@ from pathlib import Path
 import pytest
 
 from sweeps import InputError
-from sweeps.controller.api import _resumed_tracking_uri
-from sweeps.core.file_format import FORMAT
-from sweeps.core.origin import read_origin
-from sweeps.core.secrets import masked, without_password
-from sweeps.core.sweep_folder import create_sweep_folder
+from sweeps.core.files.file_format import FORMAT
+from sweeps.core.files.origin import read_origin
+from sweeps.core.files.sweep_folder import create_sweep_folder
+from sweeps.core.text.secrets import masked, without_password
+from sweeps.runs.api import _resumed_tracking_uri
 from sweeps.space import known_fits, load
-from sweeps.space.saved_space import resumed_space, roots_of, save_limits, save_space, saved_space
+from sweeps.space.python.saved_space import (
+    resumed_space,
+    roots_of,
+    save_limits,
+    save_space,
+    saved_space,
+)
 from sweeps.study import storage
 
 SPACE = """\

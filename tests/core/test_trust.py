@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from sweeps.core import trust
 from sweeps.core.errors import InputError
+from sweeps.core.files import trust
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import random
 import time
 from pathlib import Path
 
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study.events import TrialReported
 
 SPACE = """\

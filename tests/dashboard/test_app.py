@@ -12,11 +12,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sweeps.controller.commands import Answer, Enqueue, Stop, parse
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import COMMANDS
-from sweeps.dashboard import app as pages
-from sweeps.dashboard.app import Dashboard, make_app
-from sweeps.dashboard.content import Column, TableQuery, TrialTable
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import COMMANDS
+from sweeps.dashboard import dashboard_app
+from sweeps.dashboard.dashboard_app import Dashboard, make_app
+from sweeps.dashboard.page_content import Column, TableQuery, TrialTable
 from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access
 from sweeps.sweep_report.plots import FIGURES, TITLES
@@ -96,7 +96,7 @@ def test_no_text_of_a_sweep_is_read_as_html(root):
     columns = [Column("trial", "trial"), Column(name, "<b>")]
     table = TrialTable(columns, [["0001", "<i>&amp;"]], count=1, total=1)
     snapshot = SweepReader(root / NAME).snapshot()
-    shown = pages.render(
+    shown = dashboard_app.render(
         "sweep.html",
         summary=replace(snapshot.summary, name="<u>"),
         facts=[("<s>", "<s>")],
@@ -143,7 +143,7 @@ def test_only_sweeps_of_the_root_are_read(root, name):
 
 def test_commands_reach_a_running_sweep(root, monkeypatch):
     server = client(root)
-    monkeypatch.setattr(pages, "ANSWER_SECONDS", 0.01)  # nothing answers
+    monkeypatch.setattr(dashboard_app, "ANSWER_SECONDS", 0.01)  # nothing answers
     assert (
         server.post(
             f"{AT}/commands", json={"command": "stop", "trial": "0039"}, headers=SENT
@@ -179,7 +179,7 @@ def test_commands_reach_a_running_sweep(root, monkeypatch):
     ],
 )
 def test_the_answer_of_the_sweep_is_shown(root, monkeypatch, answer, status, text):
-    monkeypatch.setattr(pages, "ask", lambda *given: answer)
+    monkeypatch.setattr(dashboard_app, "ask", lambda *given: answer)
     lock = FolderLock(root / NAME)
     try:
         got = client(root).post(f"{AT}/commands", json={"command": "pause"}, headers=SENT)
@@ -253,7 +253,7 @@ def test_the_page_needs_no_network(root):
 
 
 def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
-    monkeypatch.setattr(pages, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(dashboard_app, "POLL_SECONDS", 0.01)
     dashboard = Dashboard(root, True)
 
     async def listen() -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from sweeps.dashboard.app import Dashboard, make_app
+from sweeps.dashboard.dashboard_app import Dashboard, make_app
 from sweeps.dashboard.mlflow_pages import MlflowPages, is_allowed
 from sweeps.serving.access import Access
 

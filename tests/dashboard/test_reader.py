@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.core.folder_lock import FolderLock
+from sweeps.core.files.folder_lock import FolderLock
 from sweeps.dashboard import reader as module
 from sweeps.dashboard.reader import SweepReader, version_of
 from sweeps.study.record import RecordReader

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.core.folder_lock import FolderLock
-from sweeps.dashboard import server
-from sweeps.dashboard.server import PageOptions, serve
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.dashboard import dashboard_server
+from sweeps.dashboard.dashboard_server import PageOptions, serve
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
 from tests.dashboard.made import sweep_folder
@@ -182,9 +182,9 @@ def test_token_is_printed_if_commands_are_possible_and_none_is_set(
 ):
     made = []
     monkeypatch.setattr(
-        server, "_server", lambda app, dashboard, say: made.append(dashboard) or Ended()
+        dashboard_server, "_server", lambda app, dashboard, say: made.append(dashboard) or Ended()
     )
-    monkeypatch.setattr(server.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
     said = []
     serve(tmp_path, options, said.append)
     assert re.search(pattern, said[-1]), said
@@ -209,8 +209,8 @@ def test_the_command_line_of_a_browser_has_no_token(tmp_path, monkeypatch):
         assert opened[0][1].stat().st_mode & 0o077 == 0
         assert "/?token=secret&amp;x" in opened[0][1].read_text()
 
-    monkeypatch.setattr(server.webbrowser, "open", open_browser)
-    with server._browser("http://localhost/?token=secret&x"):
+    monkeypatch.setattr(dashboard_server.webbrowser, "open", open_browser)
+    with dashboard_server._browser("http://localhost/?token=secret&x"):
         assert "secret" not in opened[0][0]
     assert not opened[0][1].exists()
 

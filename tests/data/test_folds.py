@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.folds import assign_folds
+from sweeps.data.splits.folds import assign_folds
 from sweeps.space import Split
 
 FOLDS = st.integers(2, 6)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeps.data import ingest
-from sweeps.data.files import Source, find_files
+from sweeps.data.sources import ingest
+from sweeps.data.sources.data_files import Source, find_files
 from sweeps.space import load
 
 LOOP = '{loop: "json:load"}'

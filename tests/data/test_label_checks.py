@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.label_checks import infer_task, positive_last
-from sweeps.data.load import load_splits, summarize_source
-from sweeps.data.summary import DataSummary
-from sweeps.data.summary_text import label_text
-from sweeps.data.summary_warnings import warnings
-from sweeps.space.section_models import DataSpec, Split
+from sweeps.data.checks.label_checks import infer_task, positive_last
+from sweeps.data.load_data import load_splits, summarize_source
+from sweeps.data.summary.summary_text import label_text
+from sweeps.data.summary.summary_warnings import warnings
+from sweeps.data.summary.table_summary import DataSummary
+from sweeps.space.sections.section_models import DataSpec, Split
 
 
 def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
@@ -82,7 +82,7 @@ def spec(tmp_path, positive: Any) -> DataSpec:
 def test_the_positive_class_has_the_code_1_and_is_in_the_notes(
     monkeypatch, tmp_path, positive, code
 ):
-    monkeypatch.setattr("sweeps.data.load.read_source", lambda *_: TABLE)
+    monkeypatch.setattr("sweeps.data.load_data.read_source", lambda *_: TABLE)
     splits = load_splits(spec(tmp_path, positive), 1)
     rows = {row["x"]: row["left"] for row in splits.train.to_pylist()}
     assert {rows[x] for x in rows if x % 2 == 0} == {code}, "the code of `ja`"

@@ -17,11 +17,11 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import QUERY
-from sweeps.data import sources
-from sweeps.data.files import Source
-from sweeps.data.load import _distribute, fold_of, load_splits
+from sweeps.data.load_data import _distribute, fold_of, load_splits
+from sweeps.data.sources import sources
+from sweeps.data.sources.data_files import Source
 from sweeps.space import load
-from sweeps.space.section_models import DataSpec, Split
+from sweeps.space.sections.section_models import DataSpec, Split
 from tests.data.test_split import rule
 
 HALF = rule("fraction", fraction=0.5)
@@ -392,7 +392,7 @@ def test_splits_keep_groups_whole(monkeypatch, tmp_path, valid, queries, rows):
             "y": rng.normal(size=count),
         }
     )
-    monkeypatch.setattr("sweeps.data.load.read_source", lambda *_: pa.Table.from_pandas(frame))
+    monkeypatch.setattr("sweeps.data.load_data.read_source", lambda *_: pa.Table.from_pandas(frame))
     spec = DataSpec(
         "d.csv", "y", valid, None, None, tmp_path, group="q", queries=queries, rows=rows
     )

@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 
 from sweeps.core.errors import InputError
-from sweeps.data.files import Source
-from sweeps.data.sources import pickled_by_value, read_source, to_arrow
+from sweeps.data.sources.data_files import Source
+from sweeps.data.sources.sources import pickled_by_value, read_source, to_arrow
 
 LOADER = "sweeps.loaders"
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.data.metric_checks import check_metric_functions, check_metrics
+from sweeps.data.checks.metric_checks import check_metric_functions, check_metrics
 
 SPACE = """\
 trainer: {trainer}

@@ -15,15 +15,15 @@ import pytest
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import enforce_schema, infer_schema
 from sweeps.core.errors import InputError
-from sweeps.data import preflight
-from sweeps.data.files import Source, find_files
-from sweeps.data.load import load_splits
-from sweeps.data.parsed_columns import read_rows
-from sweeps.data.schema_probe import read_blocks, read_columns
-from sweeps.data.tables import canonical_table
+from sweeps.data.checks import preflight
+from sweeps.data.columns.parsed_columns import read_rows
+from sweeps.data.columns.tables import canonical_table
+from sweeps.data.load_data import load_splits
+from sweeps.data.sources.data_files import Source, find_files
+from sweeps.data.sources.schema_probe import read_blocks, read_columns
 from sweeps.serving import request_checks
 from sweeps.space import load
-from sweeps.space.section_models import DataSpec, Split
+from sweeps.space.sections.section_models import DataSpec, Split
 
 N = 200
 
@@ -113,7 +113,7 @@ def test_codes_with_leading_zeros_stay_text(tmp_path):
         "zip,month,mixed,n\n"
         + "".join(f"{i * 97:05d},{i % 12 + 1:02d},{i:03d}{i},{i}\n" for i in range(50))
     )
-    from sweeps.data.files import Source, find_files
+    from sweeps.data.sources.data_files import Source, find_files
 
     table = read_columns(
         find_files(Source("rows.csv", tmp_path, "data.train")), ["zip", "month", "mixed", "n"]

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from sweeps.bundle.schema import enforce_schema, infer_schema
 from sweeps.core.errors import InputError
-from sweeps.data import preflight
-from sweeps.data.load import load_splits
-from sweeps.data.parse import parse_texts, parse_values
+from sweeps.data.checks import preflight
+from sweeps.data.columns.parse import parse_texts, parse_values
+from sweeps.data.load_data import load_splits
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import fit_transform
-from sweeps.data.variants import DataVariants
+from sweeps.data.splits.variants import DataVariants
 from sweeps.space import load
-from sweeps.space.step_names import Step
+from sweeps.space.model.step_names import Step
 from tests.documents import block_beginning
 
 

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import sweeps
-from sweeps.controller.rerun import rerun
 from sweeps.core.errors import InputError
-from sweeps.core.sweep_folder import SweepFolder
-from sweeps.data.files import Source
-from sweeps.data.passed_tables import named_tables, save_tables
-from sweeps.data.sources import read_source, to_arrow
-from sweeps.space.passed_tables import table_overrides
+from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.data.sources.data_files import Source
+from sweeps.data.sources.passed_tables import named_tables, save_tables
+from sweeps.data.sources.sources import read_source, to_arrow
+from sweeps.exports.rerun import rerun
+from sweeps.space.python.table_overrides import table_overrides
 
 FRAME = pd.DataFrame(
     {"x": [1.5, 2.5, 3.5], "c": pd.Categorical(["a", "b", "a"]), "y": [0, 1, 0]}, index=[7, 8, 9]

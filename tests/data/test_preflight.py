@@ -15,13 +15,14 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data import files, ingest, preflight, sklearn_datasets
-from sweeps.data.column_checks import check_step_columns
-from sweeps.data.label_checks import infer_task
+from sweeps.data.checks import preflight
+from sweeps.data.checks.column_checks import check_step_columns
+from sweeps.data.checks.label_checks import infer_task
+from sweeps.data.sources import data_files, ingest, sklearn_datasets
 from sweeps.space import Space, load
-from sweeps.space.data_section import SKLEARN
-from sweeps.space.step_names import Step
-from sweeps.space.templates import Chain
+from sweeps.space.model.step_names import Step
+from sweeps.space.model.templates import Chain
+from sweeps.space.sections.data_section import SKLEARN
 from tests.bad_input import ROWS, furnish, rows, top
 from tests.commands import invoke
 
@@ -348,7 +349,7 @@ def test_folders_name_columns_too(space, tmp_path):
 
 @pytest.mark.parametrize("value", ["2", "two", "true", "2.0"])
 def test_a_split_by_value_is_checked_as_the_sweep_does(space, tmp_path, value):
-    from sweeps.data.split import assign_splits
+    from sweeps.data.splits.split import assign_splits
 
     (tmp_path / "parts.csv").write_text(
         "age,part,flag,half\n" + "".join(f"{i},{i % 3},{i % 2 == 0},{i}.5\n" for i in range(9))
@@ -400,7 +401,7 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
     weigh = lambda name: ingest.estimate_bytes(  # noqa: E731
-        files.find_files(files.Source(name, tmp_path, "data.train")), columns
+        data_files.find_files(data_files.Source(name, tmp_path, "data.train")), columns
     )
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size
@@ -426,8 +427,8 @@ def test_it_imports_nothing_heavy(space, tmp_path, wrong, imported):
     space()
     (tmp_path / "rows.csv").write_text(wrong)
     code = (
-        "import sys, contextlib; from sweeps.space import load; from sweeps.data.preflight import "
-        "check_data\n"
+        "import sys, contextlib; from sweeps.space import load\n"
+        "from sweeps.data.checks.preflight import check_data\n"
         "with contextlib.suppress(Exception): check_data(load('space.yaml'))\n"
         "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in "
         "sys.modules])"
@@ -441,7 +442,7 @@ def test_it_imports_nothing_heavy(space, tmp_path, wrong, imported):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_preflight_refuses_what_the_sweep_refuses(local_ray, tmp_path, monkeypatch):
-    from sweeps.data.variants import DataVariants
+    from sweeps.data.splits.variants import DataVariants
 
     count = 0
     for i, case in enumerate(case for cases in rows.TABLE.values() for case in cases):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps.core import trust
+from sweeps.core.files import trust
 from sweeps.data.prepared_store import INFO_FILE, DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_chain
 from sweeps.space import Step

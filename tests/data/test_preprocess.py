@@ -24,7 +24,7 @@ from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fit import data_key, fit_chain, fit_transform
 from sweeps.data.preprocessing.portable_steps import PortableStep
-from sweeps.data.streaming.fit import _result
+from sweeps.data.streaming.streamed_fit import _result
 
 HERE = "tests.data.test_preprocess"
 

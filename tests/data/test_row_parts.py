@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.row_parts import check_parts, nested_order, rows_at
+from sweeps.data.splits.row_parts import check_parts, nested_order, rows_at
 
 SEEDS = st.integers(0, 2**32 - 1)
 STRATA = st.lists(st.integers(0, 4), min_size=1, max_size=60)

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.load import load_splits
+from sweeps.data.load_data import load_splits
 from sweeps.data.preprocessing.fit import fit_transform
-from sweeps.space.section_models import DataSpec, Split
+from sweeps.space.sections.section_models import DataSpec, Split
 
 N = 40
 COLUMNS = {

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.split import TEST, TRAIN, VALID, assign_splits, equals
-from sweeps.space.section_models import Split
+from sweeps.data.splits.split import TEST, TRAIN, VALID, assign_splits, equals
+from sweeps.space.sections.section_models import Split
 
 
 def rule(kind, **fields):

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.data.early_summary import render, summarize_early
-from sweeps.data.parse import CODES
-from sweeps.data.summary import DataSummary, summarize
-from sweeps.data.summary_text import one_line, table_rows
-from sweeps.data.tables import canonical_table
+from sweeps.data.columns.parse import CODES
+from sweeps.data.columns.tables import canonical_table
+from sweeps.data.summary.early_summary import render, summarize_early
+from sweeps.data.summary.summary_text import one_line, table_rows
+from sweeps.data.summary.table_summary import DataSummary, summarize
 from sweeps.space import load
-from sweeps.space.section_models import DataSpec, Split
+from sweeps.space.sections.section_models import DataSpec, Split
 from tests.shipped_spaces import FOLDER, missing_package
 
 SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))

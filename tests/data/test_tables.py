@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.load import Splits, add_to_train
-from sweeps.data.missing import WORDS
-from sweeps.data.tables import (
+from sweeps.data.columns.missing import WORDS
+from sweeps.data.columns.tables import (
     ALWAYS_MISSING,
     canonical_table,
     fingerprint,
     infer_types,
     split_equally,
 )
+from sweeps.data.load_data import Splits, add_to_train
 
 
 def cut(table: pa.Table, at: int) -> pa.Table:

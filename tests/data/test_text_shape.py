@@ -12,19 +12,19 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.early_summary import TableReader
-from sweeps.data.files import Source, find_files, unsupported
-from sweeps.data.load import load_splits
-from sweeps.data.schema_probe import COLUMN_BLOCK, probe_schemas
-from sweeps.data.sources import read_source
-from sweeps.data.text_shape import (
+from sweeps.data.load_data import load_splits
+from sweeps.data.sources.data_files import Source, find_files, unsupported
+from sweeps.data.sources.schema_probe import COLUMN_BLOCK, probe_schemas
+from sweeps.data.sources.sources import read_source
+from sweeps.data.sources.text_shape import (
     column_names,
     encoding_advice,
     first_lines_problem,
     rows_of,
     rows_problem,
 )
-from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
+from sweeps.data.summary.early_summary import TableReader
+from sweeps.space.sections.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 
 
 def problem(text: str, separator: str = ",", read: ReadKeys = READ_DEFAULTS) -> str | None:

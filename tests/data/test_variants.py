@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.load import load_splits
-from sweeps.data.variants import DataVariants, variant_name
+from sweeps.data.load_data import load_splits
+from sweeps.data.splits.variants import DataVariants, variant_name
 from sweeps.space import DataSpec, Split
 
 HALF = Split("fraction", fraction=0.5)
@@ -197,7 +197,7 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
 
     from sweeps.data.data_actor import _DataActor
     from sweeps.space import Step
-    from sweeps.space.trainer_definition import TrainerDefinition
+    from sweeps.space.sections.trainer_definition import TrainerDefinition
 
     files(
         tmp_path,

@@ -10,9 +10,9 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 from sweeps.core.errors import InputError
-from sweeps.data import weights
-from sweeps.data.load import add_to_train, fold_of, load_splits
-from sweeps.data.variants import DataVariants
+from sweeps.data.columns import weights
+from sweeps.data.load_data import add_to_train, fold_of, load_splits
+from sweeps.data.splits.variants import DataVariants
 from sweeps.space import DataSpec, Split
 
 HALF = Split("fraction", fraction=0.5)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from sweeps.core import registry
-from sweeps.space.json_schema import schema
-from sweeps.space.step_names import BUILTIN_STEPS
-from sweeps.space.trainer_definition import definition_of
-from sweeps.space.trainer_section import PACKAGE, trainer_names
+from sweeps.core.plugins import plugin_registry
+from sweeps.space.model.step_names import BUILTIN_STEPS
+from sweeps.space.schema.json_schema import schema
+from sweeps.space.sections.trainer_definition import definition_of
+from sweeps.space.sections.trainer_section import PACKAGE, trainer_names
 from tests.commands import REPO
 from tests.editor.language_server import LanguageServer
 
@@ -111,11 +111,11 @@ def test_the_server_completes_names_and_describes_them(editor):
         and "XGBoost" in trainers["xgboost"]["documentation"]
     )
     assert (
-        set(registry.names("sampler"))
+        set(plugin_registry.names("sampler"))
         <= editor.completions(XGBOOST + "search:\n  algorithm: |\n").keys()
     )
     assert (
-        set(registry.names("scheduler"))
+        set(plugin_registry.names("scheduler"))
         <= editor.completions(XGBOOST + "scheduler:\n  name: |\n").keys()
     )
     assert {"mlflow", "jsonl"} <= editor.completions(XGBOOST + "trackers:\n  - |\n").keys()

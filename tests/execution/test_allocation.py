@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape, fits_into, missing_resources
-from sweeps.execution.allocation import (
+from sweeps.execution.gangs.allocation import (
     CloseWorker,
     Cluster,
     Grant,

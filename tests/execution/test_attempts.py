@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import LOST, State
+from sweeps.execution.gangs.pool_worker import WorkerLost
 from sweeps.execution.messages import Ended
-from sweeps.execution.pool_worker import WorkerLost
-from sweeps.execution.retry import MOST_BLAMELESS, Again, FailureCounts, after_attempt
+from sweeps.execution.trials.retry import MOST_BLAMELESS, Again, FailureCounts, after_attempt
 
 losses = st.builds(WorkerLost, st.just("died"), st.booleans())
 ends = st.sampled_from(

@@ -17,9 +17,9 @@ import ray
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 
 from sweeps.core.resources import Shape
-from sweeps.execution import autoscaling
-from sweeps.execution.allocation import Request
-from sweeps.execution.autoscaling import (
+from sweeps.execution.gangs import autoscaling
+from sweeps.execution.gangs.allocation import Request
+from sweeps.execution.gangs.autoscaling import (
     ASK_AGAIN_AFTER,
     NodeRequests,
     select_within_limit,

@@ -12,7 +12,8 @@ from ray.train.v2.jax import JaxConfig
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.execution import backends, process_reset
+from sweeps.execution.isolation import process_reset
+from sweeps.execution.worker import backends
 
 # A backend that gives each worker the process ids of all workers, and a loop that reports how many
 # ids it was given.

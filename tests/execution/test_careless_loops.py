@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.execution import training_loop, trial_logs
 from sweeps.execution.messages import Job, Ranks
-from sweeps.execution.metric_values import numeric, unbeatable
-from sweeps.execution.training_loop import trace
-from sweeps.execution.trial_session import TrialSession
+from sweeps.execution.worker import training_loop, trial_logs
+from sweeps.execution.worker.metric_values import numeric, unbeatable
+from sweeps.execution.worker.training_loop import trace
+from sweeps.execution.worker.trial_session import TrialSession
 from sweeps.trainers.command import ScriptFailed
 
 LINE = "session.report(metrics, None)"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sweeps.core.best_step import Constraint
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import Ended, RankUpdate
-from sweeps.execution.running_trial import RunningTrial
-from sweeps.space.section_models import Objective
+from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.space.sections.section_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import applied
 from tests.execution.driving import trial

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape
-from sweeps.execution.data_affinity import SHARE, keep, room_of
+from sweeps.execution.gangs.data_affinity import SHARE, keep, room_of
 
 uses = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_size=1, max_size=30)
 

@@ -12,9 +12,9 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.elastic import ElasticGangs
 from sweeps.execution.messages import Ended, RankUpdate
-from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.trials.elastic import ElasticGangs
+from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.study.states import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
@@ -116,7 +116,7 @@ def test_a_rank_takes_the_same_part_as_one_that_is_cut_ahead(clean_ray: Any):
     import pandas as pd
     import pyarrow as pa
 
-    from sweeps.data.tables import part_of, split_equally
+    from sweeps.data.columns.tables import part_of, split_equally
 
     frame = pd.DataFrame(
         {"a": range(11), "b": [None, 1.0] * 5 + [2.0], "c": pd.Categorical(list("xyzxyzxyzxy"))}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.execution.gangs import in_rank_order, ranks_on, visible_gpus
+from sweeps.execution.worker.gang_ranks import in_rank_order, ranks_on, visible_gpus
 
 
 def member(node: str, gpu: int, number: int) -> SimpleNamespace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sweeps.core.exit_causes import exit_cause
-from sweeps.execution.gpu_memory_hints import explain
+from sweeps.core.host.exit_causes import exit_cause
+from sweeps.execution.worker.gpu_memory_hints import explain
 
 TORCH = torch.OutOfMemoryError(
     "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.19 GiB"

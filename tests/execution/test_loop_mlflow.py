@@ -14,11 +14,11 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Result, State, Trial
-from sweeps.execution import loop_mlflow
-from sweeps.execution.loop_mlflow import TrialRun, logged
-from sweeps.execution.process_reset import isolated
+from sweeps.execution.isolation.process_reset import isolated
+from sweeps.execution.worker import loop_mlflow
+from sweeps.execution.worker.loop_mlflow import TrialRun, logged
+from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.sweep_runs import Destination
-from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.commands import REPO, mlflow_database
 from tests.tracking.made import begin, end
 from tests.waiting import wait_until

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from sweeps.execution.missing_value_hints import explain
+from sweeps.execution.worker.missing_value_hints import explain
 from sweeps.space import Step
 
 NAN = ValueError("Input X contains NaN.\nLogisticRegression does not accept missing values")

@@ -18,8 +18,8 @@ import psutil
 import pytest
 import torch
 
-from sweeps.execution import child_processes, torch_state
-from sweeps.execution.process_reset import MEMORY_GROWTH, excess_growth, isolated
+from sweeps.execution.isolation import child_processes, torch_state
+from sweeps.execution.isolation.process_reset import MEMORY_GROWTH, excess_growth, isolated
 from tests.waiting import wait_until
 
 
@@ -85,8 +85,8 @@ def test_state_is_reset(tmp_path, raises):
 @pytest.mark.timeout(60)
 def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults():
     code = (
-        "from sweeps.execution.process_reset import isolated\n"
-        "from sweeps.execution.torch_state import DEFAULTS, settings\n"
+        "from sweeps.execution.isolation.process_reset import isolated\n"
+        "from sweeps.execution.isolation.torch_state import DEFAULTS, settings\n"
         "with isolated():\n"
         "    import torch\n"
         "    assert settings() == DEFAULTS, settings()\n"
@@ -98,7 +98,7 @@ def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults():
 
 IMPORTS_TORCH_LATE = """
 import sys
-from sweeps.execution.seeds import seeded
+from sweeps.execution.isolation.seeds import seeded
 if sys.argv[1] == "before":
     import torch
 before = len(sys.meta_path)

@@ -2,7 +2,7 @@
 times on one warm gang.
 
 No loop may hang or leak. If a new Ray version changes private parts of Ray, this test fails first.
-In most cases, only `sweeps/execution/ray_train_adapter.py` then needs changes.
+In most cases, only `sweeps/execution/ray_apis/ray_train_adapter.py` then needs changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUNGS = (1, 2, 3, 4)
 def test_ray_still_has_the_names_that_the_adapter_replaces():
     from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
-    from sweeps.execution import ray_train_adapter
+    from sweeps.execution.ray_apis import ray_train_adapter
 
     ours = {
         "report",
@@ -47,7 +47,7 @@ def test_ray_still_has_the_names_that_the_adapter_replaces():
 def shard_of(names: list[str], name: str) -> Any:
     """What a loop gets that asks for a dataset by this name, of datasets of these names."""
     from sweeps.execution.messages import Data
-    from sweeps.execution.trial_session import DatasetCache
+    from sweeps.execution.worker.trial_session import DatasetCache
 
     cache = DatasetCache(Data(dict.fromkeys(names, ()), None))
     cache.opened.update({n: f"the {n} rows" for n in names})
@@ -72,7 +72,7 @@ def test_a_dataset_that_is_not_there_is_named():
 def test_ray_still_reads_the_session_of_train_v1():
     from ray.train._internal import session as first_version
 
-    from sweeps.execution import ray_train_adapter
+    from sweeps.execution.ray_apis import ray_train_adapter
 
     session = SimpleNamespace(name="a", folder="b", ranks=Ranks())
     ours = ray_train_adapter.TuneSession(session, None)
@@ -96,7 +96,7 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, di
     from ray.train._internal.session import get_session
     from ray.tune import get_checkpoint, report
 
-    from sweeps.execution import ray_train_adapter
+    from sweeps.execution.ray_apis import ray_train_adapter
 
     seen = []
     trial = SimpleNamespace(
@@ -130,7 +130,7 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, di
 
 
 def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
-    from sweeps.execution import ray_train_adapter
+    from sweeps.execution.ray_apis import ray_train_adapter
 
     shard = ray_train_adapter.Shard(SimpleNamespace())
     with pytest.raises(

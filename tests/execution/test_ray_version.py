@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from sweeps.execution import ray_version
+from sweeps.execution.cluster import ray_version
 from tests.commands import REPO
 
 

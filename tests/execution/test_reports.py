@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.core.secrets import remember
+from sweeps.core.text.secrets import remember
 from sweeps.core.trial import Current, Report, State, set_current
-from sweeps.execution.metric_values import QUOTED, flatten, numeric, quote
-from sweeps.execution.training_loop import _report_result
+from sweeps.execution.worker.metric_values import QUOTED, flatten, numeric, quote
+from sweeps.execution.worker.training_loop import _report_result
 from sweeps.study.events import TrialReported
 from tests.execution.driving import Driving, Gang, job, trial
 from tests.processes import wait_until_clean

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.execution.training_loop import is_worth_a_retry, run_loop
+from sweeps.execution.worker.training_loop import is_worth_a_retry, run_loop
 from tests.execution.driving import Driving, job, trial
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from sweeps.core import trial as trials
 from sweeps.core.best_step import StepOrder
-from sweeps.core.sweep_folder import ROW_RUNS
+from sweeps.core.files.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Checkpoint, Current
-from sweeps.execution.loop_run import best_step
 from sweeps.execution.messages import Assignment, Labels, Ranks
-from sweeps.execution.row_runs import RowRun, run_on_rows
+from sweeps.execution.worker.loop_run import best_step
+from sweeps.execution.worker.row_runs import RowRun, run_on_rows
 from tests.execution.driving import job, trial
 
 

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution import trial_driver
 from sweeps.execution.background import Background
 from sweeps.execution.messages import RankUpdate
 from sweeps.execution.pool import _Pool
-from sweeps.execution.running_trial import RunningTrial
-from sweeps.execution.trial_driver import TrialDriver
+from sweeps.execution.trials import trial_driver
+from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.trials.trial_driver import TrialDriver
 from sweeps.study.events import FailureCounts
 from sweeps.study.states import applied
 from tests.execution.driving import job, trial

@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.execution import shipped_code
+from sweeps.execution.cluster import shipped_code
 from sweeps.space import load
 from tests.commands import command
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from sweeps.execution.messages import Ranks, RankUpdate, Silence
-from sweeps.execution.running_trial import RunningTrial
-from sweeps.execution.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
+from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.worker.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial
 from tests.trial_updates import rank_places
@@ -70,7 +70,7 @@ def test_r13_the_wait_for_a_decision_is_not_silence(session, monkeypatch):
         session.check_silence()
         return True
 
-    monkeypatch.setattr("sweeps.execution.trial_session.ray.get", lambda answer: answer)
+    monkeypatch.setattr("sweeps.execution.worker.trial_session.ray.get", lambda answer: answer)
     session.pool.may_continue = SimpleNamespace(remote=decide)
     assert session._may_continue() and not session.pool.heard
     session.check_silence()

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from sweeps.core.secrets import remember
-from sweeps.execution import trial_logs
+from sweeps.core.text.secrets import remember
+from sweeps.execution.worker import trial_logs
 
 SAID = """
 import ctypes, logging, os, sys
@@ -52,7 +52,7 @@ def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
 
 LEAKS = """
 import os, sys
-from sweeps.core.secrets import remember
+from sweeps.core.text.secrets import remember
 from sweeps.execution import trial_logs
 remember(os.environ["MY_TOKEN"])
 with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001"):

@@ -14,7 +14,7 @@ from ray.tune.execution import tune_controller
 
 import sweeps
 from sweeps.core.trial import State
-from sweeps.execution import tune_adapter
+from sweeps.execution.ray_apis import tune_adapter
 from tests.commands import space_of
 from tests.execution.driving import Driving, job, trial
 

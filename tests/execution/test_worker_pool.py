@@ -14,15 +14,15 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
-from sweeps.execution import cluster_nodes, worker_pool, worker_processes
-from sweeps.execution.allocation import Phase
 from sweeps.execution.background import Background
-from sweeps.execution.cluster_nodes import ClusterNodes
+from sweeps.execution.gangs import cluster_nodes, worker_pool, worker_processes
+from sweeps.execution.gangs.allocation import Phase
+from sweeps.execution.gangs.cluster_nodes import ClusterNodes
+from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
+from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Ended, Job, WorkerInfo
-from sweeps.execution.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
-from sweeps.execution.running_trial import RunningTrial
-from sweeps.execution.trial_driver import TrialDriver
-from sweeps.execution.worker_pool import WorkerPool
+from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.trials.trial_driver import TrialDriver
 from sweeps.study.events import RankPlace
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial

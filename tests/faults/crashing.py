@@ -56,7 +56,7 @@ def _trial_ended(hub: Any, event: Any) -> bool:
 POINTS = {
     "folder": Point(
         "after the folder was created, before the study",
-        "sweeps.controller.sweep_run:SweepRun.run",
+        "sweeps.runs.sweep_run:SweepRun.run",
         "before",
     ),
     "sampling": Point(
@@ -216,7 +216,7 @@ class _Latched:
 
 
 def main() -> None:
-    from sweeps.core import logging_setup
+    from sweeps.core.host import logging_setup
 
     logging_setup.set_environment()
     if sys.argv[1] == "--tracker":

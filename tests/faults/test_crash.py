@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from sweeps import space as space_file
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study import record
 from tests.commands import command, invoke, mlflow_database, space_of
 from tests.faults.crashing import POINTS

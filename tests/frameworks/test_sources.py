@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from sweeps.data.files import Source
-from sweeps.data.sources import read_source, to_arrow
+from sweeps.data.sources.data_files import Source
+from sweeps.data.sources.sources import read_source, to_arrow
 
 pytestmark = pytest.mark.frameworks
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})

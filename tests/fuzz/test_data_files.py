@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from sweeps.data.preflight import check_data
+from sweeps.data.checks.preflight import check_data
 from sweeps.space import load
 from tests.fuzz.harness import damage, damaged, fuzzed, held
 

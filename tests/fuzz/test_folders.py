@@ -20,17 +20,18 @@ from hypothesis import strategies as st
 import sweeps
 from sweeps import cli
 from sweeps.checkpoints.garbage_collection import collect_garbage
-from sweeps.controller.repair import repair
-from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.origin import read_origin
+from sweeps.core.files import provenance
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.origin import read_origin
+from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
+from sweeps.core.host import crash_cleanup
 from sweeps.core.result import SweepResult, read_result, refuse_invalid_result, relocate
-from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import bundle_of, resumed_space, saved_space
-from sweeps.space.section_models import Checkpoints
-from sweeps.terminal import text as terminal
+from sweeps.space.python.saved_space import bundle_of, resumed_space, saved_space
+from sweeps.space.sections.section_models import Checkpoints
+from sweeps.stored.repair import repair
+from sweeps.terminal import terminal_text
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
 from tests.fuzz.harness import EXAMPLES, HANG, fuzzed
 
@@ -106,7 +107,7 @@ def taken_over(folder: Path) -> None:
         and loop.store.checkpoints() is not None
     )
     if (said := read_result(folder)) is not None:
-        terminal.format_result(SweepResult.from_json(relocate(said, folder)))
+        terminal_text.format_result(SweepResult.from_json(relocate(said, folder)))
 
 
 def tried(read: Any) -> Any:

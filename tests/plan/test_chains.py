@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sweeps.plan.cells import trials_per_cell
-from sweeps.plan.chains import FitCount, count_fits
+from sweeps.plan.cell_counts import trials_per_cell
+from sweeps.plan.chain_counts import FitCount, count_fits
 from tests.plan.drawing import drawn
 
 CHAINS = {

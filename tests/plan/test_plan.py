@@ -185,7 +185,7 @@ def test_the_plan_starts_nothing(tmp_path):
     code = f"""\
 import os, sys
 from pathlib import Path
-from sweeps.core.host_resources import detect
+from sweeps.core.host.host_resources import detect
 from sweeps.plan import plan, render
 from sweeps.space import load
 for file in {[str(f) for f in shipped_spaces.loadable()]!r}:

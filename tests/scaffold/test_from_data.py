@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from sweeps.cli import main
 from sweeps.core.errors import InputError
-from sweeps.data.early_summary import summarize_early
-from sweeps.data.load import load_splits
+from sweeps.data.load_data import load_splits
 from sweeps.data.preprocessing.fit import fit_transform
+from sweeps.data.summary.early_summary import summarize_early
 from sweeps.scaffold.from_data import space_text
 from sweeps.scaffold.read_table import describe_table, likely_label, open_table
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.scaffold.yaml_text import quoted
 from sweeps.space import load
-from sweeps.space.section_models import ReadKeys
-from sweeps.space.yaml12 import parse
+from sweeps.space.sections.section_models import ReadKeys
+from sweeps.space.yaml.yaml12 import parse
 from tests.scaffold.tables import dirty
 
 SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -27,7 +27,7 @@ from sweeps.scaffold.from_optuna import (
 from sweeps.scaffold.from_wandb import space_text
 from sweeps.scaffold.yaml_text import comment_lines, line
 from sweeps.space import load
-from sweeps.space.yaml12 import parse
+from sweeps.space.yaml.yaml12 import parse
 from tests import postgres
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.load import load_splits
+from sweeps.data.load_data import load_splits
 from sweeps.scaffold.table_space import TableRequest, request_of, table_space
 from sweeps.space import load
 

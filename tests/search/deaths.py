@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from sweeps.core.sweep_folder import JOURNAL
+from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.study.journal import Journal
 
 

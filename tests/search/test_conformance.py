@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from sweeps.core import registry
+from sweeps.core.plugins import plugin_registry
 from sweeps.search.schedulers import Scheduler
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
@@ -97,7 +97,7 @@ def test_every_built_in_sampler_and_scheduler_is_tested_here():
     classes = [value for name, value in globals().items() if name.startswith("Test")]
     samplers = {one.algorithm for one in classes if issubclass(one, SamplerTests)}
     schedulers = {type(one().scheduler()) for one in classes if issubclass(one, SchedulerTests)}
-    assert samplers == set(registry.names("sampler"))
+    assert samplers == set(plugin_registry.names("sampler"))
     assert schedulers >= {
-        registry.built_in("scheduler", name) for name in registry.names("scheduler")
+        plugin_registry.built_in("scheduler", name) for name in plugin_registry.names("scheduler")
     }

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from optuna.storages.journal import _storage
 
 from sweeps.controller.controller import SweepController
-from sweeps.core.sweep_folder import JOURNAL
+from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
 from sweeps.execution.messages import RankUpdate
-from sweeps.execution.running_trial import RunningTrial
+from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import TrialReported

@@ -15,13 +15,13 @@ from sweeps.core.errors import InputError
 from sweeps.search import earlier_trials
 from sweeps.search.earlier_configurations import OutsideDomain, translate
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
-from sweeps.search.samplers.base import SamplerContext
-from sweeps.search.samplers.earlier_sweeps import (
+from sweeps.search.samplers.sampler import SamplerContext
+from sweeps.search.samplers.warm_start import (
     prior_weights,
     starting_points,
 )
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.enumeration import any_key
+from sweeps.space.model.enumeration import any_key
 from sweeps.study.distributions import distribution_of
 from sweeps.study.trial_building import build_trial
 from tests.search.test_samplers import BODY, run

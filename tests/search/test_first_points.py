@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.core.parameter_schema import allows
 from sweeps.search import first_points as module
 from sweeps.search.first_points import first_points, read_portfolio
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.trainer_definition import definition_of
-from sweeps.space.trainer_section import portfolio_files
+from sweeps.space.schema.parameter_schema import allows
+from sweeps.space.sections.trainer_definition import definition_of
+from sweeps.space.sections.trainer_section import portfolio_files
 
 BODY = """
 params:

@@ -16,7 +16,7 @@ from optuna.trial import TrialState, create_trial
 from sweeps.core.trial import Report, State
 from sweeps.search.samplers import gp_observations
 from sweeps.search.samplers.gaussian_process import NONE, VAGUE
-from sweeps.search.samplers.history import FULL, History
+from sweeps.search.samplers.trial_groups import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Repeats
 from sweeps.study.event_records import REPEAT_OF

@@ -19,15 +19,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
-from sweeps.core.checkpoint_files import copy_checkpoint
-from sweeps.core.sweep_folder import JOURNAL
+from sweeps.core.files.checkpoint_files import copy_checkpoint
+from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import Perturbation, TrialDecided, TrialReported, TrialStarted
 from sweeps.study.states import TrialState
-from sweeps.tracking.history import TrialHistory
+from sweeps.tracking.earlier_events import TrialHistory
 from tests.search.deaths import Deaf, records_of, with_deaths
 from tests.trial_updates import trial_update
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.search.schedulers.perturbation import choose_donor, draw_key, explore, rng_of
-from sweeps.space.domains import Dimension, Option, build
+from sweeps.space.model.domains import Dimension, Option, build
 
 values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
 members = st.lists(values, min_size=1, max_size=12).map(lambda found: dict(enumerate(found)))

@@ -20,7 +20,7 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
-from sweeps.space.section_models import ROWS, SchedulerSpec
+from sweeps.space.sections.section_models import ROWS, SchedulerSpec
 from sweeps.study.events import TrialReported
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests

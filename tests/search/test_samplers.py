@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeps.core import registry
 from sweeps.core.errors import InputError
+from sweeps.core.plugins import plugin_registry
 from sweeps.core.trial import Action, State
 from sweeps.search import plugins
 from sweeps.search.samplers import acquisition, gp_observations, tpe_model
-from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.gaussian_process import Process
-from sweeps.search.samplers.history import FULL, History
+from sweeps.search.samplers.sampler import SamplerContext
+from sweeps.search.samplers.trial_groups import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
 from sweeps.study.record import PAUSED
@@ -151,7 +151,7 @@ def test_options_reach_the_sampler(make_space):
     context = SamplerContext(make_space("params: {x: {uniform: [0.0, 1.0]}}", 9), distributions)
 
     def built(name, **options):
-        return registry.built_in("sampler", name)(**options).build(context)
+        return plugin_registry.built_in("sampler", name)(**options).build(context)
 
     assert built("tpe", n_startup_trials=3, n_ei_candidates=5).candidates == 5
     assert [built("qmc", qmc_type=kind).sampler._qmc_type for kind in ("halton", "sobol")] == [

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Action, State
 from sweeps.search.schedulers import Scheduler
 from sweeps.search.schedulers.asha import Asha
-from sweeps.search.schedulers.base import all_row_steps, all_rungs, row_steps
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.scheduler import all_row_steps, all_rungs, row_steps
 from sweeps.search.schedulers.simulated import SimulatedStudy
-from sweeps.space.section_models import ROWS
+from sweeps.space.sections.section_models import ROWS
 from tests.execution.driving import trial
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)

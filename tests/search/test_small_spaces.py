@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.controller.conclusion import nothing_left_note
 from sweeps.core.trial import State
 from sweeps.plan import plan
-from sweeps.plan.text import render
+from sweeps.plan.plan_text import render
+from sweeps.runs.conclusion import nothing_left_note
 from sweeps.search.configurations import most_trials
 from sweeps.search.search_loop import SearchLoop
 from tests.search.test_search_loop import end

@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps.bundle import schema
+from sweeps.bundle.bundle_model import Bundle
 from sweeps.bundle.manifest import Manifest
-from sweeps.bundle.model import Bundle
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 

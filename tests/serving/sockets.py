@@ -11,9 +11,9 @@ from typing import Any
 
 import uvicorn
 
-from sweeps.serving.app import make_app
 from sweeps.serving.limits import RequestLimits
-from sweeps.serving.server import listening, make_server
+from sweeps.serving.prediction_app import make_app
+from sweeps.serving.prediction_server import listening, make_server
 from tests.serving import served
 from tests.serving.malformed import GOOD
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.serving import access
 from sweeps.serving.access import Access, open_to_others, token_of
-from sweeps.serving.app import make_app
+from sweeps.serving.prediction_app import make_app
 from tests.serving import served
 from tests.serving.asking import ask
 from tests.serving.malformed import GOOD

@@ -15,8 +15,8 @@ from sweeps.bundle import schema
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.core.errors import InputError
 from sweeps.serving import request_checks
-from sweeps.serving.app import make_app
 from sweeps.serving.batching import Batcher
+from sweeps.serving.prediction_app import make_app
 from tests.serving import served
 from tests.serving.asking import ask
 from tests.serving.malformed import GOOD

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.bundle.model import Bundle
-from sweeps.serving.app import make_app
+from sweeps.bundle.bundle_model import Bundle
 from sweeps.serving.example import EXAMPLE_FILE, LONGEST_BODY, curl_command, example_of
+from sweeps.serving.prediction_app import make_app
 from tests.serving import served
 from tests.serving.asking import ask
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from sweeps.dashboard import server as dashboard
-from sweeps.serving.app import make_app
+from sweeps.dashboard import dashboard_server
 from sweeps.serving.limits import RequestLimits
-from sweeps.serving.server import make_server
+from sweeps.serving.prediction_app import make_app
+from sweeps.serving.prediction_server import make_server
 from tests.serving import served
 
 
@@ -15,7 +15,7 @@ def test_handlers_of_other_loggers_stay_open(tmp_path):
     """uvicorn's own configuration closes all handlers."""
     handler = logging.FileHandler(tmp_path / "log")
     make_server(make_app(served.bundle()), RequestLimits())
-    dashboard._server(None, None, print)
+    dashboard_server._server(None, None, print)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()
 

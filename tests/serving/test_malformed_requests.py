@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.serving.app import make_app
 from sweeps.serving.limits import RequestLimits
+from sweeps.serving.prediction_app import make_app
 from tests.serving import malformed, served
 from tests.serving.asking import ask
 

@@ -13,12 +13,12 @@ from typing import Any
 import sweeps
 from sweeps.controller.controller import SweepController
 from sweeps.core.trial import Report
-from sweeps.execution import tune_adapter
 from sweeps.execution.background import Background
 from sweeps.execution.messages import Assignment, Labels, Ranks, RankUpdate, TrialUpdate
 from sweeps.execution.pool import _Pool
-from sweeps.execution.trial_driver import TrialDriver
-from sweeps.execution.trial_session import TrialSession
+from sweeps.execution.ray_apis import tune_adapter
+from sweeps.execution.trials.trial_driver import TrialDriver
+from sweeps.execution.worker.trial_session import TrialSession
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
 from tests.execution.driving import job

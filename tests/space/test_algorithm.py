@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.core.errors import InputError
-from sweeps.core.sweep_folder import ORIGIN
+from sweeps.core.files.sweep_folder import ORIGIN
 from sweeps.plan import plan
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.space.saved_space import resumed_space, save_space
-from sweeps.space.settings import settings_of
+from sweeps.space.model.settings_texts import settings_of
+from sweeps.space.python.saved_space import resumed_space, save_space
 
 USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
 

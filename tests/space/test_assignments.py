@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.space.assignments import parse_assignments
-from sweeps.space.enqueued_point import full_name, parse_point, refusal
+from sweeps.space.parse.assignments import parse_assignments
+from sweeps.space.parse.enqueued_point import full_name, parse_point, refusal
 from tests.search.conftest import make_space
 
 __all__ = ["make_space"]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.space import json_schema, load
-from sweeps.space.model import command_files
+from sweeps.space import load
+from sweeps.space.model.space_model import command_files
+from sweeps.space.schema import json_schema
 
 jsonschema = pytest.importorskip("jsonschema")
 

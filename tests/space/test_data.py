@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import Split, known_fits, load
-from sweeps.space.model import user_references
+from sweeps.space.model.space_model import user_references
 
 HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 12}\n"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sweeps
 from sweeps.space import Dimension, Option
-from sweeps.space.domains import DOMAINS, RULES, argument_problems, build, exact
+from sweeps.space.model.domains import DOMAINS, RULES, argument_problems, build, exact
 
 floats = st.floats(-1e6, 1e6)
 integers = st.integers(-(10**9), 10**9)

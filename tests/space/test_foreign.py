@@ -10,8 +10,8 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.foreign_syntax import translate_mapping
-from sweeps.space.yaml12 import parse
+from sweeps.space.parse.foreign_syntax import translate_mapping
+from sweeps.space.yaml.yaml12 import parse
 
 WRITTEN = {
     "{min: 0.0, max: 1}": "{uniform: [0.0, 1]}",

@@ -21,7 +21,7 @@ from sweeps.space import (
     TrainerSpec,
     load,
 )
-from sweeps.space.value_types import seconds
+from sweeps.space.parse.value_types import seconds
 from tests.space.conftest import HEAD
 
 SPACES = Path(__file__).parents[2] / "search_spaces"

@@ -16,17 +16,18 @@ import pytest
 
 import sweeps
 from sweeps.bundle.requirements import find_requirements
-from sweeps.core import trust
 from sweeps.core.errors import InputError
-from sweeps.space import load, passed_functions
-from sweeps.space.passed_functions import (
+from sweeps.core.files import trust
+from sweeps.space import load
+from sweeps.space.python import passed_functions
+from sweeps.space.python.passed_functions import (
     checked_copy,
     free_name,
     importable_name,
     save_module,
     write_module,
 )
-from sweeps.space.saved_space import recorded_space, runnable_space, save_space
+from sweeps.space.python.saved_space import recorded_space, runnable_space, save_space
 from tests import user_loops
 
 SPACE = {

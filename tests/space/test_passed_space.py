@@ -18,8 +18,8 @@ import pytest
 import sweeps
 from sweeps.core.errors import InputError
 from sweeps.space import Space, load
-from sweeps.space.domains import DOMAINS
-from sweeps.space.passed_space import script_path
+from sweeps.space.model.domains import DOMAINS
+from sweeps.space.python.passed_space import script_path
 from tests import user_loops
 from tests.shipped_spaces import loadable
 
@@ -66,7 +66,7 @@ def same(one: Space, other: Space) -> bool:
 
 @pytest.mark.parametrize("file", loadable(), ids=lambda file: file.stem)
 def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_path: Path):
-    from sweeps.space.source import tree_of
+    from sweeps.space.parse.space_source import tree_of
 
     of_file = load(file)
     of_dict = load(in_python(tree_of(of_file).plain()), base=file.parent)

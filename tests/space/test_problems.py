@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.load import Recorded
+from sweeps.space.parse.load_space import Recorded
 from tests.bad_input import names_of
 from tests.space.conftest import HEAD
 from tests.space.test_load import data, top

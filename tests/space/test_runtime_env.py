@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.core.secrets import LONG_VALUE, hide_values
+from sweeps.core.text.secrets import LONG_VALUE, hide_values
 from sweeps.space import load
 from tests.space.test_load import top
 

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from sweeps.space.domains import DOMAINS
-from sweeps.space.json_schema import schema
-from sweeps.space.load import TOP
-from sweeps.space.yaml12 import parse, read_text
+from sweeps.space.model.domains import DOMAINS
+from sweeps.space.parse.load_space import TOP
+from sweeps.space.schema.json_schema import schema
+from sweeps.space.yaml.yaml12 import parse, read_text
 from tests.commands import REPO
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sweeps.core import registry
-from sweeps.space.json_schema import schema
-from sweeps.space.step_names import BUILTIN_STEPS
-from sweeps.space.trainer_section import trainer_names
+from sweeps.core.plugins import plugin_registry
+from sweeps.space.model.step_names import BUILTIN_STEPS
+from sweeps.space.schema.json_schema import schema
+from sweeps.space.sections.trainer_section import trainer_names
 
 jsonschema = pytest.importorskip("jsonschema")
 SCHEMA = schema()
@@ -76,7 +76,7 @@ def test_each_name_has_a_description():
 
     found = dict(listed(SCHEMA))
     plug_ins = [
-        name for kind in ("sampler", "scheduler", "tracker") for name in registry.names(kind)
+        name for kind in ("sampler", "scheduler", "tracker") for name in plugin_registry.names(kind)
     ]
     assert all(found[name] for name in (*plug_ins, *BUILTIN_STEPS, *trainer_names()))
 

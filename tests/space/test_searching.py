@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from sweeps.core import registry
+from sweeps.core.plugins import plugin_registry
 from sweeps.core.resources import COSTS
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
@@ -14,7 +14,7 @@ from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.space import Constraint, InitialPoint, Repeats, load
-from sweeps.space.search_sections import option_names
+from sweeps.space.sections.search_sections import option_names
 
 HEAD = {
     "trainer": "xgboost",
@@ -90,11 +90,11 @@ class TestWhatIsTaken:
     )
     def test_schedulers(self, write, yaml, scheduler) -> None:
         spec = load(write(top(scheduler=yaml))).scheduler
-        assert registry.built_in("scheduler", spec.name) is type(
+        assert plugin_registry.built_in("scheduler", spec.name) is type(
             scheduler
         ) and spec.options == asdict(scheduler)
 
-    @pytest.mark.parametrize("algorithm", registry.names("sampler"))
+    @pytest.mark.parametrize("algorithm", plugin_registry.names("sampler"))
     def test_algorithms_and_their_options(self, write, algorithm) -> None:
         values = {
             "deterministic_objective": "true",

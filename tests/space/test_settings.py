@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.space import load
-from sweeps.space.settings import settings_of
+from sweeps.space.model.settings_texts import settings_of
 
 SPACE = """\
 name: made

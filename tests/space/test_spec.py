@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeps.core.resources import Shape
 from sweeps.space import Dimension, Step
-from sweeps.space.templates import children
+from sweeps.space.model.templates import children
 
 
 def first(dim: Dimension) -> Any:

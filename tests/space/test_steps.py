@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from sweeps.core.parameter_schema import fragment_problem
-from sweeps.space.step_names import BUILTIN_STEPS, STEP_DESCRIPTIONS, Step, required_parameters
+from sweeps.space.model.step_names import (
+    BUILTIN_STEPS,
+    STEP_DESCRIPTIONS,
+    Step,
+    required_parameters,
+)
+from sweeps.space.schema.parameter_schema import fragment_problem
 
 
 def test_every_parameter_is_described() -> None:

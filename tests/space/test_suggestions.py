@@ -9,16 +9,16 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from sweeps.core import references, registry
-from sweeps.space import section_models
-from sweeps.space.domains import DOMAINS
-from sweeps.space.load import TOP
-from sweeps.space.problems import fragments
-from sweeps.space.search_sections import scheduler_keys
-from sweeps.space.space_sections import SCALING, SECTIONS
-from sweeps.space.step_names import BUILTIN_STEPS
-from sweeps.space.synonyms import SUGGESTIONS, normalized, suggest
-from sweeps.space.trainer_section import selecting_options, trainer_names
+from sweeps.core.plugins import plugin_registry, references
+from sweeps.space.model.domains import DOMAINS
+from sweeps.space.model.step_names import BUILTIN_STEPS
+from sweeps.space.parse.load_space import TOP
+from sweeps.space.parse.problems import fragments
+from sweeps.space.parse.synonyms import SUGGESTIONS, normalized, suggest
+from sweeps.space.sections import section_models
+from sweeps.space.sections.search_sections import scheduler_keys
+from sweeps.space.sections.space_sections import SCALING, SECTIONS
+from sweeps.space.sections.trainer_section import selecting_options, trainer_names
 
 MODELS = {
     "trainer": section_models.LoopKeys,
@@ -45,8 +45,8 @@ VALID = {
     "trainer.name": tuple(trainer_names()),
     "SimpleImputer.strategy": BUILTIN_STEPS["SimpleImputer"]["strategy"]["enum"],
     "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
-    "search.algorithm": ("auto", *registry.names("sampler")),
-    "scheduler.name": registry.names("scheduler"),
+    "search.algorithm": ("auto", *plugin_registry.names("sampler")),
+    "scheduler.name": plugin_registry.names("scheduler"),
 }
 ENTRIES = [
     pytest.param(place, name, word, id=f"{place}: {name}")

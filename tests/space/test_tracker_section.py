@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from sweeps.core import registry
 from sweeps.core.errors import InputError
+from sweeps.core.plugins import plugin_registry
 from sweeps.space import load
-from sweeps.space.tracker_section import TrackerSpec
+from sweeps.space.sections.tracker_section import TrackerSpec
 
 SPACE = """\
 trainer: {loop: "sweeps.testing.pytest_trackers:train_func"}
@@ -63,7 +63,7 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
             "[wandb]",
             "trackers.0: `wandb` is neither a built-in tracker nor a reference `module:attr`; "
             "valid: "
-            f"{', '.join(registry.names('tracker'))}",
+            f"{', '.join(plugin_registry.names('tracker'))}",
         ),
         (
             "[mlflow, mlflow]",
@@ -93,7 +93,7 @@ def test_problems_say_what_is_valid(tmp_path, trackers, problem):
 
 
 def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path):
-    trackers = list(registry.names("tracker"))
+    trackers = list(plugin_registry.names("tracker"))
     (tmp_path / "s.yaml").write_text(SPACE + f"trackers: {json.dumps(trackers)}\n")
     code = (
         "import sys; from sweeps.space import load; load(sys.argv[1])\n"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.core.parameter_schema import allows, fragment_problem, rule_of
 from sweeps.space import load
-from sweeps.space.trainer_definition import definition_of
-from sweeps.space.trainer_section import trainer_names
+from sweeps.space.schema.parameter_schema import allows, fragment_problem, rule_of
+from sweeps.space.sections.trainer_definition import definition_of
+from sweeps.space.sections.trainer_section import trainer_names
 
 SPACE = """\
 trainer: {trainer}

@@ -8,8 +8,9 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.core.installed_package import extras
-from sweeps.space import load, trainer_section
-from sweeps.space.load import Recorded
+from sweeps.space import load
+from sweeps.space.parse.load_space import Recorded
+from sweeps.space.sections import trainer_section
 
 SPACE = """\
 trainer: {trainer}
@@ -157,7 +158,7 @@ def test_an_option_names_a_package_that_must_be_installed(tmp_path):
 
 
 def test_an_option_names_a_package_of_an_extra(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.space.trainer_section.extras", lambda: ["no_such_package"])
+    monkeypatch.setattr("sweeps.space.sections.trainer_section.extras", lambda: ["no_such_package"])
     file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
     assert problems(file)[0].endswith(
         "`no_such_package` is not installed; run `pip install 'sweeps-ray[no_such_package]'`"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core import variables
 from sweeps.core.errors import InputError
-from sweeps.core.secrets import masked
-from sweeps.core.variables import VariableError, resolve
+from sweeps.core.text import environment_variables
+from sweeps.core.text.environment_variables import VariableError, resolve
+from sweeps.core.text.secrets import masked
 from sweeps.space import load
-from sweeps.space.saved_space import save_space, saved_space
+from sweeps.space.python.saved_space import save_space, saved_space
 
 TEXT = """\
 trainer: xgboost
@@ -169,8 +169,8 @@ def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
 
 
 def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
-    from sweeps.data.files import Source
-    from sweeps.data.sources import read_source
+    from sweeps.data.sources.data_files import Source
+    from sweeps.data.sources.sources import read_source
 
     code = (
         "import pandas as pd\ndef rows(key, plain):\n"
@@ -191,8 +191,8 @@ def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("key", ["API_KEY", "SHOP"])
 def test_the_error_of_a_loader_shows_no_value(tmp_path, monkeypatch, key):
-    from sweeps.data.files import Source
-    from sweeps.data.sources import read_source
+    from sweeps.data.sources.data_files import Source
+    from sweeps.data.sources.sources import read_source
 
     code = "def rows(key):\n    raise OSError(f'{key!r} and {key.partition(chr(64))[0]}')\n"
     (tmp_path / "failing_rows.py").write_text(code)
@@ -222,7 +222,7 @@ def test_a_variable_that_gets_a_secret_is_one(space):
 @given(st.text(alphabet="ab$ {}", max_size=12))
 def test_a_text_is_resolved_or_refused(text):
     try:
-        made = variables.replace(text, lambda reference: f"<{reference.name}>")
+        made = environment_variables.replace(text, lambda reference: f"<{reference.name}>")
     except VariableError as e:
         assert "is not a variable" in str(e)
         return
@@ -231,4 +231,4 @@ def test_a_text_is_resolved_or_refused(text):
 
 @given(st.text(max_size=20))
 def test_an_escaped_text_is_itself(text):
-    assert variables.resolve(text.replace("${", "$${"), {}) == text or "$${" in text
+    assert environment_variables.resolve(text.replace("${", "$${"), {}) == text or "$${" in text

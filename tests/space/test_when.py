@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
-from sweeps.space.conditions import Term, holds
-from sweeps.space.enumeration import (
+from sweeps.space.model.conditions import Term, holds
+from sweeps.space.model.enumeration import (
     MAX_CELLS,
     cells_of,
     conflicting_dimension,
 )
-from sweeps.space.templates import conditions_of, fill
+from sweeps.space.model.templates import conditions_of, fill
 
 BOOSTERS = """
 preprocessor:
@@ -450,7 +450,7 @@ def test_what_can_never_be_is_known(template: Any) -> None:
 
 
 def _dims(template: Any) -> list[Dimension]:
-    from sweeps.space.templates import dimensions
+    from sweeps.space.model.templates import dimensions
 
     return list(dimensions(template))
 

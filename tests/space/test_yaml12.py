@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.nodes import Mark, scalar
-from sweeps.space.yaml12 import MAX_DEPTH, parse
+from sweeps.space.parse.nodes import Mark, scalar
+from sweeps.space.yaml.yaml12 import MAX_DEPTH, parse
 from tests.space.conftest import HEAD
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sweeps.space.yaml12 import parse
-from sweeps.space.yaml_writer import WIDTH, block, flow
+from sweeps.space.yaml.yaml12 import parse
+from sweeps.space.yaml.yaml_writer import WIDTH, block, flow
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS

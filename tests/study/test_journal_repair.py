@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.errors import DamagedStudy
+from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.result import ENDED, contradiction
-from sweeps.core.sweep_folder import JOURNAL
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import torn_tail_start

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sweeps.core.best_step import Constraint
 from sweeps.core.resources import COSTS, costs
 from sweeps.core.trial import Current, Result, State
-from sweeps.execution.loop_run import best_step
-from sweeps.space.section_models import Objective
+from sweeps.execution.worker.loop_run import best_step
+from sweeps.space.sections.section_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.trainers._best import Steps
 from tests.study.made_states import known_trial

@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import recorded_space
+from sweeps.space.python.saved_space import recorded_space
 from sweeps.study import record
 from sweeps.study.events import TrialReported
 from sweeps.study.journal import JournalReader

@@ -17,11 +17,11 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
-from sweeps.core.file_format import FORMAT
-from sweeps.core.secrets import without_password
+from sweeps.core.files.file_format import FORMAT
+from sweeps.core.text.secrets import without_password
 from sweeps.search import optuna_asker
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import save_space
+from sweeps.space.python.saved_space import save_space
 from sweeps.study import record, storage
 from sweeps.study.journal import Journal
 from sweeps.study.study_store import StudyStore

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from sweeps.core.errors import SweepLocked
-from sweeps.core.folder_lock import FolderLock
-from sweeps.core.secrets import remember
-from sweeps.core.sweep_folder import JOURNAL
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.sweep_folder import JOURNAL
+from sweeps.core.text.secrets import remember
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record

@@ -8,7 +8,7 @@ import html
 import json
 import re
 
-from sweeps.core.markdown_text import cell
+from sweeps.core.text.markdown_text import cell
 from sweeps.sweep_report.figures import Figure
 from sweeps.sweep_report.html_page import to_html
 

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 
 from sweeps.controller.eta import TimeLeft
-from sweeps.controller.live_layout import layout
 from sweeps.controller.status import BestTrial, Pairs, ResourceUse, SweepStatus, TrialRow
 from sweeps.core.resources import Shape
+from sweeps.notebook.live_layout import layout
 from tests.commands import REPO
 
 PICTURE = REPO / "docs" / "live.svg"

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.controller.sweep_summary import SweepSummary
 from sweeps.core.trial import State
+from sweeps.stored.sweep_summary import SweepSummary
 from sweeps.study.record import Record
 from sweeps.terminal.trial_table import trials_csv
 from tests.commands import invoke

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.testing.pytest_trackers import TrackerTests
 from sweeps.tracking import Destination, MlflowTracker, default_uri
 from sweeps.tracking.jsonl import JsonLinesTracker

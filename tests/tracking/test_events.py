@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.study import events
 from sweeps.testing.pytest_trackers import sample_events
-from sweeps.tracking.history import TrialHistory
+from sweeps.tracking.earlier_events import TrialHistory
 
 
 def test_every_event_can_be_pickled_and_not_changed(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.mlflow_summary import sweep_started
+from sweeps.runs.mlflow_summary import sweep_started
 from sweeps.study import record
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import TrackerHub

@@ -11,9 +11,9 @@ import pytest
 
 from sweeps.core.trial import Result, State
 from sweeps.study.events import SweepEnded
+from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.run_writer import is_kept
 from sweeps.tracking.mlflow.sweep_runs import Destination
-from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.tracking.made import begin, end, report, reports, sweep_result, sweep_started, trial
 from tests.waiting import wait_until
 
@@ -27,7 +27,7 @@ DONE = Result(State.COMPLETE, 0.25, 4, 4)
 
 @pytest.fixture(autouse=True)
 def _retry_soon(monkeypatch):
-    monkeypatch.setattr("sweeps.tracking.mlflow.tracker.RETRY_EVERY", 0.01)
+    monkeypatch.setattr("sweeps.tracking.mlflow.mlflow_tracker.RETRY_EVERY", 0.01)
 
 
 @pytest.fixture
@@ -115,7 +115,8 @@ def test_a_database_without_tables_is_tried_again_and_no_sql_is_shown(tmp_path, 
 
     monkeypatch.setattr(run_writer.RunWriter, "open", open_)
     monkeypatch.setattr(
-        "sweeps.tracking.mlflow.tracker.log.warning", lambda text, *args: shown.append(text % args)
+        "sweeps.tracking.mlflow.mlflow_tracker.log.warning",
+        lambda text, *args: shown.append(text % args),
     )
     tracker = tracker_in(tmp_path)
     tracker.handle(begin(trial(0), 1.0))

@@ -13,6 +13,7 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step, load
 from sweeps.study.events import ArtifactSaved, SweepEnded, SweepStarted, TrialPaused
+from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.run_contents import (
     datasets,
     description,
@@ -20,7 +21,6 @@ from sweeps.tracking.mlflow.run_contents import (
     trial_params,
 )
 from sweeps.tracking.mlflow.sweep_runs import Destination
-from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.sweep_report.made import SPACE, space_in
 from tests.tracking.made import (
     begin,
@@ -114,7 +114,7 @@ def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, b
 
 @pytest.mark.integration
 def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.tracking.mlflow.tracker.RETRY_EVERY", 0.01)
+    monkeypatch.setattr("sweeps.tracking.mlflow.mlflow_tracker.RETRY_EVERY", 0.01)
     tracker, tried = (
         MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)),
         [],

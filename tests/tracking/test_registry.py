@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking.mlflow.registry import (
+from sweeps.tracking.mlflow.model_registry import (
     RegisteredModel,
     Score,
     check_names,

@@ -17,7 +17,7 @@ import pytest
 import ray.train
 from ray import tune
 
-from sweeps.core import trust
+from sweeps.core.files import trust
 from sweeps.core.trial import Current
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests

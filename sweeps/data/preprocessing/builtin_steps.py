@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.typing import SeriesGroupBy
 
-from sweeps.data.columns import is_number, unique_names
-from sweeps.data.label_checks import as_text
+from sweeps.data.checks.label_checks import as_text
+from sweeps.data.columns.columns import is_number, unique_names
 from sweeps.data.preprocessing.portable_steps import (
     Bin,
     Categorize,

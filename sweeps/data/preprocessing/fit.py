@@ -17,10 +17,10 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 
-from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
-from sweeps.data.columns import (
+from sweeps.core.plugins import references
+from sweeps.data.columns.columns import (
     PREPROCESSOR_KEY,
     input_column,
     is_categorical,
@@ -38,7 +38,7 @@ from sweeps.data.preprocessing.fitted_chain import (
 )
 
 if TYPE_CHECKING:
-    from sweeps.data.streaming.fit import RowStream
+    from sweeps.data.streaming.streamed_fit import RowStream
     from sweeps.space import Step
 
 

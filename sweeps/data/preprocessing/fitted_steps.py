@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from sweeps.data.columns import unique_names
+from sweeps.data.columns.columns import unique_names
 from sweeps.data.preprocessing.portable_steps import Params, replace_arrays
 
 if TYPE_CHECKING:
-    from sweeps.data.streaming.fit import RowStream
+    from sweeps.data.streaming.streamed_fit import RowStream
 
 # Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds
 # differently for other numbers of rows

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from sweeps.data.columns import is_number
+from sweeps.data.columns.columns import is_number
 
 # Parameters of a step, as the user gives them
 Params = Mapping[str, Any]

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionDtype
 
-from sweeps.core import references
-from sweeps.data.columns import InputColumn
+from sweeps.core.plugins import references
+from sweeps.data.columns.columns import InputColumn
 from sweeps.data.preprocessing import portable_steps
 from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig
 from sweeps.data.preprocessing.fitted_steps import FittedStep, FunctionStep

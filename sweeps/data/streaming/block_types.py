@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sweeps.data.label_checks import unified_type
-from sweeps.data.missing import WORDS, Markers, Profile, without_markers
-from sweeps.data.tables import canonical_table, is_text, parse_text
+from sweeps.data.checks.label_checks import unified_type
+from sweeps.data.columns.missing import WORDS, Markers, Profile, without_markers
+from sweeps.data.columns.tables import canonical_table, is_text, parse_text
 
 
 def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile]:
@@ -75,7 +75,7 @@ class Convert:
     Attributes:
         schema: Names and types of the columns of the result.
         text: True if the blocks have the texts of CSV files.
-        missing: The markers of missing values, by column; see `sweeps.data.missing`.
+        missing: The markers of missing values, by column; see `sweeps.data.columns.missing`.
     """
 
     schema: pa.Schema

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sweeps.data.tables import is_text
+from sweeps.data.columns.tables import is_text
 
 VALID = "valid"
 SHARE = "rows"

@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, first_line
-from sweeps.data.files import raise_problem, sources_of
-from sweeps.data.ingest import STREAM_MARK
-from sweeps.data.label_checks import (
+from sweeps.data.checks.label_checks import (
     check_columns,
     infer_task,
     missing_class_notes,
@@ -24,18 +22,26 @@ from sweeps.data.label_checks import (
     positive_last,
     split_columns,
 )
-from sweeps.data.load import encode_label
-from sweeps.data.missing import Markers, decide, label_problems
-from sweeps.data.parse import count_misfits, misfits_note, parse_values
-from sweeps.data.parsed_columns import features_parse
-from sweeps.data.split import equals
+from sweeps.data.columns.missing import Markers, decide, label_problems
+from sweeps.data.columns.parse import count_misfits, misfits_note, parse_values
+from sweeps.data.columns.parsed_columns import features_parse
+from sweeps.data.columns.tables import hash_of
+from sweeps.data.load_data import encode_label
+from sweeps.data.sources.data_files import raise_problem, sources_of
+from sweeps.data.sources.ingest import STREAM_MARK
+from sweeps.data.splits.split import equals
+from sweeps.data.splits.variants import TunedData, Variants
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
-from sweeps.data.streaming.source import LazySource, open_source
-from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
-from sweeps.data.tables import hash_of
-from sweeps.data.variants import TunedData, Variants
-from sweeps.space.section_models import variant_of
+from sweeps.data.streaming.stream_source import LazySource, open_source
+from sweeps.data.summary.table_summary import (
+    SAMPLE_ROWS,
+    DataSummary,
+    kind_of,
+    sample_rows,
+    summarize,
+)
+from sweeps.space.sections.section_models import variant_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -198,7 +204,7 @@ def encode_rows(
 class StreamSplits:
     """The splits of a trial, as lazy Ray Datasets of raw rows.
 
-    For the other attributes, see `sweeps.data.load.Splits`.
+    For the other attributes, see `sweeps.data.load_data.Splits`.
 
     Attributes:
         train: Rows to train on. Each block is an Arrow table with the features and the encoded

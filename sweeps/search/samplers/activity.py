@@ -2,7 +2,7 @@
 
 The functions are pure and do no I/O. A dimension is active if all its terms are true. The terms are
 those of its `when`, and for a dimension inside an option, that the option is chosen. A term on an
-inactive dimension is false. `sweeps.space.templates.fill` applies the same rules to one
+inactive dimension is false. `sweeps.space.model.templates.fill` applies the same rules to one
 configuration.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweeps.space import Dimension, Space
-from sweeps.space.conditions import TESTS, Term
-from sweeps.space.templates import conditions_of
+from sweeps.space.model.conditions import TESTS, Term
+from sweeps.space.model.templates import conditions_of
 
 
 def is_ordered(dimension: Dimension) -> bool:

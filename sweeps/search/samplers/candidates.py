@@ -8,8 +8,8 @@ import numpy as np
 
 from sweeps.search.samplers.activity import Activity
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.history import Point
-from sweeps.space.conditions import Key
+from sweeps.search.samplers.trial_groups import Point
+from sweeps.space.model.conditions import Key
 
 # Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of
 # the BEST points so far.

@@ -17,11 +17,16 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.plugins import build_sampler
-from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
 from sweeps.search.samplers.configuration_view import ByConfiguration
-from sweeps.search.samplers.history import History
+from sweeps.search.samplers.sampler import (
+    Model,
+    ReseededSampler,
+    SamplerContext,
+    independent_sampler,
+)
+from sweeps.search.samplers.trial_groups import History
 from sweeps.space import Space
-from sweeps.space.conditions import Key
+from sweeps.space.model.conditions import Key
 from sweeps.study.distributions import distribution_of
 from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
@@ -53,7 +58,7 @@ class CellSampler(BaseSampler):
         context = SamplerContext(space, self._distributions, tuple(earlier))
         self.starting_points: list[dict[str, Key]] = []
         if earlier:
-            from sweeps.search.samplers.earlier_sweeps import starting_points  # imports scipy
+            from sweeps.search.samplers.warm_start import starting_points  # imports scipy
 
             self.starting_points = starting_points(context)
         built = build_sampler(space.search, context)

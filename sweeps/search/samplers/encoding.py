@@ -20,7 +20,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from sweeps.space.conditions import Key
+from sweeps.space.model.conditions import Key
 
 
 class Axes:

@@ -24,7 +24,6 @@ import numpy as np
 from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.activity import Activity, is_ordered
-from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gp_kernels import FittedKernels
@@ -36,13 +35,14 @@ from sweeps.search.samplers.gp_observations import (
     scaled,
     share_of_noise,
 )
-from sweeps.search.samplers.history import FULL, History, point_of
-from sweeps.space.conditions import Key
+from sweeps.search.samplers.sampler import SamplerContext
+from sweeps.search.samplers.trial_groups import FULL, History, point_of
+from sweeps.space.model.conditions import Key
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
-    from sweeps.search.samplers.earlier_sweeps import EarlierProcess
     from sweeps.search.samplers.gp import Gp
+    from sweeps.search.samplers.warm_start import EarlierProcess
 
 
 class GpModel:
@@ -77,7 +77,7 @@ class GpModel:
         self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
         if context.earlier:
-            from sweeps.search.samplers.earlier_sweeps import earlier_processes
+            from sweeps.search.samplers.warm_start import earlier_processes
 
             self._earlier = earlier_processes(context, self.axes)
 
@@ -164,7 +164,7 @@ class GpModel:
             process = create()
             self._kernels.condition(process, name, history.study, count)
             if self._earlier and self._earlier[i]:
-                from sweeps.search.samplers.earlier_sweeps import predicts_better, prior_mean
+                from sweeps.search.samplers.warm_start import predicts_better, prior_mean
 
                 informed = create(prior=prior_mean(self._earlier[i], inputs, values))
                 name = f"objective {i} with earlier sweeps"

@@ -22,7 +22,7 @@ import numpy as np
 from optuna.study._multi_objective import _fast_non_domination_rank
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.history import FULL, History, Level, Ranked
+from sweeps.search.samplers.trial_groups import FULL, History, Level, Ranked
 from sweeps.space import Repeats
 
 # Largest number of observations in the model. This number is divided among the rungs. If a rung has

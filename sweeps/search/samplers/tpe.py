@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.samplers.base import Algorithm, Model, SamplerContext
-from sweeps.space.section_models import AtLeast0, AtLeast1
+from sweeps.search.samplers.sampler import Algorithm, Model, SamplerContext
+from sweeps.space.sections.section_models import AtLeast0, AtLeast1
 
 
 @dataclass(frozen=True)

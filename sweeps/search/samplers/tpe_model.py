@@ -25,9 +25,9 @@ from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
 from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.history import History, Ranked, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
-from sweeps.space.conditions import Key
+from sweeps.search.samplers.trial_groups import History, Ranked, point_of
+from sweeps.space.model.conditions import Key
 
 # Largest number of kernels in a density. The density of the other trials would often exceed this
 # number. So each suggestion uses a new random sample of the other trials.

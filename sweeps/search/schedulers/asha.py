@@ -14,10 +14,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sweeps.search.schedulers.base import CONTINUE, PAUSE, STOP, Decision, Scheduler
 from sweeps.search.schedulers.promotion import is_closing, next_promoted
+from sweeps.search.schedulers.scheduler import CONTINUE, PAUSE, STOP, Decision, Scheduler
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.section_models import AtLeast1, AtLeast2, Resource
+from sweeps.space.sections.section_models import AtLeast1, AtLeast2, Resource
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.schedulers.base import CONTINUE, STOP, Decision, Scheduler
+from sweeps.search.schedulers.scheduler import CONTINUE, STOP, Decision, Scheduler
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.section_models import AtLeast1
+from sweeps.space.sections.section_models import AtLeast1
 
 
 @dataclass(frozen=True)

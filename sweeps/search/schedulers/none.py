@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler
+from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Scheduler
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.section_models import AtLeast1
+from sweeps.space.sections.section_models import AtLeast1
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from pydantic import Field
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import perturbation
-from sweeps.search.schedulers.base import CONTINUE, Decision, Explore, Scheduler
+from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Explore, Scheduler
 from sweeps.search.schedulers.view import StudyView, TrialView
-from sweeps.space.section_models import AtLeast1, AtLeast2, Number
+from sweeps.space.sections.section_models import AtLeast1, AtLeast2, Number
 
 
 @dataclass(frozen=True)

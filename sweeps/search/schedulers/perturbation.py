@@ -12,8 +12,8 @@ import random
 from collections.abc import Collection, Mapping
 
 from sweeps.space import Dimension
-from sweeps.space.conditions import Key
-from sweeps.space.domains import EDGES, cumulative_probability
+from sweeps.space.model.conditions import Key
+from sweeps.space.model.domains import EDGES, cumulative_probability
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
@@ -105,7 +105,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Key:
 
     A key is what the study records for a value: the key of an option, a probability in (0, 1) for a
     normal distribution (`randn` and `qrandn`), and the number itself for any other domain; see
-    `sweeps.space.domains`.
+    `sweeps.space.model.domains`.
     """
     if dimension.options:
         return rng.choice(dimension.options).key

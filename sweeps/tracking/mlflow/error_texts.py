@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.core.secrets import masked
+from sweeps.core.text.secrets import masked
 
 
 def first_line(error: Exception) -> str:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from sweeps.core.errors import make_encodable
+from sweeps.core.files.safe_names import safe_name
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, outcome_of
-from sweeps.core.safe_names import safe_name
-from sweeps.core.secrets import masked
+from sweeps.core.text.secrets import masked
 from sweeps.core.trial import Trial, flat
 from sweeps.space import Space
 

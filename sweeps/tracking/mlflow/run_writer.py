@@ -6,11 +6,11 @@ import functools
 from collections.abc import Sequence
 
 from sweeps.core.errors import make_encodable
-from sweeps.core.origin import valid_origin_keys
+from sweeps.core.files.origin import valid_origin_keys
 from sweeps.core.resources import COSTS
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space import Space
-from sweeps.space.settings import settings_of
+from sweeps.space.model.settings_texts import settings_of
 from sweeps.study import events
 from sweeps.tracking.mlflow import run_contents
 from sweeps.tracking.mlflow.run_contents import legal_name

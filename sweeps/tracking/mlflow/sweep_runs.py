@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
-from sweeps.core.atomic_files import write_text
 from sweeps.core.errors import shorten
-from sweeps.core.regular_files import FILE, kind_of
-from sweeps.core.secrets import masked, without_password
-from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.regular_files import FILE, kind_of
+from sweeps.core.files.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
+from sweeps.core.text.secrets import masked, without_password
 from sweeps.core.trial import State, Trial, format_trial_id
 from sweeps.tracking.mlflow import sqlite_tables
 from sweeps.tracking.mlflow.run_contents import legal_name

@@ -23,14 +23,14 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from sweeps.core import logging_setup
-from sweeps.tracking.mlflow.sweep_runs import Destination
-from sweeps.tracking.mlflow.tracker import (
+from sweeps.core.host import logging_setup
+from sweeps.tracking.mlflow.mlflow_tracker import (
     CloseTracker,
     Lost,
     Message,
     MlflowTracker,
 )
+from sweeps.tracking.mlflow.sweep_runs import Destination
 
 if TYPE_CHECKING:
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor

@@ -9,8 +9,8 @@ import os
 from importlib.metadata import entry_points
 
 from sweeps.core.errors import InputError
-from sweeps.core.secrets import without_password
-from sweeps.core.suggestions import did_you_mean
+from sweeps.core.text.secrets import without_password
+from sweeps.core.text.suggestions import did_you_mean
 
 SCHEMES = (
     "http",

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.missing import decide, profile_columns, take_out
+from sweeps.data.columns.missing import decide, profile_columns, take_out
+from sweeps.data.columns.tables import canonical_table, infer_types
 from sweeps.data.streaming.block_types import Convert, merge_profiles, unify_schemas
-from sweeps.data.tables import canonical_table, infer_types
-from sweeps.space.section_models import DataSpec
+from sweeps.space.sections.section_models import DataSpec
 
 WORDS = (
     "1",

@@ -11,12 +11,12 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
-from sweeps.data.streaming.fit import FIRST_ROWS, RowStream, prepared_stream
-from sweeps.data.streaming.settings import StreamSettings
+from sweeps.data.splits.variants import DataVariants
 from sweeps.data.streaming.splits import StreamVariants, first_rows, rows_of_valid
-from sweeps.data.variants import DataVariants
+from sweeps.data.streaming.stream_settings import StreamSettings
+from sweeps.data.streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
 from sweeps.space import DataSpec, Split, Step
-from sweeps.space.section_models import ReadKeys
+from sweeps.space.sections.section_models import ReadKeys
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -1,0 +1,275 @@
+"""Read a file of raw rows and write a file of predictions, in chunks.
+
+Both files may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import fs
+
+from sweeps.bundle.bundle_model import Bundle, load_bundle
+from sweeps.bundle.manifest import Manifest
+from sweeps.core.errors import InputError, Problem, first_line
+from sweeps.data.columns.column_values import InvalidColumnValue
+from sweeps.data.columns.tables import infer_types
+from sweeps.data.sources.data_files import SUFFIXES, SourceFiles, file_format
+from sweeps.data.sources.schema_probe import probe_schema, read_blocks
+from sweeps.space.sections.section_models import ReadKeys
+
+CHUNK_ROWS = 50_000  # rows in memory at a time
+BUFFER_BYTES = 8 << 20  # bytes read at a time from a Parquet column
+
+
+def predict_file(
+    bundle: str | Path | Bundle,
+    source: str | Path,
+    target: str | Path | BinaryIO | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> pd.DataFrame | Path | str | BinaryIO:
+    """Predict every row of a CSV, TSV, JSON lines or Parquet file.
+
+    Args:
+        bundle: The bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
+            afterwards has a text for each column with values that training never saw.
+        source: Raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
+            `hdfs`, `abfs`). Columns that the model does not use, such as the label, are ignored.
+        target: Path, URI or stream for the predictions. The suffix of a path decides the format. A
+            stream gets CSV. A file is written completely or not at all. If `target` is None,
+            nothing is written, and the function returns a frame.
+        on_progress: Function that is called after each chunk, with the number of rows predicted so
+            far.
+
+    Returns:
+        The frame of predictions if `target` is None; otherwise `target`.
+
+    Raises:
+        InputError: A file is missing, damaged or in an unknown format; a column is missing or has
+            invalid values; or the disk is full.
+        BundleError: The bundle is damaged.
+    """
+    if isinstance(target, str | Path):
+        target = check_files(source, target)
+    else:
+        check_files(source)
+    loaded = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    rows = _with_file_errors(_read_rows(source, loaded.manifest), source)
+    parts = _predict_chunks(loaded, rows, on_progress)
+    if target is None:
+        return pd.concat(list(parts), ignore_index=True)
+    if not isinstance(target, str | Path):
+        _write_text(parts, target, ".csv")
+        return target
+    with _atomic_output(target) as stream:
+        if (kind := _format(target)) == ".parquet":
+            _write_parquet(parts, stream)
+        else:
+            _write_text(parts, stream, kind)
+    return target
+
+
+def check_files(source: str | Path, target: str | Path | None = None) -> str | Path | None:
+    """Check the paths of the files before the bundle is loaded.
+
+    Returns:
+        `target`, as a `Path` unless it is a URI.
+
+    Raises:
+        InputError: The input is missing, the path of the output cannot be written, or a name has an
+            unknown suffix.
+    """
+    _format(source)
+    system, path = _filesystem(source)
+    if target is not None:
+        _format(target)
+        target = target if _is_uri(target) else Path(target)
+    if isinstance(target, Path):
+        if not target.parent.is_dir():
+            raise InputError(str(target), f"the folder {target.parent} does not exist")
+        if target.is_dir():
+            raise InputError(str(target), "is a folder, but must be a file")
+    try:
+        file_type = system.get_file_info(path).type
+    except OSError as e:
+        raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
+    if file_type != fs.FileType.File:
+        raise InputError(str(source), "the file does not exist")
+    if target is not None and _is_same_file(source, target):
+        raise InputError(
+            str(target),
+            "is the input file, and would be overwritten; name another output file with -o",
+        )
+    return target
+
+
+def _format(path: str | Path) -> str:
+    """Return the format of a file; see `file_format`.
+
+    Raises:
+        InputError: The suffix of the file's name is unknown.
+    """
+    if kind := file_format(str(path)):
+        return kind
+    text = (
+        f"the name must end in {SUFFIXES}; in Python, `sweeps.load_bundle` predicts any data frame"
+    )
+    raise InputError(str(path), text)
+
+
+def _is_uri(path: str | Path) -> bool:
+    return isinstance(path, str) and "://" in path
+
+
+def _filesystem(path: str | Path) -> tuple[fs.FileSystem, str]:
+    """Return Arrow's file system for a path or URI, and the path within it."""
+    if not _is_uri(path):
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    try:
+        system, inner = fs.FileSystem.from_uri(str(path))
+        return system, str(inner)
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise InputError(str(path), f"is not a URI that Arrow can read: {first_line(e)}") from None
+
+
+def _is_same_file(source: str | Path, target: str | Path) -> bool:
+    first, second = _filesystem(source), _filesystem(target)
+    if isinstance(first[0], fs.LocalFileSystem) and isinstance(second[0], fs.LocalFileSystem):
+        return Path(second[1]).exists() and Path(second[1]).samefile(first[1])
+    return first == second
+
+
+def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a file in chunks, with only the columns that the model uses.
+
+    If the bundle does not list the model's columns, the chunks have all columns. The first chunk is
+    yielded even if the file has no rows.
+    """
+    system, path = _filesystem(source)
+    read = ReadKeys(**manifest.training.get("read", {}))
+    files = SourceFiles(str(source), "", system, (path,), None, read=read)
+    wanted = {c.name for c in manifest.columns}
+    names = [n for n in probe_schema(files, path).names if n in wanted or not wanted]
+    empty = True
+    is_parquet = files.format == ".parquet"
+    for chunk in _read_parquet(files, names) if is_parquet else _read_text(files, names, manifest):
+        empty = False
+        yield chunk
+    if empty:
+        yield pd.DataFrame(columns=names, dtype=object)
+
+
+def _read_text(files: SourceFiles, names: list[str], manifest: Manifest) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a CSV, TSV or JSON lines file."""
+    # In these columns `00123` is text, not a number
+    text = {
+        c.name
+        for c in manifest.columns
+        if c.type == "string" or (c.categories and isinstance(c.categories[0], str))
+    }
+    for table in read_blocks(files, files.paths[0], names):
+        for start in range(0, len(table), CHUNK_ROWS):
+            piece = table.slice(start, CHUNK_ROWS)
+            typed = infer_types(piece) if files.is_text else piece
+            yield pa.table({n: (piece if n in text else typed)[n] for n in names}).to_pandas()
+
+
+def _read_parquet(files: SourceFiles, names: list[str]) -> Iterator[pd.DataFrame]:
+    import pyarrow.parquet as pq
+
+    # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group
+    # may be larger than memory
+    with (
+        files.system.open_input_file(files.paths[0]) as opened,
+        pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
+    ):
+        for batch in file.iter_batches(CHUNK_ROWS, columns=names):
+            # A named index that pandas stored in the file becomes a column, as in training.
+            yield batch.to_pandas(ignore_metadata=True)
+
+
+def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
+    """Yield the rows, and convert errors while reading to an `InputError` that names the file."""
+    try:
+        yield from rows
+    except (ValueError, OSError) as e:  # includes Arrow's errors
+        raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
+
+
+def _predict_chunks(
+    bundle: Bundle, chunks: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
+) -> Iterator[pd.DataFrame]:
+    """Yield the predictions of each chunk of raw rows. After each, call `on_progress`.
+
+    Row numbers in error messages count from the beginning of the file.
+    """
+    done = 0
+    for rows in chunks:
+        bundle.count_unseen(rows)
+        try:
+            yield bundle.predict(rows)
+        except InputError as e:
+            raise InputError(_locate_in_file(p, done, len(rows)) for p in e.problems) from e
+        done += len(rows)
+        if on_progress is not None:
+            on_progress(done)
+
+
+def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
+    """Return a problem in a chunk with a row number that counts from the beginning of the file."""
+    if isinstance(problem, InvalidColumnValue):
+        return problem.shifted(before)
+    if problem.place != "rows":
+        return problem
+    return Problem(f"rows {before + 1} to {before + rows}", problem.text)
+
+
+def _write_text(parts: Iterator[pd.DataFrame], stream: BinaryIO, kind: str) -> None:
+    """Write predictions as CSV, TSV or JSON lines."""
+    for i, part in enumerate(parts):
+        if kind == ".jsonl":
+            text = part.to_json(orient="records", lines=True)
+        else:
+            text = part.to_csv(sep="\t" if kind == ".tsv" else ",", header=not i, index=False)
+        stream.write(text.encode())
+
+
+def _write_parquet(parts: Iterator[pd.DataFrame], stream: BinaryIO) -> None:
+    import pyarrow.parquet as pq
+
+    part = next(parts)
+    while part.empty and (more := next(parts, None)) is not None:
+        part = more  # an empty part does not show the type of the classes
+    schema = pa.Table.from_pandas(part, preserve_index=False).schema
+    with pq.ParquetWriter(stream, schema) as writer:
+        for each in itertools.chain([part], parts):
+            writer.write_table(pa.Table.from_pandas(each, schema=schema, preserve_index=False))
+
+
+@contextlib.contextmanager
+def _atomic_output(target: str | Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `target`.
+
+    When the block ends without an error, this file replaces `target`.
+    """
+    system, path = _filesystem(target)
+    place = PurePosixPath(path)
+    # The name has the same suffix, because Arrow compresses `.gz`
+    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))
+    try:
+        with system.open_output_stream(part) as stream:
+            yield stream
+        system.move(part, path)
+    except BaseException as e:
+        with contextlib.suppress(OSError):
+            system.delete_file(part)
+        if isinstance(e, OSError):
+            raise InputError(str(target), f"cannot be written: {first_line(e)}") from e
+        raise

@@ -1,0 +1,63 @@
+"""Read and check JSON files of a sweep's folder.
+
+The folder may come from a stranger, so the files may have any content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweeps.core.errors import UnreadableFile
+from sweeps.core.files.regular_files import read_bytes
+from sweeps.core.json_values import is_deep
+
+
+def read_json(file: Path) -> Any:
+    """Return the JSON value in a file.
+
+    Return None if the file is not regular, cannot be read, is not JSON, or is nested too deeply.
+    """
+    try:
+        value = json.loads(read_bytes(file).decode())
+    except (OSError, UnreadableFile, ValueError, RecursionError):
+        return None
+    return None if is_deep(value) else value
+
+
+def read_json_object(file: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file.
+
+    Return None if the file holds another value, or cannot be read (see `read_json`).
+    """
+    value = read_json(file)
+    return value if isinstance(value, dict) else None
+
+
+def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str, str]:
+    """Check the keys of a JSON object against a `TypedDict`.
+
+    Args:
+        rules: Pydantic adapter of the `TypedDict`. The JSON object may have other keys too.
+        content: The JSON object.
+
+    Returns:
+        One message for each key that is missing or has an invalid value, by key. Empty if the
+        object is valid.
+    """
+    try:
+        rules.validate_python(content, strict=True)
+    except ValidationError as e:
+        errors: dict[str, str] = {}
+        for error in e.errors(include_url=False):
+            path = ascii(".".join(map(str, error["loc"])))[1:-1][
+                :80
+            ]  # a key may be long, or hold control characters
+            message = error["msg"].removeprefix("Value error, ")
+            errors.setdefault(str(error["loc"][0]), f"`{path}`: {message[0].lower()}{message[1:]}")
+        return errors
+    return {}

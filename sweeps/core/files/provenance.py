@@ -1,0 +1,157 @@
+"""Record the environment of a sweep.
+
+It consists of the git commit, uncommitted changes, package versions, platform, seed, and hash of
+the data.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from sweeps.core import installed_package
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.json_files import read_json
+from sweeps.core.files.sweep_folder import PROVENANCE
+from sweeps.core.text.secrets import masked
+
+PACKAGES = (
+    "ray",
+    "torch",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "optuna",
+    "mlflow",
+    "pandas",
+    "numpy",
+    "scikit-learn",
+    "pyarrow",
+)
+# Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large
+# data files.
+MOST_DIFF = 2**20
+MOST_NAMES = 200
+
+
+def git(folder: Path) -> dict[str, str]:
+    """Return the commit of a folder's git repository, and whether there are uncommitted changes.
+
+    Returns:
+        A dict with two keys. `commit` is the id of the current commit. `dirty` is "yes" if there
+        are uncommitted changes or untracked files, else "no". {} if the folder is not in a git
+        repository.
+    """
+    commit = _ask(folder, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    return {
+        "commit": commit.strip(),
+        "dirty": "yes" if _ask(folder, "status", "--porcelain") else "no",
+    }
+
+
+def _ask(folder: Path, *args: str) -> str | None:
+    """Run a git command in a folder, and return its output; None if the command fails."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *args], capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+
+
+def diff(folder: Path) -> str:
+    """Return the uncommitted changes in a folder's git repository as a diff.
+
+    The names of the folder's untracked files follow. A diff of more than `MOST_DIFF` bytes is cut
+    off, and at most `MOST_NAMES` names are listed. "" if there are neither changes nor untracked
+    files. Secrets are masked, because a change of the space file may contain one.
+    """
+    changed = masked(_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
+    cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
+    unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[
+        :MOST_NAMES
+    ]
+    return (
+        changed[:MOST_DIFF].decode(errors="ignore")
+        + cut
+        + "".join(f"# not in git: {name}\n" for name in unknown)
+    )
+
+
+def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
+    """Add an entry for this start or resume of a sweep to its `provenance.json`.
+
+    Uncommitted changes of the user's code are written to a file in the same folder.
+
+    Args:
+        sweep: The sweep's folder.
+        base: The folder from which the space file was read. Its git repository is recorded.
+        seed: The sweep's seed.
+        fingerprint: Hash of the data; if the space names no data, hash of the loop's code.
+        now: The time in seconds since the epoch.
+
+    Returns:
+        The texts of the files that were written, by file name, such as `provenance.json` and
+        `code.diff`.
+    """
+    before = read_entries(sweep)
+    made, files = git(base), {}
+    began = datetime.datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
+    entry: dict[str, Any] = {
+        "began": began,
+        "seed": seed,
+        "data_fingerprint": fingerprint,
+        "git": made,
+        "versions": versions(),
+    }
+    entry["platform"] = platform.platform()
+    if made and (text := diff(base)):
+        entry["diff"] = f"code-{len(before) + 1}.diff" if before else "code.diff"
+        files[entry["diff"]] = text
+    files[PROVENANCE] = json.dumps([*before, entry], indent=1) + "\n"
+    for name, text in files.items():
+        write_text(sweep / name, text)
+    return files
+
+
+def last_git_state(sweep: Path) -> dict[str, str]:
+    """Return what `git` returned when the sweep was last started or resumed.
+
+    {} if this is unknown.
+    """
+    found = read_entries(sweep)[-1:]
+    git = found[0].get("git") if found else None
+    return (
+        git
+        if isinstance(git, dict)
+        and all(isinstance(git.get(key), str) for key in ("commit", "dirty"))
+        else {}
+    )
+
+
+def read_entries(sweep: Path) -> list[dict[str, Any]]:
+    """Return the entries of `provenance.json`, ordered from the oldest to the newest.
+
+    [] if the file cannot be read.
+    """
+    found = read_json(sweep / PROVENANCE)
+    return (
+        found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, sweeps and the installed packages that influence results."""
+    found = {"python": platform.python_version(), "sweeps": installed_package.VERSION}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,252 @@
+"""Divide one machine among the sweeps that a user runs on it.
+
+A sweep that starts Ray itself registers the CPUs and GPUs that it uses.
+
+A registration is a file in a folder that only this user can read or write. The sweep's process
+keeps the file locked. The operating system frees the lock when the process dies, so the file of a
+dead process is recognized and deleted. The folder is in the machine's folder for temporary files.
+Sweeps of other users are not seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweeps.core.errors import InputError
+from sweeps.core.text.command_hints import printable
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The CPUs and GPUs of this machine that a sweep uses.
+
+    Attributes:
+        sweep: Name of the sweep's folder, or the command that uses the machine.
+        folder: Path of the sweep's folder.
+        pid: Id of the process that runs the sweep.
+        cpus: Number of CPUs that the sweep uses.
+        gpus: Ids of the GPUs that the sweep uses, in the form in which `CUDA_VISIBLE_DEVICES` lists
+            them.
+    """
+
+    sweep: str
+    folder: str
+    pid: int
+    cpus: int
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The CPUs and GPUs that a sweep may use.
+
+    Attributes:
+        cpus: Number of CPUs; None for all CPUs of the cluster.
+        gpus: Number of GPUs; None for all GPUs of the cluster.
+        gpu_ids: Ids of those GPUs of this machine that the sweep may use; None if Ray chooses among
+            all GPUs.
+    """
+
+    cpus: int | None = None
+    gpus: int | None = None
+    gpu_ids: tuple[str, ...] | None = None
+
+    @property
+    def limit(self) -> dict[str, float] | None:
+        """The limited resources by name, such as `{"CPU": 4.0, "GPU": 1.0}`.
+
+        None if neither CPUs nor GPUs are limited.
+        """
+        given = {"CPU": self.cpus, "GPU": self.gpus}
+        return {name: float(amount) for name, amount in given.items() if amount is not None} or None
+
+
+EVERYTHING = Share()
+
+
+def divide(
+    cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wanted: Share
+) -> Share:
+    """Return the CPUs and GPUs that a new sweep may use.
+
+    They are the numbers in `wanted`, or else all that the other sweeps do not use. If `wanted` is
+    more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that other sweeps
+    use.
+
+    Args:
+        cpus: Number of CPUs of the machine.
+        gpu_ids: Ids of the GPUs of the machine.
+        others: The other sweeps on the machine.
+        wanted: Numbers of CPUs and GPUs for the new sweep. None stands for all that the other
+            sweeps leave.
+
+    Raises:
+        InputError: The machine has fewer CPUs or GPUs than `wanted`, or `wanted.cpus` is None and
+            the other sweeps leave no CPU.
+    """
+    for option, amount, there, noun in (
+        ("--cpus", wanted.cpus, cpus, "CPU"),
+        ("--gpus", wanted.gpus, len(gpu_ids), "GPU"),
+    ):
+        if amount is not None and amount > there:
+            raise InputError(
+                option,
+                f"is {amount}, but this machine has {_count(there, noun)}; give at most {there}",
+            )
+    free = cpus - sum(other.cpus for other in others)
+    if wanted.cpus is None and free < 1:
+        use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
+        raise InputError(
+            "this machine",
+            f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus "
+            "N to share the CPUs",
+        )
+    used = {gpu for other in others for gpu in other.gpus}
+    by_use = sorted(
+        gpu_ids, key=used.__contains__
+    )  # The sort is stable: free GPUs come first, in their order.
+    ids = (
+        tuple(by_use[: wanted.gpus])
+        if wanted.gpus is not None
+        else tuple(gpu for gpu in gpu_ids if gpu not in used)
+    )
+    return Share(free if wanted.cpus is None else wanted.cpus, len(ids), ids)
+
+
+def describe(other: Registration, cpus: int, gpus: int) -> str:
+    """Return a sentence that names another sweep on this machine.
+
+    It also says how many CPUs and GPUs the sweep uses.
+
+    Args:
+        other: The other sweep.
+        cpus: Number of CPUs of the machine.
+        gpus: Number of GPUs of the machine.
+    """
+    has_gpus = f" and {len(other.gpus)} of {_count(gpus, 'GPU')}" if gpus else ""
+    who = printable(f"{other.sweep} in {other.folder}")
+    return (
+        f"another sweep runs on this machine, {who} (process {other.pid}), and uses {other.cpus} "
+        f"of {_count(cpus, 'CPU')}{has_gpus}"
+    )
+
+
+def describe_share(share: Share, gpus: int) -> str:
+    """Return a sentence that says how many CPUs and GPUs a new sweep uses.
+
+    `gpus` is the number of GPUs of the machine.
+    """
+    has_gpus = f" and {_count(share.gpus or 0, 'GPU')}" if gpus else ""
+    return (
+        f"this sweep uses {_count(share.cpus or 0, 'CPU')}{has_gpus}; the options --cpus and "
+        "--gpus change this"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+@contextlib.contextmanager
+def register(
+    sweep: str, folder: Path, cpus: int, gpu_ids: Sequence[str], wanted: Share
+) -> Iterator[tuple[Share, list[Registration]]]:
+    """Register a sweep's share of this machine while the `with` block runs.
+
+    Args:
+        sweep: Name of the sweep's folder, or the command that uses the machine.
+        folder: The sweep's folder.
+        cpus: Number of CPUs of the machine.
+        gpu_ids: Ids of the GPUs of the machine.
+        wanted: Numbers of CPUs and GPUs for the sweep; see `divide`.
+
+    Yields:
+        The CPUs and GPUs that the sweep may use, and the registrations of the other sweeps.
+
+    Raises:
+        InputError: See `divide`.
+    """
+    own_folder = _own_folder()
+    if own_folder is None:  # Other sweeps cannot be seen.
+        yield divide(cpus, gpu_ids, [], wanted), []
+        return
+    with contextlib.ExitStack() as stack:
+        with _locked(own_folder / "lock"):
+            others = _others(own_folder)
+            share = divide(cpus, gpu_ids, others, wanted)
+            file = own_folder / f"{os.getpid()}-{os.urandom(4).hex()}.json"
+            stack.enter_context(_locked(file))
+            stack.callback(file.unlink, missing_ok=True)
+            content = Registration(
+                sweep, str(folder), os.getpid(), share.cpus or 0, share.gpu_ids or ()
+            )
+            file.write_text(json.dumps(asdict(content)))
+        yield share, others
+
+
+def _own_folder() -> Path | None:
+    """Return the folder of registrations, and make it if needed.
+
+    Return None if this fails, or if other users can access the folder.
+    """
+    folder = Path(tempfile.gettempdir()) / f"running-sweeps-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    return (
+        folder
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+        else None
+    )
+
+
+@contextlib.contextmanager
+def _locked(file: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[None]:
+    descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _others(folder: Path) -> list[Registration]:
+    """Return the registrations of living processes, and delete the registrations of dead processes.
+
+    The caller must hold the folder's lock.
+    """
+    found = []
+    for file in sorted(folder.glob("*.json")):
+        if not _is_locked(file):
+            file.unlink(missing_ok=True)
+            continue
+        # Another version of sweeps, which runs at the same time, may write other keys.
+        with contextlib.suppress(OSError, ValidationError):
+            found.append(_RULES.validate_json(file.read_text()))
+    return found
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        with open(file) as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+_RULES: TypeAdapter[Registration] = TypeAdapter(Registration)

@@ -1,0 +1,1 @@
+"""References to user code, plug-ins, and the files that describe trainers."""

@@ -1,0 +1,1 @@
+"""Texts for users: hints, suggestions, durations and tables, without secrets."""

@@ -1,0 +1,205 @@
+"""`sweeps ui`: serve the page, with MLflow behind it, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import secrets
+import signal
+import tempfile
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sweeps.core.errors import InputError
+from sweeps.core.host import logging_setup
+from sweeps.core.text.secrets import without_password
+from sweeps.dashboard import mlflow_pages
+from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
+from sweeps.serving.access import Access, open_to_others
+from sweeps.serving.prediction_server import listening, url_of, warn_if_open
+from sweeps.tracking.mlflow.error_texts import first_line
+from sweeps.tracking.mlflow.mlflow_tracker import default_uri
+from sweeps.tracking.mlflow.uris import check_uri
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
+    from sweeps.dashboard.dashboard_app import Dashboard
+
+# Seconds in which open requests may end at a shutdown.
+END_SECONDS = 3
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Options of the page.
+
+    Attributes:
+        host: The host to listen on.
+        port: The port to listen on; 0 for any free port.
+        allowed_hosts: The allowed Host headers, separated by commas. With None, a page that only
+            this machine can reach allows the names of this machine. Otherwise, a site could send
+            requests under its own name with the address of this machine (DNS rebinding).
+        token: The token that requests must have; None for a new one.
+        needs_token: False for a page without a token.
+        mlflow: True to show MLflow's web interface.
+        tracking_uri: MLflow's tracking URI; None for the default.
+        sweep: The sweep to show first; None for the list of all sweeps.
+        open_browser: True to open the page in a browser.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 5050
+    allowed_hosts: str | None = None
+    token: str | None = None
+    needs_token: bool = True
+    mlflow: bool = True
+    tracking_uri: str | None = None
+    sweep: str | None = None
+    open_browser: bool = False
+
+
+def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
+    """Serve the page until SIGTERM or Ctrl-C.
+
+    Args:
+        root: Root folder of all sweeps. It may not exist yet.
+        options: Options of the page.
+        say: Function that prints a message.
+
+    Raises:
+        InputError: The root is not a folder, there is no such sweep, or the server cannot listen.
+    """
+    from sweeps.dashboard.dashboard_app import Dashboard, make_app
+    from sweeps.stored.sweep_lookup import find
+
+    _check(root, options)
+    root = root.resolve()
+    shown = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
+    is_open = open_to_others(options.host)
+    token = options.token
+    if token is None and options.needs_token and not is_open:
+        token = secrets.token_urlsafe(24)
+    access = _access_of(options, token)
+    dashboard = Dashboard(root, may_command=token is not None or not is_open)
+    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
+    pages = _mlflow_pages(dashboard, access, uri) if options.mlflow else None
+    with listening(options.host, options.port) as listener:
+        warn_if_open(options.host, access, say)
+        if not dashboard.may_command:
+            say("so the page takes no commands, and does not show MLflow")
+        server = _server(make_app(dashboard, access, pages), dashboard, say)
+        url = url_of(options.host, listener.getsockname()[1])
+        with_token = f"{url}/?token={token}{shown}" if token is not None else f"{url}/{shown}"
+        # A token that the user has chosen is not printed.
+        printed = with_token if options.token is None else f"{url}/{shown}"
+        say(f"the page of the sweeps is at {printed}; press Ctrl-C to stop")
+        if not root.exists():
+            say(
+                f"{root} does not exist yet; the page shows its sweeps as soon as `sweeps run` "
+                "creates it"
+            )
+        if pages is not None:
+            loading = (root, pages, uri, f"{url}/{PATH}/", say)
+            # A daemon, because the import of MLflow cannot be interrupted.
+            threading.Thread(target=_load_mlflow, args=loading, daemon=True).start()
+        # uvicorn raises the signal again when it ends, and then these handlers do nothing.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, server.handle_exit)
+        opened = _browser(with_token) if options.open_browser else contextlib.nullcontext()
+        with opened, contextlib.suppress(KeyboardInterrupt):
+            server.run([listener])
+
+
+def _check(root: Path, options: PageOptions) -> None:
+    """Raise InputError if the root is not a folder, or MLflow's tracking URI is invalid."""
+    if root.exists() and not root.is_dir():
+        raise InputError("--dir", f"{root} is not a folder")
+    if options.tracking_uri is not None:
+        check_uri(options.tracking_uri, "--tracking-uri")
+
+
+def _access_of(options: PageOptions, token: str | None) -> Access:
+    """Return who may use the page: requests with the token, and with an allowed Host header."""
+    access = Access.of(options.allowed_hosts, token)
+    if access.hosts or open_to_others(options.host):
+        return access
+    return Access((*LOOPBACK, options.host.lower()), access.digest)
+
+
+def _mlflow_pages(dashboard: Dashboard, access: Access, uri: str) -> MlflowPages | None:
+    """Tell the page where MLflow is. Return MLflow's pages if this process shows them."""
+    if uri.startswith(("http://", "https://")):
+        dashboard.mlflow = without_password(uri)
+        return None
+    if access.digest is None:  # without a token, MLflow is not shown
+        return None
+    dashboard.mlflow = f"{PATH}/"
+    return MlflowPages(access)
+
+
+@contextlib.contextmanager
+def _browser(url: str) -> Iterator[None]:
+    """Open a URL in a browser. Within the `with` block, a file leads the browser there.
+
+    Other accounts can read the command line of a browser, so it must not have the token.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="sweeps-", suffix=".html") as file:
+        target = html.escape(url)
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">')
+        file.flush()
+        webbrowser.open(Path(file.name).as_uri())
+        yield
+
+
+def _server(app: ASGIApp, dashboard: Dashboard, say: Callable[[str], None]) -> uvicorn.Server:
+    """Return uvicorn's server, which ends the streams of events when it shuts down."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if not dashboard.ended:
+                say("stopping")
+            dashboard.ended = True
+            super().handle_exit(sig, frame)
+
+    # uvicorn's own configuration of logging would close the handlers of all other loggers, and
+    # files that they write to.
+    return Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            ws="none",
+            timeout_graceful_shutdown=END_SECONDS,
+        )
+    )
+
+
+def _load_mlflow(
+    root: Path, pages: MlflowPages, uri: str, address: str, say: Callable[[str], None]
+) -> None:
+    """Load MLflow's pages as soon as there is a database."""
+    logging_setup.set_environment()  # before MLflow is imported
+    is_own = uri == default_uri(root)
+    while is_own and not (root / "mlflow.db").is_file():
+        pages.state = "MLflow has recorded no sweep in this folder yet."
+        time.sleep(1.0)
+    pages.state = "MLflow is starting."
+    try:
+        pages.app = mlflow_pages.load(root, uri, is_own)
+        say(f"MLflow's web interface is at {address}")
+    except Exception as e:  # MLflow's stores let errors of their libraries pass
+        pages.state = f"MLflow's web interface does not run: {first_line(e)}"
+        say(pages.state)

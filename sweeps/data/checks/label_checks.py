@@ -1,0 +1,450 @@
+"""Check the label and the other columns that are named in a `data` section.
+
+This module needs neither Ray nor pandas, so the checks can run before Ray starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.core.errors import InputError, Problem, differences_text, first_of
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
+from sweeps.core.text.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from sweeps.data.columns.tables import Parts
+    from sweeps.space import DataSpec, Split
+
+# The setting that drops rows without a label. `infer_task` refuses such rows
+DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
+
+# If an integer label has more distinct values than this number, the task is a regression, unless
+# `data.task` sets another task
+_MAX_INTEGER_CLASSES = 20
+
+
+def split_rules(spec: DataSpec) -> dict[str, Split]:
+    """Return the rules of a `data` section for "valid" and "test", by split.
+
+    A split without a rule is left out.
+    """
+    return {
+        key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None
+    }
+
+
+def split_columns(spec: DataSpec) -> set[str]:
+    """Return the column of groups, and the columns of splits `{column: ..., value: ...}`.
+
+    They assign rows to splits.
+    """
+    columns = {rule.column for rule in split_rules(spec).values() if rule.kind == "column"}
+    return {str(name) for name in (*columns, spec.group) if name is not None}
+
+
+def as_text(value: Any) -> str:
+    """Return the text from which a value was read: "2" for 2.0.
+
+    A column of whole numbers is read as floats if it has missing values.
+    """
+    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if whole else value)
+
+
+def nearest_column(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about a missing column.
+
+    The end suggests the most similar name, or lists the existing names.
+    """
+    names = list(names)
+    if same := [n for n in names if n.lower() == name.lower()]:
+        return f"did you mean `{same[0]}`?"
+    hint = did_you_mean(name, names)
+    if hint.startswith("did") or len(names) <= 12:
+        return hint
+    return f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
+
+
+def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Check that the columns of a `data` section exist, and that all sources have the same columns.
+
+    Args:
+        spec: The `data` section.
+        columns: Column names by split: "train", and "valid" and "test" if these splits have
+            separate sources.
+
+    Returns:
+        The problems.
+    """
+    present = columns["train"]
+    problems = check_dropped(spec, present)
+    named: list[tuple[str, str | None]] = [("label", name) for name in spec.labels]
+    named += [(f"parse.{name}", name) for name in spec.parse]
+    named += [(f"missing.{name}", name) for name in spec.missing if name != "*"]
+    named += [("weight", name) for name in spec.weight_columns]
+    named += [("group", spec.group)]
+    splits = split_rules(spec).items()
+    named += [(key, rule.column) for key, rule in splits if rule.column != spec.group]
+    problems += _missing(named, spec, present)
+    for key, names in columns.items():
+        differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
+        if found := differences_text(differences, "; "):
+            problems.append(
+                Problem(
+                    f"data.{key}", f"the columns differ from the columns of data.train: {found}"
+                )
+            )
+    return problems
+
+
+def _missing(
+    named: Iterable[tuple[str, str | None]], spec: DataSpec, present: Sequence[str]
+) -> list[Problem]:
+    """Return a problem for each name that is no column.
+
+    `named` has the keys of the `data` section and the names.
+    """
+    return [
+        Problem(
+            f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"
+        )
+        for key, name in named
+        if name is not None and name not in present
+    ]
+
+
+def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
+    """Check that the columns in `data.drop` exist; `present` has all column names."""
+    return _missing([("drop", name) for name in spec.drop], spec, present)
+
+
+def check_same_task(
+    labels: Sequence[tuple[str, str | None, Classes | None]],
+) -> list[Problem]:
+    """Check that several sources have the same task and classes.
+
+    Otherwise the trials of one sweep could not be compared.
+
+    Args:
+        labels: Name, task and classes of each source; see `infer_task`.
+
+    Returns:
+        A problem for each source that differs from the first.
+    """
+    problems = []
+    for source, task, classes in labels[1:]:
+        first, wanted, known = labels[0]
+        if (task, classes) != (wanted, known):
+            own = _describe_task(task, classes)
+            other = _describe_task(wanted, known)
+            problems.append(
+                Problem(
+                    "data.train",
+                    f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
+                    "variants need the same task and classes",
+                )
+            )
+    return problems
+
+
+def _describe_task(task: str | None, classes: Classes | None) -> str:
+    return (
+        f"{task} without classes"
+        if classes is None
+        else f"{task} with the classes {_shown(classes)}"
+    )
+
+
+def _shown(classes: Classes) -> str:
+    return first_of([repr(value) for value in classes], 8)
+
+
+def unify_types(parts: Parts) -> Parts:
+    """Convert tables so that a column has the same type in all tables.
+
+    For example, integers become floats if another table has floats.
+
+    Args:
+        parts: Tables by split: "train", and the splits that have separate sources. All tables have
+            the same columns, in any order.
+
+    Returns:
+        The tables with the columns in the order of "train".
+
+    Raises:
+        InputError: The types of a column cannot be unified, such as text and integers. The error
+            names each such column.
+    """
+    if len(parts) == 1:
+        return dict(parts)
+    problems: list[Problem] = []
+    columns: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
+    for name in parts["train"].column_names:
+        found = {key: part.column(name) for key, part in parts.items()}
+        kinds = {key: c.type for key, c in found.items() if c.null_count < len(c)}
+        try:
+            kind = unified_type(name, kinds or {"train": found["train"].type})
+        except InputError as e:
+            problems += e.problems
+            continue
+        for key, column in found.items():
+            nulls = pa.chunked_array([pa.nulls(len(column), kind)])
+            columns[key][name] = column.cast(kind) if key in kinds else nulls
+    if problems:
+        raise InputError(problems)
+    return {key: pa.table(found) for key, found in columns.items()}
+
+
+def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -> pa.DataType:
+    """Return the type that holds the values of a column of several splits or files.
+
+    Args:
+        name: Name of the column.
+        kinds: The types by split or file; at least one.
+        place: Key of the space file for the message. By default, the keys of `kinds` are splits.
+
+    Raises:
+        InputError: The types cannot be unified, such as text and integers.
+    """
+    first, result = next(iter(kinds.items()))
+    for key, kind in kinds.items():
+        both = [pa.schema({name: each}) for each in (result, kind)]
+        try:
+            result = pa.unify_schemas(both, promote_options="permissive").field(name).type
+        except (pa.ArrowTypeError, pa.ArrowInvalid):
+            start = "" if place else "data."
+            text = f"column `{name}` holds {describe_type(kind)} in {start}{key}, but "
+            text += f"{describe_type(result)} in {start}{first}"
+            raise InputError(place or f"data.{key}", text) from None
+    return result
+
+
+def describe_type(kind: pa.DataType) -> str:
+    """Return the name of a type for messages."""
+    return "text" if pa.types.is_large_string(kind) else str(kind)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a type is a type of integers or floats."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
+    """Drop the rows without a label.
+
+    If the label has several columns, drop the rows in which one of them has no value.
+
+    If a label of integers has missing values, the label is read as floats. After the rows are
+    dropped, it is converted back to integers, so that its values can be classes.
+
+    Args:
+        labels: The label columns.
+        parts: Tables by split: "train", and the splits that have separate sources.
+
+    Returns:
+        The remaining rows by split, and the number of dropped rows by split.
+
+    Raises:
+        InputError: A table has no row with a label.
+    """
+    remaining = dict(parts)
+    problems = []
+    for label in labels:
+        lacking = [key for key, part in remaining.items() if part.column(label).null_count]
+        for key in lacking:
+            remaining[key] = remaining[key].filter(pc.is_valid(remaining[key].column(label)))
+            if not remaining[key].num_rows:
+                problems.append(Problem("data.label", f"`{label}` has no value in data.{key}"))
+        if lacking and not problems:
+            remaining = _with_integers(remaining, label)
+    if problems:
+        raise InputError(problems)
+    return remaining, {key: part.num_rows - remaining[key].num_rows for key, part in parts.items()}
+
+
+def _with_integers(parts: Parts, label: str) -> Parts:
+    """Return tables with a label of integers, if its values are floats that are all integers."""
+    columns = {key: part.column(label) for key, part in parts.items()}
+    if not all(pa.types.is_floating(column.type) for column in columns.values()):
+        return dict(parts)
+    try:
+        integers = {key: column.cast(pa.int64()) for key, column in columns.items()}
+    except pa.ArrowInvalid:
+        return dict(parts)
+    at = parts["train"].column_names.index(label)
+    return {key: part.set_column(at, label, integers[key]) for key, part in parts.items()}
+
+
+def missing_labels(label: str, count: int, split: str) -> Problem:
+    """Return the problem that `count` rows of a split have no label."""
+    return Problem(
+        "data.label",
+        f"`{label}` has {count} missing value{'s' * (count > 1)} in data.{split}; remove the rows "
+        "without a label from the data, "
+        f"or set {DROP_MISSING_LABEL} so that sweeps skips these rows",
+    )
+
+
+def infer_task(
+    label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]
+) -> tuple[str, Classes | None]:
+    """Infer the task and the classes of a label.
+
+    Args:
+        label: The label column.
+        requested: The task that the space file sets. None if it sets no task.
+        columns: The values of the label by split: "train", and the splits that have separate
+            sources.
+
+    Returns:
+        The task, which is "binary", "multiclass" or "regression"; and the sorted classes in all
+        `columns`, or None for a regression.
+
+    Raises:
+        InputError: Values of the label are missing, there are fewer than two different values, or
+            the values do not fit the task.
+    """
+    _check_present(label, columns)
+    kind = columns["train"].type
+    discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
+    if not (is_numeric(kind) or discrete):
+        text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
+        raise InputError("data.label", text)
+    values = pc.unique(
+        pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind)
+    )
+    count = len(values)
+    if count < 2:
+        noun = "value" if requested == "regression" else "class"
+        text = f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed"
+        raise InputError("data.label", text)
+    task = _usual_task(values) if requested is None else requested
+    if task == "regression":
+        if pa.types.is_large_string(kind):
+            text = (
+                f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"
+            )
+            raise InputError("data.task", text)
+        return task, None
+    if task == "binary" and count != 2:
+        raise InputError("data.task", f"binary needs 2 classes, but `{label}` has {count}")
+    return task, tuple(sorted(values.to_pylist()))
+
+
+def _check_present(label: str, columns: Mapping[str, pa.ChunkedArray]) -> None:
+    """Raise an InputError if values of the label are missing or infinite."""
+    for key, column in columns.items():
+        if column.null_count:
+            raise InputError(missing_labels(label, column.null_count, key))
+        if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+            row = pc.index(pc.is_inf(column), True).as_py() + 1
+            raise InputError(
+                "data.label",
+                f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows",
+            )
+
+
+def _usual_task(values: pa.Array) -> str:
+    """Return the task for the different values of a label."""
+    count = len(values)
+    if pa.types.is_integer(values.type):
+        classes = count <= _MAX_INTEGER_CLASSES
+    elif pa.types.is_floating(values.type):
+        classes = count == 2 and set(values.to_pylist()) == {0.0, 1.0}
+    else:
+        classes = True
+    if not classes:
+        return "regression"
+    return "binary" if count == 2 else "multiclass"
+
+
+def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> Classes | None:
+    """Return the classes, the positive class last if `data.positive` names one.
+
+    Raises:
+        InputError: The label does not have two classes, or does not have this class.
+    """
+    if spec.positive is None:
+        return classes
+    named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
+    found = [value for value in classes or () if as_text(value).lower() == named]
+    if task != "binary" or not found:
+        raise InputError(
+            "data.positive",
+            f"must be one of two classes, got {spec.positive!r}; the label is "
+            f"{_describe_task(task, classes)}",
+        )
+    return tuple(sorted(classes or (), key=found.__contains__))
+
+
+def infer_tasks(
+    labels: Sequence[str], requested: str | None, parts: Parts
+) -> tuple[str | None, Classes | None]:
+    """Infer the task and the classes of a label of one or several columns.
+
+    Args:
+        labels: The label columns.
+        requested: The task that the space file sets for each column. None if it sets no task.
+        parts: Tables by split: "train", and the splits that have separate sources.
+
+    Returns:
+        For one column, see `infer_task`. For several columns, the task is "multilabel" or
+        "multioutput", and there are no classes. Without a column, both are None.
+
+    Raises:
+        InputError: See `infer_task`. Also raised if one of several columns has more than two
+            classes, or classes other than 0 and 1, or if only some columns have numbers.
+    """
+    found = {
+        name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()})
+        for name in labels
+    }
+    if len(found) < 2:
+        return next(iter(found.values()), (None, None))
+    numbers = [name for name, (task, _) in found.items() if task == "regression"]
+    if len(numbers) == len(found):
+        return MULTIOUTPUT, None
+    rule = (
+        "several label columns must all have numbers, or all have only 0 and 1 (or false and true)"
+    )
+    flags = [name for name, (_, classes) in found.items() if classes and {*classes} <= {0, 1}]
+    for name, (_, classes) in found.items():
+        if name not in (*numbers, *flags):
+            text = (
+                f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set "
+                "`data.task: regression`"
+            )
+            raise InputError("data.label", text)
+    if numbers:
+        text = (
+            f"`{flags[0]}` has classes, but `{numbers[0]}` has numbers; {rule}; to predict all of "
+            "them as numbers, set `data.task: regression`"
+        )
+        raise InputError("data.label", text)
+    return MULTILABEL, None
+
+
+def missing_class_notes(
+    label: Label | None, classes: Classes | None, parts: Parts
+) -> tuple[str, ...]:
+    """Return a note to the user for each split that has no rows of some class.
+
+    Metrics on such a split ignore the missing class.
+
+    Args:
+        label: The label column, which holds class codes. None if the data has no label.
+        classes: The classes, indexed by code. None for a regression.
+        parts: The splits by name.
+    """
+    notes = []
+    for name, table in parts.items() if classes else ():
+        present = set(table.column(label).unique().to_pylist())
+        absent = [f"`{c}`" for code, c in enumerate(classes or ()) if code not in present]
+        if absent:
+            notes.append(f"the {name} split has no row of class {first_of(absent, 3)} of `{label}`")
+    return tuple(notes)

@@ -1,0 +1,232 @@
+"""Check the metrics that are named in objectives and constraints, before any trial is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeps.core import metrics
+from sweeps.core.errors import Problem
+from sweeps.core.label_columns import SEVERAL
+from sweeps.core.plugins import references
+from sweeps.core.resources import COSTS
+from sweeps.core.text.suggestions import closest
+from sweeps.space import Space
+from sweeps.space.python.saved_space import roots_of
+from sweeps.space.sections.section_models import Objective
+
+SPLIT_PREFIXES = ("valid-", "train-")
+# If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
+CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
+# Number of metrics that an error lists. A trainer lists the usual ones first.
+MOST_LISTED = 6
+_TASK_NAMES = {
+    "binary": "two classes",
+    "multiclass": "more than two classes",
+    "regression": "a regression",
+    "multilabel": "several labels in each row",
+    "multioutput": "several labels of numbers",
+    "clustering": "a clustering",
+}
+# The tasks of an objective of XGBoost or LightGBM by the beginning of its name.
+_OBJECTIVES = {"binary": ("binary", "multilabel"), "multi": ("multiclass",)}
+
+
+def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> list[Problem]:
+    """Check that the trainer reports the metrics of objectives and constraints for this task.
+
+    The check uses `TRAINER["metrics"]` of the trainer's module. If `TRAINER["all_metrics"]` is
+    True, the metrics in `sweeps.core.metrics.METRICS` are allowed too. A cost, such as `seconds`,
+    is measured for every trial and always allowed.
+
+    Args:
+        space: The search space.
+        task: The label's task. None if the data has no label.
+        notes: Notes about the data. A split that lacks a class has the note of
+            `missing_class_notes`.
+
+    Returns:
+        The problems. The list is empty if the metrics are not known: there is no label, the trainer
+        lists no metrics for the task, `TRAINER["additional_metrics"]` is True, or `params` has
+        `objective` or `eval_metric`.
+    """
+    definition = space.trainer_definition
+    reports: Mapping[Any, Sequence[str]] = definition.metrics
+    params = space.sections.get("params", {})
+    if task is None or task not in reports or not isinstance(params, dict):
+        return []
+    if problems := _check_objective(str(params.get("objective", "")), task):
+        return problems
+    if set(CUSTOM_METRIC_KEYS) & set(params):
+        return []
+    goals = _check_goals(space) if definition.all_metrics else []
+    if lacking := next((note for note in notes if "valid split has no row" in note), None):
+        goals += [
+            Problem(
+                key,
+                f"`{metric}` needs rows of every class, but {lacking}; "
+                "choose another metric or change data.valid",
+            )
+            for key, metric in _objective_metrics(space).items()
+            if metric.startswith("valid-") and "auc" in metric
+        ]
+    if definition.additional_metrics:
+        return goals
+    named = _objective_metrics(space)
+    named |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
+    computed = metrics.METRICS if definition.all_metrics else {}
+    found = (
+        _check_metric(key, metric, task, reports, computed)
+        for key, metric in named.items()
+        if metric not in COSTS
+    )
+    return [problem for problem in found if problem is not None] + goals
+
+
+def _check_objective(objective: str, task: str) -> list[Problem]:
+    """Check that the `objective` of XGBoost or LightGBM fits the task."""
+    for kind, tasks in _OBJECTIVES.items():
+        if objective.startswith(kind) and task not in tasks:
+            return [
+                Problem(
+                    "params.objective",
+                    f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
+                    f"{_TASK_NAMES[task]}; leave it out, so that the label decides",
+                )
+            ]
+    return []
+
+
+def check_metric_functions(space: Space) -> list[Problem]:
+    """Import the metrics that have the form `module:function`, and check that they are functions.
+
+    The imports run the user's code, so `sweeps validate` must not call this function.
+
+    Args:
+        space: The search space.
+
+    Returns:
+        The problems.
+    """
+    functions = {
+        key: metric
+        for key, metric in _objective_metrics(space).items()
+        if references.is_reference(metric)
+    }
+    if not functions:
+        return []
+    from sweeps.data.sources.sources import importable
+
+    problems = []
+    with importable(*roots_of(space)):
+        for key, metric in functions.items():
+            try:
+                metrics.load_function(metric)
+            except references.RefError as e:
+                problems.append(Problem(key, str(e)))
+    return problems
+
+
+def _objective_metrics(space: Space) -> dict[str, str]:
+    """Return the metric of each objective, by the metric's key in the space file.
+
+    An example is `objective.metric`.
+    """
+    return {f"{key}.metric": objective.metric for key, objective in _objectives(space).items()}
+
+
+def _objectives(space: Space) -> dict[str, Objective]:
+    """Return the objectives by their key in the space file: `objective`, or `objective.0`."""
+    if len(space.objectives) == 1:
+        return {"objective": space.objectives[0]}
+    return {f"objective.{i}": objective for i, objective in enumerate(space.objectives)}
+
+
+def _check_metric(
+    key: str,
+    metric: str,
+    task: str,
+    reports: Mapping[Any, Sequence[str]],
+    computed: Mapping[str, metrics.Metric],
+) -> Problem | None:
+    """Return the problem of a metric that the trainer does not report for a task.
+
+    Args:
+        key: The metric's key in the space file.
+        metric: The metric.
+        task: The label's task.
+        reports: `TRAINER["metrics"]`.
+        computed: Further metrics that the trainer reports as `valid-NAME`.
+    """
+    tasks = {name: expand(known) for name, known in reports.items()}
+    for name, known in computed.items():
+        for each in known.tasks:
+            tasks.setdefault(each, []).append(f"valid-{name}")
+    if "@" in metric or metric in tasks[task]:
+        return None
+    other_tasks = [name for name, known in tasks.items() if metric in known]
+    other_tasks = [name for name in other_tasks if name not in SEVERAL] or other_tasks
+    valid_metrics = [name for name in expand(reports[task]) if name.startswith("valid-")]
+    if other_tasks:
+        others = (
+            "a classification"
+            if set(other_tasks) == {*metrics.CLASSIFICATION}
+            else " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
+        )
+        text = f"is a metric for {others}, but this label is for {_TASK_NAMES.get(task, task)}"
+        if task == "multiclass" and "regression" in other_tasks:
+            text += "; to predict the label as a number, set `data.task: regression`"
+        if task == "regression":
+            text += (
+                " (for a label of integers with many different values, sweeps chooses regression, "
+                "unless the space file sets `data.task`)"
+            )
+        text += f"; choose from {', '.join(valid_metrics[:3])}"
+    elif (match := _nearest(metric, tasks[task])) is not None:
+        text = f"is not a metric of this trainer; did you mean `{match}`?"
+    else:
+        more = ", ..." if len(valid_metrics) > MOST_LISTED else ""
+        more += ", or `valid-` and the name of a scorer of scikit-learn" if computed else ""
+        text = (
+            "is not a metric of this trainer; valid: "
+            f"{', '.join(valid_metrics[:MOST_LISTED])}{more}"
+        )
+    return Problem(key, f"`{metric}` {text}")
+
+
+def _nearest(metric: str, valid: Sequence[str]) -> str | None:
+    """Return the valid metric that a user probably meant, such as `valid-auc` for `auc`.
+
+    Return None if no metric is similar.
+    """
+    name = f"valid-{metrics.base_name(metric)}"
+    return name if name in valid else closest(metric, valid) or closest(name, valid, cutoff=0.85)
+
+
+def _check_goals(space: Space) -> list[Problem]:
+    """Return a problem for each objective that minimizes a scorer of scikit-learn.
+
+    The reason: higher values are always better.
+    """
+    return [
+        Problem(
+            f"{key}.goal",
+            f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write "
+            "`goal: maximize`",
+        )
+        for key, o in _objectives(space).items()
+        if o.goal == "minimize"
+        and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
+    ]
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """Return the full names of metrics.
+
+    A name without a prefix gives two full names, with `valid-` and with `train-`.
+    """
+    return [
+        prefix + name
+        for name in names
+        for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)
+    ]

@@ -1,0 +1,1 @@
+"""Read columns as numbers, texts, labels and weights, with their missing values."""

@@ -1,0 +1,241 @@
+"""Decide which texts and numbers mean a missing value, and take these markers out of the rows.
+
+This module needs neither Ray nor pandas.
+
+Some texts are always missing, in every format. Some words are missing unless they are frequent in a
+column of texts. The key `data.missing` names other markers. The decision is made on the train rows,
+and holds for all splits and for the rows of a bundle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.core.errors import Problem
+from sweeps.core.label_columns import LabelValue
+from sweeps.data.checks.label_checks import DROP_MISSING_LABEL, as_text, is_numeric
+from sweeps.data.columns.tables import (
+    ALWAYS_MISSING,
+    Parts,
+    has_codes,
+    infer_type,
+    is_text,
+    null_texts,
+    string_array,
+)
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec
+
+# The markers of missing values, by column
+Markers = Mapping[str, Sequence[LabelValue]]
+
+# Words that mean a missing value. A word is a value of a column of texts if at least this share of
+# the train rows has the word.
+WORDS = ["NA", "N/A", "n/a", "None"]
+FREQUENT = 0.05
+# Key of `data.missing` for all columns without an entry of their own.
+EVERY_COLUMN = "*"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Facts about a column of texts, or about a block of such a column.
+
+    Attributes:
+        rows: Number of rows.
+        markers: Number of rows with each text that may be a marker.
+        kind: Type of the other values. It is null if there are no other values.
+    """
+
+    rows: int
+    markers: Counter[str] = field(default_factory=Counter)
+    kind: pa.DataType = field(default_factory=pa.null)
+
+    def frequent(self, word: str) -> bool:
+        """Return whether a word is a value.
+
+        The reason: the column has texts, and the word is frequent.
+        """
+        return is_text(self.kind) and self.markers[word] >= FREQUENT * self.rows
+
+    def type_of_others(self, inferred: bool = False) -> pa.DataType:
+        """Return the type of the column without its markers.
+
+        Args:
+            inferred: True if the type follows from the texts, as in a CSV file. Otherwise a column
+                without markers stays text.
+        """
+        if not (self.markers or inferred):
+            return pa.large_string()
+        return pa.float64() if pa.types.is_null(self.kind) else self.kind
+
+
+def candidates(spec: DataSpec, name: str) -> list[LabelValue]:
+    """Return the markers that a column may have.
+
+    They are those of its own entry in `data.missing`, or else the words and those of `*`.
+    """
+    return list(spec.missing.get(name, (*WORDS, *spec.missing.get(EVERY_COLUMN, ()))))
+
+
+def profile_columns(spec: DataSpec, rows: pa.Table) -> dict[str, Profile]:
+    """Return the facts about each column of texts."""
+    found = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if is_text(column.type):
+            rest = without_markers(column, candidates(spec, name))
+            texts = pc.utf8_trim_whitespace(column.filter(pc.is_null(rest)).drop_null())
+            kind = pa.null() if rest.null_count == len(rest) else infer_type(rest).type
+            found[name] = Profile(len(column), Counter(texts.to_pylist()), kind)
+    return found
+
+
+def decide(spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]) -> Markers:
+    """Return the markers by column.
+
+    Args:
+        spec: The `data` section.
+        names: All columns.
+        found: Facts about the train rows of the columns of texts. Other columns have an entry only
+            if `data.missing` names their markers.
+    """
+    decided: dict[str, Sequence[LabelValue]] = {}
+    for name in names:
+        markers = candidates(spec, name)
+        if name in found and name not in {*spec.missing, *spec.labels, *spec.parse}:
+            words = [word for word in WORDS if not found[name].frequent(word)]
+            decided[name] = [*words, *markers[len(WORDS) :]]
+        elif name in found or markers != WORDS:
+            decided[name] = markers
+    return decided
+
+
+def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem]]:
+    """Take the markers out of all rows, as decided on the train rows.
+
+    A column of texts whose other values are numbers becomes numbers.
+
+    Args:
+        spec: The `data` section.
+        parts: Raw rows by split. All splits have the same columns.
+
+    Returns:
+        The rows by split, the markers by column (see `decide`), and the problems with words in the
+        label.
+    """
+    profiles = {key: profile_columns(spec, part) for key, part in parts.items()}
+    train = profiles["train"]
+    decided = decide(spec, parts["train"].column_names, train)
+    tables: Parts = {}
+    for key, part in parts.items():
+        columns = {}
+        for name in part.column_names:
+            markers = decided.get(name, WORDS)
+            column = without_markers(part.column(name), markers)
+            stays_text = name in train and is_text(train[name].type_of_others())
+            if is_text(column.type) and not stays_text:
+                column = without_markers(infer_type(column), markers)
+            columns[name] = column
+        tables[key] = pa.table(columns)
+    return tables, decided, label_problems(spec, profiles)
+
+
+def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -> list[Problem]:
+    """Return a problem if a label has words that may be a class or a missing label.
+
+    There is no problem if the `data` section says which of the two they are.
+
+    Args:
+        spec: The `data` section.
+        found: Facts about the columns of texts of each split.
+    """
+    known = {*spec.missing.get(EVERY_COLUMN, ())}
+    problems = []
+    for split, name in ((split, name) for split in found for name in spec.labels):
+        profile = found[split].get(name, Profile(0))
+        words = [word for word in WORDS if profile.markers[word] and word not in known]
+        if words and name not in spec.missing and not spec.drop_missing_label:
+            count = sum(profile.markers[word] for word in words)
+            problems.append(
+                Problem(
+                    "data.label",
+                    f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of "
+                    f"{profile.rows:,} rows of data.{split}; if this is a class, write "
+                    f"`data.missing: {{{name}: []}}`; if it is a missing label, write "
+                    f"{DROP_MISSING_LABEL}",
+                )
+            )
+    return problems
+
+
+def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
+    """Return the columns that hold texts whatever the other rows are.
+
+    One text that is neither a number nor a marker is enough.
+
+    Args:
+        spec: The `data` section.
+        rows: Some rows of train.
+    """
+    return [
+        name
+        for name, found in profile_columns(spec, rows).items()
+        if is_text(found.kind) and not has_codes(rows.column(name))
+    ]
+
+
+def without_markers(column: pa.ChunkedArray, markers: Sequence[LabelValue]) -> pa.ChunkedArray:
+    """Return a column whose markers are null.
+
+    Columns of other types than texts and numbers are returned unchanged.
+    """
+    kind = column.type
+    if is_text(kind):
+        return null_texts(column, string_array(*_texts(markers)).cast(kind))
+    whole = pa.types.is_integer(kind)
+    numbers = [n for n in _numbers(markers) if n.is_integer() or not whole]
+    if not numbers or not is_numeric(kind):
+        return column
+    values = pa.array(numbers).cast(kind, safe=False)
+    return pc.if_else(pc.is_in(column, value_set=values), pa.scalar(None, kind), column)
+
+
+def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
+    """Return a function that says whether a value is a marker, or a text that is always missing.
+
+    The function takes a single value. If `markers` is None, the markers are the usual words.
+    """
+    markers = WORDS if markers is None else markers
+    known = {*_texts(markers), *_numbers(markers)}
+
+    def check(value: Any) -> bool:
+        if isinstance(value, str):
+            return value.strip() in known
+        return isinstance(value, Hashable) and value in known
+
+    return check
+
+
+def _texts(markers: Sequence[LabelValue]) -> list[str]:
+    """Return every text that is missing.
+
+    The text of a number may have been written from an integer or from a float.
+    """
+    return [*ALWAYS_MISSING, *map(as_text, markers), *map(str, _numbers(markers))]
+
+
+def _numbers(markers: Sequence[LabelValue]) -> list[float]:
+    """Return the markers that are numbers, or texts of numbers."""
+    numbers = []
+    for marker in markers:
+        with contextlib.suppress(ValueError):
+            numbers.append(float(marker))
+    return numbers

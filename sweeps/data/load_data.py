@@ -1,0 +1,461 @@
+"""Load the three splits of a sweep's data, with the label encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.core.errors import InputError
+from sweeps.core.label_columns import MULTILABEL, QUERY, Classes, Label
+from sweeps.data.checks.label_checks import (
+    check_columns,
+    drop_unlabeled,
+    infer_tasks,
+    missing_class_notes,
+    positive_last,
+    split_columns,
+    split_rules,
+)
+from sweeps.data.columns.parsed_columns import (
+    ReadRows,
+    drop_copies,
+    drop_unnamed,
+    features_parse,
+    read_rows,
+    split_values,
+)
+from sweeps.data.columns.tables import Parts, fingerprint
+from sweeps.data.columns.weights import check_class_weight, check_train_weights, check_weights
+from sweeps.data.sources.data_files import Source, sources_of
+from sweeps.data.sources.sources import read_source
+from sweeps.data.summary.table_summary import DataSummary, summarize
+
+if TYPE_CHECKING:
+    from sweeps.data.columns.missing import Markers
+    from sweeps.data.splits.folds import Folds
+    from sweeps.space import DataSpec, Split
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Raw rows of the train, valid and test splits.
+
+    Attributes:
+        train: Rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for
+            a regression. The columns are the features, the label, and columns of weights.
+        valid: Rows to validate on, with the same columns.
+        test: Rows to test on, without columns of weights. None if there is no test split.
+        label: Name of the label column, or a tuple of the names of several columns. None if the
+            data has no label.
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
+            "multioutput". None if the data has no label.
+        classes: Sorted original values of the label, indexed by code. None if the label has numbers
+            or several columns, or there is no label. The columns of a multilabel task are encoded
+            as 0 and 1.
+        features: Names of all columns except the label, columns of weights, the columns in
+            `data.drop`, and the columns of splits `{column: ..., value: ...}`.
+        fingerprint: SHA-256 of the names, types and values of all columns in each split.
+        notes: Notes for the user, such as the number of rows without a label that were dropped.
+        folds: For a cross-validation, the train rows and the valid rows of each fold, as indices of
+            the rows in `train`. `train` then has the rows of all folds, and `valid` has the valid
+            rows of the first fold. See `fold_of`.
+        weight: The column with the weights of the train rows. None if there is no such column.
+        class_weight: "balanced" if classes are balanced in training. Otherwise None.
+        parse: The rules of `data.parse` for the features, by column. The rows have the raw texts.
+        summary: Summary of the raw rows of the source. None if the rows were not summarised.
+        missing: The markers of missing values, by column; see
+            `sweeps.data.columns.missing.take_out`.
+    """
+
+    train: pa.Table
+    valid: pa.Table
+    test: pa.Table | None
+    label: Label | None
+    task: str | None
+    classes: Classes | None
+    features: tuple[str, ...]
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+    folds: Folds = ()
+    weight: str | None = None
+    class_weight: str | None = None
+    parse: Mapping[str, str] = field(default_factory=dict)
+    summary: DataSummary | None = None
+    missing: Markers = field(default_factory=dict)
+
+    @property
+    def parts(self) -> Parts:
+        """The rows by split."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows by split."""
+        return {name: part.num_rows for name, part in self.parts.items()}
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """A note for each split that lacks a class; see `missing_class_notes`."""
+        return missing_class_notes(self.label, self.classes, self.parts)
+
+    def first_valid(self, count: int) -> pa.Table:
+        """Return the features of the first rows of valid, at most `count`."""
+        return self.valid.slice(0, count).select(list(self.features))
+
+
+def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
+    """Read the data of a space, split it and encode its label.
+
+    Ray is started if Ray Data reads the files and Ray is not running.
+
+    Args:
+        spec: The `data` section of a space.
+        seed: Seed of splits by fraction and by group.
+
+    Returns:
+        The splits.
+
+    Raises:
+        InputError: A source cannot be read, columns are missing, the label cannot be used, or a
+            split would be empty.
+    """
+    return split_rows(spec, _read_parts(spec, read_source), seed, summarized=True)
+
+
+def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = False) -> Splits:
+    """Check and encode the label, and assign the rows to splits.
+
+    Args:
+        spec: The `data` section of a space.
+        parts: Raw rows of each source. Only `spec.labels` and the columns of weights, splits and
+            `spec.parse` must be there.
+        seed: Seed of splits by fraction and by group.
+        summarized: True to summarise the raw rows.
+
+    Raises:
+        InputError: The label cannot be used, a split would be empty, a fold would lack a class, or
+            no train row has a weight.
+    """
+    read = drop_unnamed(spec, _labeled(spec, parts))
+    summary = summarize(spec, read.parts, read.classes, seed) if summarized else None
+    read = _encode(spec, read)
+    classes = read.classes
+    parts = read.parts  # the raw rows can be freed
+    parts = _split_train(spec, parts, classes is not None, seed)
+    folds: Folds = ()
+    if spec.folds:
+        folds = _folds(spec, parts, classes, seed)
+        parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
+    else:
+        parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
+    other = (split_columns(spec) | {*spec.drop}) - {*spec.labels, *spec.weight_columns}
+    parts = {key: part.drop_columns(sorted(other)) for key, part in parts.items()}
+    train = parts["train"]
+    _check_train(spec, train, classes, folds=folds)
+    others = (*spec.labels, *spec.weight_columns, QUERY)
+    features = tuple(name for name in train.column_names if name not in others)
+    return Splits(
+        train=train,
+        valid=parts["valid"],
+        test=parts.get("test"),
+        label=spec.label,
+        task=read.task,
+        classes=classes,
+        features=features,
+        fingerprint=fingerprint(parts, _about(spec, read)),
+        notes=read.notes,
+        folds=folds,
+        weight=spec.weight,
+        class_weight=spec.class_weight,
+        parse=features_parse(spec, features),
+        summary=summary,
+        missing=read.missing,
+    )
+
+
+def _label_notes(spec: DataSpec, read: ReadRows) -> Iterator[str]:
+    """Yield notes about the rows without a label, and about the positive class."""
+    if total := sum(read.unlabeled.values()):
+        some = ", ".join(f"{count} of data.{key}" for key, count in read.unlabeled.items() if count)
+        rows = f"{total} row{'s' * (total > 1)}"
+        yield f"data.drop_missing_label dropped {rows} without a label: {some}"
+    if read.task == "binary" and read.classes is not None and read.classes != (0, 1):
+        yield f"the positive class of `{spec.label}` is {read.classes[1]!r} (data.positive)"
+
+
+def _encode(spec: DataSpec, read: ReadRows) -> ReadRows:
+    """Encode the label and the queries, and drop copies of rows."""
+    parts = read.parts
+    for name in spec.labels:
+        parts = {
+            key: encode_label(part, name, read.classes, read.task) for key, part in parts.items()
+        }
+    if problems := check_weights(spec, parts) + check_class_weight(spec, read.task):
+        raise InputError(problems)
+    read = read.changed(parts)
+    if spec.drop_duplicates:
+        read = drop_copies(spec, read)
+    if spec.queries:
+        parts = {key: _with_queries(spec, part) for key, part in read.parts.items()}
+        read = read.changed(parts)
+    return read
+
+
+def _check_train(spec: DataSpec, train: pa.Table, classes: Classes | None, folds: Folds) -> None:
+    """Raise an InputError if train rows have no weight, or only one class."""
+    if problems := check_train_weights(spec, train, folds):
+        raise InputError(problems)
+    if classes is None:
+        return
+    codes = train.column(spec.labels[0]).unique()
+    if len(codes) < 2:
+        raise InputError(
+            "data.label",
+            f"the train split has only one class of `{spec.label}`, "
+            f"{classes[codes[0].as_py()]!r}; at least two are needed",
+        )
+
+
+def _about(spec: DataSpec, read: ReadRows) -> list[str]:
+    """Return what the fingerprint of the data covers besides the rows."""
+    about = [str(spec.label), str(read.task), repr(read.classes)]
+    if spec.labels and spec.drop_missing_label:
+        about.append(f"without a label: {read.unlabeled}")
+    if spec.folds:
+        about.append(f"folds: {spec.valid}, rows: {spec.rows}")
+    if spec.weighted:
+        about.append(f"weight: {spec.weight}, class_weight: {spec.class_weight}")
+    if spec.parse:
+        about.append(f"parse: {sorted(spec.parse.items())}")
+    return about
+
+
+def summarize_source(
+    spec: DataSpec,
+    seed: int,
+    read: Callable[[Source], pa.Table],
+    rows: Mapping[str, int] | None = None,
+) -> DataSummary:
+    """Read the sources of a `data` section with a function of the caller, and summarise their rows.
+
+    No row is assigned to a split.
+
+    Args:
+        spec: The `data` section.
+        seed: Seed of samples.
+        read: Function that reads a source.
+        rows: Number of rows of each split, if `read` returns a sample. `read` may fill this
+            mapping.
+
+    Raises:
+        InputError: See `load_splits`.
+    """
+    found = _labeled(spec, _read_parts(spec, read))
+    return summarize(spec, found.parts, found.classes, seed, rows)
+
+
+def _labeled(spec: DataSpec, parts: Parts) -> ReadRows:
+    """Apply `data.missing`, `data.parse` and `data.drop_missing_label`, and find the classes.
+
+    Args:
+        spec: The `data` section.
+        parts: Raw rows of each source.
+    """
+    read = read_rows(spec, parts)
+    if not spec.labels:
+        return read
+    if spec.drop_missing_label:
+        kept, unlabeled = drop_unlabeled(spec.labels, read.parts)
+        read = replace(read, parts=kept, unlabeled=unlabeled)
+    task, classes = infer_tasks(spec.labels, spec.task, read.parts)
+    read = replace(read, task=task, classes=positive_last(spec, task, classes))
+    return read.changed(read.parts, *_label_notes(spec, read))
+
+
+def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
+    """Return the splits of one fold of a cross-validation.
+
+    Args:
+        splits: Splits with folds.
+        number: Number of the fold; the first is 0.
+        share: Fraction of the fold's train rows to keep, above 0 and at most 1.
+        seed: Seed of the sweep.
+    """
+    train, valid = (splits.train.take(pa.array(rows)) for rows in splits.folds[number])
+    return replace(
+        splits,
+        train=subsample(train, splits.label, splits.classes, share, seed),
+        valid=valid,
+        folds=(),
+    )
+
+
+def _folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> Folds:
+    """Assign the rows that are not in test to the folds of a cross-validation."""
+    from sweeps.data.splits.folds import assign_folds
+
+    assert spec.valid is not None
+    rows = parts["train"]
+    column = None if spec.valid.column is None else _split_values(spec, rows, spec.valid)
+    strata = None
+    if classes is not None:
+        codes = {key: part.column(spec.labels[0]).to_numpy() for key, part in parts.items()}
+        strata = codes["train"]
+        present, counts = np.unique(strata, return_counts=True)
+        rare = present[counts.argmin()]
+        if column is None and counts.min() < spec.valid.folds:
+            has = " and ".join(f"{(own == rare).sum()} in {key}" for key, own in codes.items())
+            rule = f"{spec.valid.folds} folds need at least {spec.valid.folds} rows of each class"
+            text = f"{rule} in train, but class `{classes[rare]}` of `{spec.label}` has {has}"
+            raise InputError("data.valid", f"{text}; use fewer folds")
+    return assign_folds(spec.valid, rows.num_rows, column, strata, seed)
+
+
+def _read_parts(spec: DataSpec, read: Callable[[Source], pa.Table]) -> Parts:
+    """Read all sources of a `data` section."""
+    parts = {key: read(source) for key, source in sources_of(spec).items()}
+    if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
+        raise InputError(problems)
+    return parts
+
+
+def add_to_train(splits: Splits, names: Sequence[str]) -> Splits:
+    """Return the splits with the rows of the splits `names` added to train.
+
+    The rows also stay in these splits.
+
+    With the folds of a cross-validation, `train` has the rows of valid already.
+    """
+    added = [name for name in names if not (name == "valid" and splits.folds)]
+    tables = [getattr(splits, name).select(splits.train.column_names) for name in added]
+    train = pa.concat_tables([splits.train, *tables]).combine_chunks()
+    return replace(splits, train=train, folds=())
+
+
+def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
+    """Return the rows ordered by group, with the number of the group in the column `QUERY`."""
+    from sweeps.data.splits import split
+
+    groups = split.group_codes(split_values(spec, table, str(spec.group)))
+    return table.append_column(QUERY, pa.array(groups)).sort_by(QUERY)
+
+
+def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
+    """Return the values of the column by which a rule splits rows.
+
+    All rows of a group have the latest time of the group.
+    """
+    from sweeps.data.splits import split
+
+    values = split_values(spec, table, str(rule.column))
+    if spec.group is None or rule.kind not in ("time", "rolling"):
+        return values
+    times = split.sortable_times("valid", str(rule.column), values)
+    return split.latest_of_groups(times, split_values(spec, table, spec.group))
+
+
+def subsample(
+    train: pa.Table, label: Label | None, classes: Classes | None, share: float, seed: int
+) -> pa.Table:
+    """Return a random part of the train split.
+
+    If there are classes, each class keeps its share of the rows, and at least one row.
+
+    Calls with the same seed return the same rows.
+
+    Args:
+        train: Rows with an encoded label.
+        label: See `Splits.label`.
+        classes: See `Splits.classes`.
+        share: Fraction of the rows to keep, above 0 and at most 1.
+        seed: Seed of the sweep.
+    """
+    from sweeps.data.splits import split
+
+    n = train.num_rows
+    if share >= 1:
+        return train
+    strata = (
+        train.column(label).to_numpy() if isinstance(label, str) and classes is not None else None
+    )
+    keep = max(split.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata)))
+    rng = np.random.default_rng([abs(int(seed)), split.TRAIN])
+    if QUERY in train.column_names:
+        left_out = split.sample_groups(train.column(QUERY).to_numpy(), n - keep, rng)
+    else:
+        left_out = split.sample_rows(n, n - keep, rng, strata)
+    return train.take(pa.array(np.flatnonzero(~left_out)))
+
+
+def encode_label(
+    table: pa.Table, label: str, classes: Classes | None, task: str | None = None
+) -> pa.Table:
+    """Return a table whose label has int64 codes of `classes`.
+
+    Float64 values if `classes` is None; 0 and 1 for several labels of these.
+    """
+    column = table.column(label)
+    if task == MULTILABEL:
+        encoded = column.cast(pa.int64())
+    elif classes is None:
+        encoded = column.cast(pa.float64())
+    else:
+        encoded = pc.index_in(column, value_set=pa.array(classes, column.type)).cast(pa.int64())
+    return table.set_column(table.column_names.index(label), label, encoded)
+
+
+def _split_train(spec: DataSpec, parts: Parts, classify: bool, seed: int) -> Parts:
+    """Move the rows of valid and test out of train, unless these splits have their own sources."""
+    from sweeps.data.splits import split
+
+    remaining = {
+        key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds
+    }
+    if not remaining:
+        return parts
+    whole = parts["train"]
+    columns = {
+        str(r.column): _split_values(spec, whole, r)
+        for r in remaining.values()
+        if r.column is not None
+    }
+    codes = split.assign_splits(
+        whole.num_rows,
+        valid=remaining.get("valid"),
+        test=remaining.get("test"),
+        columns=columns,
+        strata=whole.column(spec.labels[0]).to_numpy() if classify else None,
+        seed=seed,
+    )
+    del whole
+    order = {"train": split.TRAIN, "valid": split.VALID, "test": split.TEST}
+    return parts | _distribute(
+        parts, {key: pa.array(np.flatnonzero(codes == order[key])) for key in ("train", *remaining)}
+    )
+
+
+def _distribute(parts: Parts, rows: Mapping[str, pa.Array]) -> Parts:
+    """Remove `train` from the parts, and distribute its rows to new tables.
+
+    Each column is freed as soon as its values are copied.
+
+    Args:
+        parts: Tables by split. If the caller has no other reference to `train`, only one column
+            exists twice at a time.
+        rows: Indices of the rows of each new table.
+    """
+    whole = parts.pop("train")
+    columns = dict(zip(whole.column_names, whole.columns, strict=True))
+    del whole
+    taken: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in rows}
+    for name in list(columns):
+        column = columns.pop(name)
+        for key, indices in rows.items():
+            taken[key][name] = column.take(indices)
+    return {key: pa.table(values) for key, values in taken.items()}

@@ -1,0 +1,211 @@
+"""Load the data variants of a sweep.
+
+A data variant is the `data` section with one choice for each of the tuned keys. Each source is read
+once. The data of a trial is a selection of rows and columns of one source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.label_columns import label_columns
+from sweeps.data.checks.label_checks import check_dropped, check_same_task, split_columns
+from sweeps.data.columns.tables import copy_table, hash_of
+from sweeps.data.columns.weights import check_class_weight
+from sweeps.data.load_data import Splits, add_to_train, fold_of, load_splits, subsample
+from sweeps.space.sections.section_models import variant_of
+
+if TYPE_CHECKING:
+    from sweeps.data.streaming.splits import SplitSource
+    from sweeps.space import DataSpec
+
+
+# A trial's values of the tuned keys of `data`
+TunedData = Mapping[str, str | float | tuple[str, ...] | Mapping[str, Any] | None]
+
+
+def variant_name(data: TunedData) -> str:
+    """Return the part of file names that identifies a variant.
+
+    It has 16 hex digits, or is "" if nothing is tuned.
+    """
+    return (
+        hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+        if data
+        else ""
+    )
+
+
+S = TypeVar("S", "Splits", "SplitSource")
+
+
+class Variants(ABC, Generic[S]):
+    """All data variants of a sweep.
+
+    Args:
+        spec: See `sweeps.space.Space.data`.
+        variants: See `sweeps.space.Space.variants`.
+        seed: Seed for splitting the rows, and for sampling a share of the rows.
+        tuned: Names of the keys of the `data` section that are tuned.
+
+    Attributes:
+        sources: What was read of each distinct source, before other tuned keys than `train` are
+            applied, by `DataSpec.source`.
+        fingerprint: Hash of all variants.
+
+    Raises:
+        InputError: A source cannot be read, a column in a tuned `drop` does not exist, or the
+            sources differ in task or classes.
+    """
+
+    def __init__(
+        self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()
+    ):
+        self.spec = spec
+        self.seed = seed
+        self.tuned = tuned
+        self.sources: dict[str, S] = {}
+        tasks = []
+        problems: list[Problem] = []
+        for variant in variants:
+            if variant.source not in self.sources:
+                source = self._read(variant)
+                self.sources[variant.source] = source
+                tasks.append((variant.train, source.task, source.classes))
+            problems += check_dropped(variant, self._columns(variant))
+            problems += check_class_weight(variant, self.sources[variant.source].task)
+        problems += check_same_task(tasks)
+        if problems:
+            raise InputError(dict.fromkeys(problems))
+        fingerprints = [self._fingerprint(variant) for variant in variants]
+        self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else self._digest(fingerprints)
+
+    @abstractmethod
+    def _read(self, variant: DataSpec) -> S:
+        """Read the source of a variant; see `sources`."""
+
+    @abstractmethod
+    def _columns(self, spec: DataSpec) -> list[str]:
+        """Return all columns of a source, including columns that are not features."""
+
+    @abstractmethod
+    def _fingerprint(self, spec: DataSpec) -> str:
+        """Return the fingerprint of a variant. Equal variants have equal fingerprints."""
+
+    @staticmethod
+    def _digest(parts: Sequence[object]) -> str:
+        """Return the fingerprint that these parts have together."""
+        return hash_of(parts)
+
+    def source_index(self, data: TunedData) -> str:
+        """Return the index of a variant's source in `sources`, as text.
+
+        The text for the first source is "0".
+        """
+        return str(list(self.sources).index(variant_of(self.spec, data).source))
+
+    def fingerprint_of(self, data: TunedData) -> str:
+        """Return the fingerprint of the variant with these values of the tuned keys."""
+        return self._fingerprint(variant_of(self.spec, data))
+
+
+class DataVariants(Variants["Splits"]):
+    """All data variants of a sweep, in memory. A variant that differs from its source is made anew.
+
+    `sweeps.data.streaming.splits.StreamVariants` is the counterpart for streams.
+    """
+
+    def _read(self, variant: DataSpec) -> Splits:
+        untuned = {"drop": (), "rows": 1.0, "weight": None, "class_weight": None}
+        whole: dict[str, Any] = {key: untuned[key] for key in untuned.keys() & set(self.tuned)}
+        return load_splits(replace(variant, **whole), self.seed)
+
+    @property
+    def first(self) -> Splits:
+        """The splits of the first source."""
+        return next(iter(self.sources.values()))
+
+    def copy_rows(self) -> None:
+        """Copy all rows to new memory.
+
+        Rows that Ray has read may be views of its object store, and are lost when Ray ends.
+        """
+        for key, whole in self.sources.items():
+            copies: dict[str, Any] = {name: copy_table(part) for name, part in whole.parts.items()}
+            self.sources[key] = replace(whole, **copies)
+
+    def _columns(self, spec: DataSpec) -> list[str]:
+        whole = self.sources[spec.source]
+        # These columns exist, or loading would have failed
+        dropped = () if "drop" in self.tuned else self.spec.drop
+        return [*whole.features, *split_columns(spec), *label_columns(whole.label), *dropped]
+
+    def _fingerprint(self, spec: DataSpec) -> str:
+        whole = self.sources[spec.source].fingerprint
+        if not self._differs_from_source(spec):
+            return whole
+        weights = [spec.weight, spec.class_weight] if spec.weighted else []
+        return hash_of([whole, sorted(set(spec.drop)), spec.rows, self.seed, *weights])
+
+    def _differs_from_source(self, spec: DataSpec) -> bool:
+        """Return whether a variant differs from its entry in `sources`.
+
+        A variant differs if it has fewer columns or train rows, or other weights.
+        """
+        if (spec.weight, spec.class_weight) != (self.spec.weight, self.spec.class_weight):
+            return True
+        return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
+
+    def folds(self, data: TunedData) -> Iterator[Splits]:
+        """Yield the splits of each fold of a cross-validation for a trial.
+
+        Each fold has its own copy of the rows.
+
+        Args:
+            data: The trial's values of the tuned keys of `data`.
+        """
+        whole = self.splits(data)
+        share = variant_of(self.spec, data).rows
+        return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
+
+    def splits(self, data: TunedData, added: Sequence[str] = ()) -> Splits:
+        """Return the splits for a trial, with the trial's weights and share of train rows.
+
+        The columns that the trial drops are left out.
+
+        Args:
+            data: The trial's values of the tuned keys of `data`.
+            added: Names of splits whose rows are added to train; see `add_to_train`.
+        """
+        splits = self._selected(variant_of(self.spec, data))
+        return add_to_train(splits, added) if added else splits
+
+    def _selected(self, spec: DataSpec) -> Splits:
+        """Return the splits of a variant."""
+        whole = self.sources[spec.source]
+        if not self._differs_from_source(spec):
+            return whole
+        dropped = sorted(set(spec.drop) & set(whole.features))
+        train = whole.train.drop_columns(dropped)
+        valid = whole.valid.drop_columns(dropped)
+        fewer = (
+            spec.rows != self.spec.rows and not whole.folds
+        )  # `fold_of` samples the rows of each fold
+        return replace(
+            whole,
+            train=subsample(train, whole.label, whole.classes, spec.rows, self.seed)
+            if fewer
+            else train,
+            valid=valid,
+            test=None if whole.test is None else whole.test.drop_columns(dropped),
+            features=tuple(name for name in whole.features if name not in dropped),
+            fingerprint=self._fingerprint(spec),
+            weight=spec.weight,
+            class_weight=spec.class_weight,
+        )

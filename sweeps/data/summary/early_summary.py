@@ -1,0 +1,128 @@
+"""Summarise the data of a space before its sweep, for `sweeps plan --data`.
+
+No code of the user runs, and no Ray starts, unless the user asks for calls of loaders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sweeps.core.text.texts import aligned
+from sweeps.data.load_data import summarize_source
+from sweeps.data.sources import ingest, schema_probe
+from sweeps.data.sources.data_files import Source, find_files, reading, sources_of
+from sweeps.data.sources.sources import is_loader, read_source
+from sweeps.data.summary import summary_text
+from sweeps.data.summary.summary_warnings import DataWarning, warnings
+from sweeps.data.summary.table_summary import SAMPLE_ROWS, DataSummary
+from sweeps.space import DataSpec, Space
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """Summary of one source of a space.
+
+    Attributes:
+        source: The source of the train rows, as written in the space file.
+        reason: Why there is no summary, in one line; "" if there is one.
+        summary: The summary. None if only a sweep can read the source.
+        rows_exact: False if the number of rows is an estimate.
+        warnings: Warnings about the data.
+    """
+
+    source: str
+    reason: str = ""
+    summary: DataSummary | None = None
+    rows_exact: bool = True
+    warnings: tuple[DataWarning, ...] = ()
+
+
+def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSummary]:
+    """Return a summary for each distinct source of the train rows.
+
+    Args:
+        space: The space.
+        call_loaders: True to call loaders `module:function`, which runs code of the user.
+
+    Raises:
+        InputError: A source cannot be read, or the label cannot be used.
+    """
+    stream = space.data.given and ingest.choose(space).mode == "stream"
+    distinct = {spec.source: spec for spec in reversed(space.variants)} if space.data.given else {}
+    return [_summarize(spec, space, stream, call_loaders) for spec in reversed(distinct.values())]
+
+
+def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -> SourceSummary:
+    has_loader = any(is_loader(source.name) for source in sources_of(spec).values())
+    if stream and has_loader:
+        return SourceSummary(
+            spec.train, "only `sweeps run` reads this source, and shows its summary"
+        )
+    if has_loader and not call_loaders:
+        return SourceSummary(
+            spec.train,
+            "`sweeps plan` runs no code of yours; add --call-loaders to call this function, or "
+            "see the summary that `sweeps run` shows",
+        )
+    reader = TableReader(stream)
+    summary = summarize_source(spec, space.search.seed, reader, reader.rows if stream else None)
+    return SourceSummary(
+        spec.train, "", summary, rows_exact=reader.exact, warnings=warnings(summary, space)
+    )
+
+
+class TableReader:
+    """Function that reads a source, without Ray if it is no loader.
+
+    It reads only some rows of a stream.
+
+    Args:
+        stream: True to read only some rows of files.
+
+    Attributes:
+        rows: Number of rows of each split of a stream.
+        exact: False if a number of rows is an estimate.
+    """
+
+    def __init__(self, stream: bool):
+        self.stream = stream
+        self.exact = True
+        self.rows: dict[str, int] = {}
+
+    def __call__(self, source: Source) -> pa.Table:
+        """Read a source; see `sources.read_source`. Return only some rows of a stream."""
+        key = source.place.removeprefix("data.")
+        if not self.stream or source.name.startswith("sklearn:") or is_loader(source.name):
+            table = read_source(source)
+            self.rows[key] = table.num_rows
+            return table
+        files = find_files(source)
+        names = schema_probe.probe_schemas(files)[0].names
+        with reading(source.place, source.name):
+            some = schema_probe.read_some(files, names, SAMPLE_ROWS)
+        self.exact = self.exact and some.exact
+        self.rows[key] = some.rows
+        return some.table
+
+
+def render(summaries: list[SourceSummary]) -> str:
+    """Return the summaries as text: per source one line, a table of columns, and the warnings."""
+    if not summaries:
+        return "data: none; the loop reads its own data"
+    return "\n\n".join(_text(found, len(summaries) > 1) for found in summaries)
+
+
+def _text(found: SourceSummary, named: bool) -> str:
+    head = f"data ({found.source})" if named else "data"
+    if found.summary is None:
+        return f"{head}: {found.reason}"
+    about = "" if found.rows_exact else "about "
+    blocks = [
+        [f"{head}: {about}{summary_text.one_line(found.summary)}"],
+        aligned([summary_text.HEAD, *summary_text.table_rows(found.summary)], right=(2, 3)),
+        summary_text.remarks(found.summary),
+        [f"warning: {warning.text}" for warning in found.warnings],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)

@@ -1,0 +1,293 @@
+"""Decide which findings in the data matter for a space, and say how to mend each of them.
+
+Pure functions.
+
+A finding is a fact about the data. Whether it harms depends on the space: a column of texts harms a
+trainer that reads numbers, but not a loop that tokenizes the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from sweeps.core.errors import first_of
+from sweeps.core.label_columns import LabelValue
+from sweeps.data.checks.column_checks import selects, steps_of
+from sweeps.data.checks.label_checks import split_rules
+from sweeps.data.columns.missing import EVERY_COLUMN
+from sweeps.data.preprocessing.step_kinds import ENCODERS
+from sweeps.data.summary.table_summary import DataSummary, Finding, percent, shown
+from sweeps.space import Space
+from sweeps.space.model.step_names import Step
+from sweeps.space.parse.nodes import scalar
+from sweeps.space.yaml.yaml_writer import flow
+
+# Metrics and parameters that depend on which class is the positive one, and labels whose positive
+# class needs no warning.
+POSITIVE = {
+    "f1",
+    "aucpr",
+    "precision",
+    "recall",
+    "average_precision",
+    "jaccard",
+    "F1",
+    "Precision",
+    "Recall",
+    "PRAUC",
+    "scale_pos_weight",
+    "monotone_constraints",
+    "class_weights",
+    "pos_bagging_fraction",
+    "neg_bagging_fraction",
+}
+NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
+# Trainers that compute with 64-bit floats, or whose numbers sweeps does not know.
+WIDE = (None, "lightgbm", "command")
+# An encoder of a column with more different numbers gets a warning
+MANY = 30
+# Number of columns that one warning names.
+NAMED = 5
+# The key and the text of the warning by the kind of the finding. The most harmful kinds come first.
+TEXTS = {
+    "leak": (
+        "data.drop",
+        "{names} alone explains {share} of the label; if it is known only after the label, "
+        "add it to data.drop",
+    ),
+    "overlap": (
+        "data.drop_duplicates",
+        "about {share} of the rows of data.{example} are also in data.train; write "
+        "data.drop_duplicates: true, which leaves them out of train",
+    ),
+    "identifier": (
+        "data.drop",
+        "{names} has {count:,} different values in {sampled:,} rows{copies}, such as "
+        "{example}; it identifies rows and cannot generalize; add it to data.drop",
+    ),
+    "row_number": (
+        "data.drop",
+        "{names} numbers the rows ({example}, …); add it to data.drop",
+    ),
+    "number_text": (
+        "data.parse",
+        "{names} has numbers as text{others}, such as {example}{row}; write data.parse: "
+        "{{{column}: {entry}}}{effect}",
+    ),
+    "date_text": (
+        "data.parse",
+        "{names} has dates as text{others}, such as {example}{row}; write data.parse: "
+        "{{{column}: {entry}}}{effect}",
+    ),
+    "prose": (
+        "space.preprocessor",
+        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example};"
+        " read it with the step HashingVectorizer: {{columns: [{column}], num_features: 64}},"
+        " or add it to data.drop",
+    ),
+    "rounded": (
+        "data.drop",
+        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of "
+        "its values as equal to others; subtract the smallest value of the column, or add it "
+        "to data.drop if it is an identifier",
+    ),
+    "infinite": (
+        "data.drop",
+        "{names} has {count:,} infinite values, which most trainers refuse; remove these "
+        "rows, or add the column to data.drop",
+    ),
+    "unseen": (
+        "data.valid",
+        "{count:,} values ({share}) of {names} in data.valid are not in data.train; encoders "
+        "treat them as missing; choose a split with the same values",
+    ),
+    "duplicates": (
+        "data.drop_duplicates",
+        "about {share} of the train rows are copies of other rows, so copies of train rows "
+        "are in valid; write data.drop_duplicates: true",
+    ),
+    "marker": (
+        "data.missing",
+        "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing "
+        "value, write data.missing: {markers}",
+    ),
+    "many": (
+        "space.preprocessor",
+        "{names} {have} more than 30 different texts; if these are no categories, add {them} "
+        "to data.drop",
+    ),
+    "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
+    "constant": (
+        "data.drop",
+        "{names} {have} the same value in all rows; add {them} to data.drop",
+    ),
+}
+# Kinds of findings with one warning for all columns.
+GROUPED = ("many", "empty", "constant")
+
+
+@dataclass(frozen=True)
+class DataWarning:
+    """A warning about the data.
+
+    Attributes:
+        key: The key of the space file that mends it.
+        text: The warning in one line. It says what was found, and what to write.
+    """
+
+    key: str
+    text: str
+
+
+def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
+    """Return the warnings about the data of a space, the most harmful first."""
+    dropped = {name for spec in space.variants for name in spec.drop}
+    found = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
+    grouped = [_warning(group, summary) for kind in TEXTS for group in groups(found, kind)]
+    return (*_positive(summary, space), *_encoded_numbers(summary, space), *grouped)
+
+
+def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
+    """Yield a warning if a setting needs the positive class, and the space file names none."""
+    classes = list(summary.label)
+    params = space.sections.get("params")
+    metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
+    named = {name.partition("-")[2] for name in metrics}
+    used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))
+    unnamed = len(classes) == 2 and space.data.positive is None
+    if used and unnamed and not NUMBERED.issuperset(classes):
+        text = (
+            f"the positive class is {classes[1]}, the last in sorted order, and "
+            f"`{', '.join(used)}` depends on it; "
+        )
+        remedy = f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
+        yield DataWarning("data.positive", text + remedy)
+
+
+def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
+    """Yield a warning for each column of many numbers that an encoder names.
+
+    The encoder reads the numbers as if they were categories.
+    """
+    for column in summary.columns:
+        if column.role != "feature" or column.kind != "number" or (column.distinct or 0) <= MANY:
+            continue
+        for step in _steps(space):
+            if step.name in ENCODERS and step.columns and selects(step, column.name, False):
+                yield DataWarning(
+                    "space.preprocessor",
+                    f"`{column.name}` has numbers, which {step.name} makes codes, so that other "
+                    "numbers are missing values; take it out of `columns`",
+                )
+
+
+def _matters(finding: Finding, space: Space) -> bool:
+    """Return whether a finding can harm the trials of a space."""
+    data = space.data
+    if finding.kind == "row_number":
+        return all(rule.column != finding.column for rule in split_rules(data).values())
+    if finding.kind == "duplicates":
+        return not data.drop_duplicates and data.group is None
+    if finding.kind == "overlap":
+        return not data.drop_duplicates
+    if finding.kind == "rounded":
+        scaled = any(step.name.endswith("Scaler") for step in _steps(space))
+        return not scaled and space.trainer.name not in WIDE
+    texts = ("identifier", "prose", "many", "number_text", "date_text", "unseen")
+    if finding.kind not in texts:
+        return True
+    if _is_handled(finding.column, space):
+        return False
+    if finding.kind == "prose" and "transformers" in space.trainer_definition.packages:
+        return False
+    return _reads_texts(finding.column, space)
+
+
+def _steps(space: Space) -> Iterator[Step]:
+    return steps_of(space.sections.get("preprocessor"))
+
+
+def _is_handled(column: str, space: Space) -> bool:
+    """Return whether a step reads, or may read, the texts of a column as texts.
+
+    A step may read them as texts if it is the user's code.
+    """
+    for step in _steps(space):
+        own = ":" in step.name and not step.name.startswith("sklearn.")
+        if (own or step.short.endswith(("Vectorizer", "Hasher"))) and selects(step, column):
+            return True
+    return False
+
+
+def _reads_texts(column: str, space: Space) -> bool:
+    """Return whether a model gets a column of texts, as it is or encoded.
+
+    A user's own loop may ignore columns.
+    """
+    if space.trainer.name is not None and space.trainer_definition.needs_label:
+        return True
+    encoders = (step for step in _steps(space) if step.short in ENCODERS)
+    return any(selects(step, column) for step in encoders)
+
+
+def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
+    """Return the warning for the findings of a group."""
+    key, text = TEXTS[group[0].kind]
+    finding = group[0]
+    count = sum(finding.count for finding in group)
+    copied = any(other.kind == "duplicates" for other in summary.findings)
+    other_rule = f" or {flow(finding.other_rule)}, which also fits" * bool(finding.other_rule)
+    return DataWarning(
+        key,
+        text.format(
+            names=first_of([f"`{finding.column}`" for finding in group], NAMED),
+            column=finding.column,
+            have="has" if len(group) == 1 else "have",
+            them="it" if len(group) == 1 else "them",
+            example=shown(finding.example),
+            count=count,
+            rows="row" if count == 1 else "rows",
+            share=percent(finding.share),
+            sampled=summary.sampled,
+            copies=", some of them copies" * copied,
+            others=f", and {count} other text{'s' * (count > 1)}" * bool(count),
+            row=f" in row {finding.row:,}" * (finding.row > 1),
+            first=f" (first: row {finding.row:,})" * bool(finding.row),
+            entry=flow(parse_entry(finding)) + other_rule,
+            effect=", which reads other texts as missing values" * bool(count),
+            markers=flow(missing_entry(group)),
+        ),
+    )
+
+
+def parse_entry(finding: Finding) -> JsonValue:
+    """Return the rule of `data.parse` for a finding.
+
+    Texts that do not fit become missing values.
+    """
+    return {"rule": finding.rule, "other": "missing"} if finding.count else finding.rule
+
+
+def missing_entry(findings: Sequence[Finding]) -> dict[str, list[LabelValue | None]]:
+    """Return the value of `data.missing` for findings with the same marker."""
+    example = findings[0].example
+    column = findings[0].column if len(findings) == 1 else EVERY_COLUMN
+    return {column: [scalar(example) if findings[0].rule else example]}
+
+
+def groups(findings: Sequence[Finding], kind: str) -> list[list[Finding]]:
+    """Return the findings of a kind in groups, each with one warning.
+
+    Findings of the same marker are one group.
+    """
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.kind == kind:
+            key = finding.example
+            if kind != "marker":
+                key = "" if kind in GROUPED else finding.column + key
+            found.setdefault(key, []).append(finding)
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""Start Ray, or connect to a cluster, and ship the user's code to it."""

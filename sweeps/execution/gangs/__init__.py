@@ -1,0 +1,1 @@
+"""Allocate nodes, start worker processes, and keep gangs of workers warm."""

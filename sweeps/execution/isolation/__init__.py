@@ -1,0 +1,1 @@
+"""Keep a trial in a warm process from changing the trials after it."""

@@ -1,0 +1,1 @@
+"""Run loops that call `ray.tune` or `ray.train` as trials of a sweep."""

@@ -1,0 +1,118 @@
+"""Change the number of workers of elastic trials.
+
+Decide when a gang grows, and which workers a trial keeps for its next attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from sweeps.execution.gangs import allocation
+from sweeps.execution.gangs.allocation import Phase
+from sweeps.execution.gangs.pool_worker import Gang, WorkerLost
+from sweeps.execution.gangs.worker_pool import WorkerPool
+from sweeps.execution.messages import Ended
+from sweeps.execution.trials.running_trial import RunningTrial
+
+
+class ElasticGangs:
+    """Changes the sizes of the gangs of elastic trials. For other trials, the methods do nothing.
+
+    Args:
+        workers: The worker pool.
+
+    Attributes:
+        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may
+            gangs grow.
+        without_workers: Ids of started trials that wait for data or for workers. While there are
+            any, no gang grows.
+    """
+
+    def __init__(self, workers: WorkerPool):
+        self.workers = workers
+        self.all_started = False
+        self.without_workers: set[str] = set()
+
+    def may_change(self, running: RunningTrial, size: int) -> bool:
+        """Return whether the gang of the trial may change its size during this attempt.
+
+        Args:
+            running: The trial.
+            size: Number of workers of the gang at the start of the attempt.
+        """
+        shape = running.trial.shape
+        if not running.may_grow or size >= shape.sizes[-1]:
+            return False
+        # A cluster may get new nodes.
+        nodes_may_join = not self.workers.nodes.are_fixed
+        return nodes_may_join or size < allocation.largest_gang(shape, self.workers.cluster())
+
+    def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
+        """If an elastic trial can start its next attempt at once, keep its workers.
+
+        Also add the workers by which the gang grows. The next attempt can start at once in two
+        cases. First, the gang stopped in order to grow, and the additional workers are already
+        reserved. Second, workers were lost, and the remaining workers are enough for the trial.
+
+        Returns:
+            True if workers were kept. False if the trial ends, or must wait for workers like any
+            other trial.
+        """
+        joining, running.kept = running.kept, []
+        remaining = [
+            worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY
+        ]
+        lost = isinstance(outcome, WorkerLost)
+        if (
+            joining and not lost and len(remaining) < len(gang.workers)
+        ):  # For example, TensorFlow's workers cannot join another gang.
+            running.may_grow = False
+        resizes = lost or (bool(joining) and running.may_grow and running.yields)
+        if (
+            running.state.is_elastic
+            and resizes
+            and len(remaining) + len(joining) >= running.trial.shape.workers
+        ):
+            running.kept = [*remaining, *joining]
+            return True
+        self.workers.give_back(joining)
+        return False
+
+    async def may_continue(self, running: RunningTrial, step: int) -> bool:
+        """Wait until all ranks of an elastic trial have reported a step, if its gang may change.
+
+        Returns:
+            Whether the ranks continue. If not, the gang changes its size.
+        """
+        if not running.asks:
+            return True
+        answer = running.answers[step]
+        self.answer_ranks(running)
+        return await asyncio.shield(answer)
+
+    def answer_ranks(self, running: RunningTrial) -> None:
+        """At a step that all ranks of an elastic trial reported, decide whether the gang grows.
+
+        With a rank that has ended, the gang keeps its size.
+        """
+        parts = running.parts
+        for step, answer in sorted(running.answers.items()):
+            if answer.done() or not parts.all_have_reached(step):
+                continue
+            ended = any(parts.has_ended(rank) for rank in range(parts.ranks))
+            answer.set_result(ended or not self._grows(running, step))
+            for other in [other for other in running.answers if other < step]:
+                del running.answers[other]
+
+    def _grows(self, running: RunningTrial, step: int) -> bool:
+        """Return whether a gang grows at this step. If so, reserve the additional workers."""
+        checkpoint = running.state.checkpoint
+        if checkpoint is None:
+            return False
+        trials_pending = not self.all_started or bool(self.without_workers)
+        joining = self.workers.grow(
+            running.trial.shape, running.workers, trials_pending, reserve=checkpoint.step == step
+        )
+        running.kept = joining
+        running.yields = bool(joining)
+        return running.yields

@@ -1,0 +1,1 @@
+"""Run a training loop in one worker process, and report to the pool."""

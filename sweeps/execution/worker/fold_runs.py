@@ -1,0 +1,92 @@
+"""Run the training loop once for each fold of a cross-validation.
+
+Each fold is one step of the trial.
+
+The loop's own reports stay in this process. After each fold, the trial reports the mean over the
+folds so far. The checkpoint of such a report holds no model, only the results of the folds, so that
+a trial that continues does not train them again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import ray.train
+
+from sweeps.core.best_step import StepOrder
+from sweeps.core.trial import BEST_FOLD_STEP, Current
+from sweeps.execution.worker.loop_run import RankLoop, best_step
+from sweeps.execution.worker.trial_session import TrialSession
+
+STATE = "folds.json"
+
+
+def run_folds(session: TrialSession, current: Current, train: Callable[[RankLoop], None]) -> None:
+    """Train and report the folds that the trial's checkpoint does not contain.
+
+    Args:
+        session: The session of the trial, which gets one report for each fold.
+        current: Description of the trial. The loop gets a copy for each fold.
+        train: Function that runs the loop. The functions of `ray.train` then call the session of
+            the fold.
+
+    Raises:
+        ValueError: The loop reported nothing in a fold.
+    """
+    results, finals = _restore(session)
+    for number in range(len(results), session.job.folds):
+        fold = RankLoop(session, session.cache.folds[number])
+        finals.append(fold.run(current, train, f"in fold {number + 1} of {session.job.folds}"))
+        results.append(result_of(fold.metrics, session.job.order))
+        current.final = mean_of(finals)
+        _report(session, results, finals)
+
+
+def result_of(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> dict[str, float]:
+    """Return the metrics of a fold: those at the loop's best step, and the number of this step.
+
+    Args:
+        reports: Metrics of each report in the fold, by step; at least one.
+        order: See `best_step`.
+    """
+    step = best_step(reports, order)
+    return {**reports[step], BEST_FOLD_STEP: float(step)}
+
+
+def mean_of(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric that all folds have."""
+    names = [name for name in results[0] if all(name in result for result in results)]
+    return {name: math.fsum(result[name] for result in results) / len(results) for name in names}
+
+
+def _report(
+    session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]
+) -> None:
+    """Report the mean over the folds so far.
+
+    Rank 0 stores the results of the folds in the checkpoint.
+    """
+    step = len(results)
+    if session.rank != 0:
+        session.report(mean_of(results), None, step)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, STATE).write_text(json.dumps({"results": results, "final": finals}))
+        session.report(mean_of(results), ray.train.Checkpoint.from_directory(folder), step)
+
+
+def _restore(session: TrialSession) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Return the results and the final metrics of the folds in the trial's checkpoint.
+
+    Empty lists if there is no checkpoint.
+    """
+    checkpoint = session.checkpoint()
+    if checkpoint is None:
+        return [], []
+    with checkpoint.as_directory() as folder:
+        state = json.loads(Path(folder, STATE).read_text())
+    return state["results"], state["final"]

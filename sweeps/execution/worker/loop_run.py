@@ -1,0 +1,116 @@
+"""One run of the training loop in a trial that runs its loop several times.
+
+A trial runs its loop once for each fold of a cross-validation, and once for each part of the train
+rows if the scheduler counts rows. The loop's own reports stay in this process. After each run, the
+trial sends one report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray.train
+from ray.data import DataIterator
+
+from sweeps.core import trial
+from sweeps.core.best_step import UNKNOWN, StepOrder
+from sweeps.core.trial import Current, take_step
+from sweeps.execution.isolation.seeds import seeded
+from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.worker.trial_session import DatasetCache, TrialSession
+
+
+class RankLoop:
+    """One run of the loop on one rank. The functions of `ray.train` in the loop call this object.
+
+    Args:
+        session: The session of the trial.
+        data: The data of this run.
+
+    Attributes:
+        name, folder, ranks, job: See `TrialSession`.
+        assignment: The attempt, without a checkpoint, because the loop starts from scratch in each
+            run.
+        metrics: Metrics of each report of the loop in this run, by the loop's step.
+    """
+
+    def __init__(self, session: TrialSession, data: DatasetCache):
+        self.name = session.name
+        self.folder = session.folder
+        self.ranks = session.ranks
+        self.job = session.job
+        self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
+        self.metrics: dict[int, dict[str, float]] = {}
+        self._session, self._data = session, data
+
+    def run(
+        self, current: Current, train: Callable[[RankLoop], None], part: str, **more: Any
+    ) -> dict[str, float]:
+        """Run the loop. The functions of `ray.train` in the loop then call this object.
+
+        Args:
+            current: Description of the trial. The loop gets a copy of it. The scheduler's steps are
+                runs, so they do not limit the steps of the loop.
+            train: Function that calls the loop.
+            part: Text that says in an error which run this is.
+            more: Values of attributes of the loop's `Current`.
+
+        Returns:
+            The metrics that the loop passed to `Current.report_final`.
+
+        Raises:
+            ValueError: The loop reported nothing.
+        """
+        own = dataclasses.replace(
+            current,
+            max_t=None,
+            milestones=range(0),
+            required_steps=range(0),
+            check=self._data.check,
+            checkpoint_interval=math.inf,
+            final={},
+            _kept=self._data.kept,
+            **more,
+        )
+        trial.set_current(own)
+        with ray_train_adapter.in_place(self), seeded(self.assignment.trial.seed, current.threads):
+            train(self)
+        if not self.metrics:
+            raise ValueError(f"the loop reported nothing {part}")
+        return own.final
+
+    @property
+    def reports(self) -> int:
+        """Number of reports of the loop in this run."""
+        return len(self.metrics)
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Record a report of the loop. The checkpoint is ignored."""
+        step = take_step(max(self.metrics, default=0))
+        self.metrics[step] = self._session.admit(metrics, step)
+
+    def checkpoint(self) -> ray.train.Checkpoint | None:
+        """Return None, because the loop starts from scratch."""
+        return None
+
+    def shard(self, name: str) -> DataIterator:
+        """Return this rank's part of a dataset of this run; see `TrialSession.shard`."""
+        return self._data.shard(name, self.ranks)
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Wait until every rank has given a value; return all values, ordered by rank."""
+        return self._session.exchange(value)
+
+
+def best_step(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> int:
+    """Return the step of the best report of a run.
+
+    Args:
+        reports: Metrics of each report, by step; at least one.
+        order: Order of the reports. If its metric has no value, the last report is the best.
+    """
+    best = min(reports, key=lambda step: order.key(reports[step]))
+    return max(reports) if order.key(reports[best]) == UNKNOWN else best

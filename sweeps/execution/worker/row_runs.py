@@ -1,0 +1,136 @@
+"""Run the training loop again on more and more train rows, for a scheduler that counts rows.
+
+Such a scheduler has `scheduler.resource: data.rows`. The steps of such a trial are parts of the
+train split: at step n, the loop trains on n / `max_t` of the rows. A run has the rows of all
+earlier runs and more, and the valid split stays whole. The loop's own reports stay in this process.
+After each run, the trial reports the metrics of the run's model, together with its checkpoint. The
+scheduler then decides whether the loop runs on more rows. A loop that can continue from a model of
+fewer rows finds its previous checkpoint in `Current.previous_run`. Other loops start from scratch.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray.train
+
+from sweeps.core.files.sweep_folder import ROW_RUNS
+from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
+from sweeps.execution.worker.loop_run import RankLoop, best_step
+from sweeps.execution.worker.trial_session import DatasetCache, TrialSession
+
+
+class RowRun(RankLoop):
+    """One run of the loop on a part of the train rows, on one rank.
+
+    Args:
+        session: The session of the trial.
+        data: The data of this run.
+        scratch: Folder for the loop's latest checkpoint, which need not exist.
+    """
+
+    def __init__(self, session: TrialSession, data: DatasetCache, scratch: Path):
+        super().__init__(session, data)
+        self._latest = scratch / "checkpoint"
+        self._model_step: int | None = (
+            # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+            None
+        )
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Record a report of the loop, and keep a copy of the checkpoint.
+
+        The copy replaces the previous checkpoint of this run.
+        """
+        super().report(metrics, checkpoint)
+        if checkpoint is None:
+            return
+        shutil.rmtree(self._latest, ignore_errors=True)
+        with checkpoint.as_directory() as folder:
+            shutil.copytree(folder, self._latest)
+        note = self._latest / CHECKPOINT_NOTE
+        noted = json.loads(note.read_text())["best_step"] if note.is_file() else None
+        # A loop may count its steps in another way.
+        self._model_step = noted if noted in self.metrics else max(self.metrics)
+
+    def result(self) -> dict[str, float]:
+        """Return the metrics of the run's model.
+
+        They are those at the step whose model is in the latest checkpoint. Without a checkpoint,
+        these are the metrics at the loop's best step.
+        """
+        step = self._model_step or best_step(self.metrics, self.job.order)
+        rows = self._data.data.rows // self.ranks.world_size * self.ranks.world_size
+        return {**self.metrics[step], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
+
+    @property
+    def folder_of_checkpoint(self) -> Path | None:
+        """Folder of this rank's copy of the loop's latest checkpoint; None if there is none."""
+        return None if self._model_step is None else self._latest
+
+    def latest_checkpoint(self, step: int, on_all_ranks: bool) -> ray.train.Checkpoint | None:
+        """Return the loop's latest checkpoint; None if there is none.
+
+        Its note names the trial's step instead of the loop's step.
+
+        Args:
+            step: The trial's step.
+            on_all_ranks: Whether every rank has a checkpoint.
+        """
+        if self._model_step is None:
+            return None
+        note = {"best_step": step, "loop_step": self._model_step, "on_all_ranks": on_all_ranks}
+        (self._latest / CHECKPOINT_NOTE).write_text(json.dumps(note))
+        return ray.train.Checkpoint.from_directory(str(self._latest))
+
+
+def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLoop], None]) -> None:
+    """Train and report on each part of the train rows that is larger than the checkpoint's part.
+
+    Args:
+        session: The session of the trial, which gets one report for each part.
+        current: Description of the trial. The loop gets a copy for each part.
+        train: Function that runs the loop. The functions of `ray.train` then call the session of
+            the run.
+
+    Raises:
+        Stopped: The trial ends at this step.
+        ValueError: The loop reported nothing in a run.
+    """
+    assignment, steps = session.assignment, session.assignment.row_steps
+    done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
+    found = session.checkpoint() if done else None
+    previous = None if found is None or not _is_on_all_ranks(Path(found.path)) else Path(found.path)
+    row_runs = Path(assignment.folder).parent.parent / ROW_RUNS
+    row_runs.mkdir(parents=True, exist_ok=True)
+    # In the sweep's folder, because a killed worker cannot delete its files.
+    with tempfile.TemporaryDirectory(dir=row_runs, ignore_cleanup_errors=True) as scratch:
+        for step in (step for step in steps if step > done):
+            data = session.cache if step == steps[-1] else session.cache.parts[step]
+            run = RowRun(session, data, Path(scratch, str(step)))
+            current.final = run.run(
+                current,
+                train,
+                f"on {step} of {steps[-1]} parts of the train rows",
+                train_share=step / steps[-1],
+                previous_run=previous,
+            )
+            folder = run.folder_of_checkpoint
+            # If only some ranks began with their model of fewer rows, the ranks would train
+            # different models.
+            everywhere = all(session.exchange(folder is not None))
+            session.report(run.result(), run.latest_checkpoint(step, everywhere), step)
+            if previous is not None and previous.is_relative_to(scratch):
+                shutil.rmtree(previous)
+            previous = folder if everywhere else None
+
+
+def _is_on_all_ranks(checkpoint: Path) -> bool:
+    """Return whether every rank had reported files of a trial's checkpoint."""
+    note = checkpoint / CHECKPOINT_NOTE
+    return note.is_file() and json.loads(note.read_text()).get("on_all_ranks", False) is True

@@ -1,0 +1,185 @@
+"""Run the user's training loop for one trial on one rank."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import os
+import traceback
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import ray.train
+
+from sweeps.core import installed_package, trial
+from sweeps.core.errors import SweepsError, shorten
+from sweeps.core.plugins import references
+from sweeps.core.text.secrets import masked
+from sweeps.core.trial import Current, State
+from sweeps.execution.isolation.seeds import seeded
+from sweeps.execution.messages import Ended
+from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.worker import gpu_memory_hints, loop_mlflow, missing_value_hints
+from sweeps.execution.worker.fold_runs import run_folds
+from sweeps.execution.worker.loop_run import RankLoop
+from sweeps.execution.worker.metric_values import flatten, numeric
+from sweeps.execution.worker.row_runs import run_on_rows
+from sweeps.execution.worker.trial_session import (
+    CheckpointIgnored,
+    LoopStopped,
+    MetricMissing,
+    TrialSession,
+)
+
+PACKAGE = f"{installed_package.FOLDER}{os.sep}"
+
+
+def run_loop(session: TrialSession, current: Current) -> Ended:
+    """Run the loop once and return its result on this rank.
+
+    Args:
+        session: The trial that the loop reports to.
+        current: Description of the trial that the loop can read with `sweeps.trial.current()`.
+    """
+    job, assignment = session.job, session.assignment
+    trial.set_current(current)
+    loop: Any = None
+    try:
+        for reference in job.references:
+            references.resolve(reference)
+        loop = references.resolve(job.loop)
+
+        def train(running: TrialSession | RankLoop) -> None:
+            arguments = [copy.deepcopy(assignment.trial.params)] if takes_config(loop) else []
+            mlflow_run = loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
+            with loop_mlflow.logged(mlflow_run):
+                _report_result(running, loop(*arguments))
+
+        with ray_train_adapter.in_place(session):
+            # The first call in a process draws from `random`, so it must come before the seeds are
+            # set.
+            ray.train.get_context()
+            if job.folds:
+                run_folds(session, current, train)
+            elif assignment.row_steps:
+                run_on_rows(session, current, train)
+            else:
+                with seeded(assignment.trial.seed, current.threads):
+                    train(session)
+    except LoopStopped:
+        pass
+    except BaseException as e:  # A `SystemExit` of the loop must not end the process either.
+        if not session.stopped:
+            return _failure(e, session, imported=loop is not None)
+    finally:
+        trial.set_current(None)
+    # A stopped loop may also catch `LoopStopped` and return, or raise another exception.
+    state = State.PRUNED if session.stopped and not session.finished else State.COMPLETE
+    return Ended(session.rank, state, final=current.final)
+
+
+def _failure(error: BaseException, session: TrialSession, imported: bool) -> Ended:
+    """Return the result of a loop that raised an exception, or that could not be imported."""
+    refused = None
+    if not imported:
+        refused = "trainer", masked(str(error))
+    elif isinstance(error, (MetricMissing, CheckpointIgnored)):
+        refused = error.place, str(error)
+    steps = session.assignment.trial.preprocessor
+    lines = [
+        trace(error),
+        gpu_memory_hints.explain(error),
+        missing_value_hints.explain(error, session.cache.opened, steps),
+    ]
+    return Ended(
+        session.rank,
+        State.FAIL,
+        "\n".join(filter(None, lines)),
+        refused=refused,
+        retry=refused is None and is_worth_a_retry(error, session.job.retry_on),
+    )
+
+
+def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
+    """Return whether `names` contains the name of an exception's class or of a base class of it.
+
+    Args:
+        error: The exception.
+        names: Names of classes, with or without their module.
+    """
+    return any(
+        name in names
+        for cls in type(error).__mro__
+        for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}")
+    )
+
+
+def _report_result(session: TrialSession | RankLoop, returned: Any) -> None:
+    """Report the metrics that a loop yields or returns, as Ray Tune does.
+
+    If the loop is a generator, each dict that it yields is a report. If it is a function that has
+    not reported, the dict that it returns is a report, and a number is the objective's metric. If
+    it has reported, the dict has the final metrics, and the trial's value is the returned one.
+    Other returned values are ignored, because a loop for Ray Train may return any value. For the
+    same reason, a returned dict without the objective's metric is ignored if the loop has reported
+    before.
+
+    Raises:
+        TypeError: The loop yielded a value that is not a dict.
+    """
+    if inspect.isgenerator(returned):
+        with contextlib.closing(returned):
+            for metrics in filter(None, returned):
+                if not isinstance(metrics, Mapping):
+                    raise TypeError(
+                        f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as "
+                        f"{{'loss': 0.5}}"
+                    )
+                session.report(dict(metrics), None)
+        return
+    metric = session.job.metric
+    never_reported = not session.reports and session.assignment.checkpoint is None
+    if isinstance(returned, Mapping) and returned:
+        final = numeric(flatten(returned))
+        if never_reported:
+            session.report(dict(returned), None)
+        elif metric is None or metric in final:
+            trial.current().report_final(final)
+    elif isinstance(returned, (int, float)) and not isinstance(returned, bool) and never_reported:
+        session.report({metric or "value": returned}, None)
+
+
+def takes_config(loop: Any) -> bool:
+    """Return whether the loop takes an argument, the config.
+
+    Ray Train also allows loops without arguments.
+    """
+    try:
+        return bool(inspect.signature(loop).parameters)
+    except (TypeError, ValueError):
+        return True
+
+
+def trace(error: BaseException) -> str:
+    """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters.
+
+    Passwords are masked. Frames of sweeps' own code at both ends of the stack are left out. An
+    error that a trainer of sweeps explains, such as a script that failed, has no traceback.
+    """
+    here = str(installed_package.FOLDER / "execution")
+    formatted = traceback.TracebackException.from_exception(error)
+    if isinstance(error, SweepsError) and all(
+        frame.filename.startswith(PACKAGE) for frame in formatted.stack
+    ):
+        return shorten(masked(f"{type(error).__name__}: {error}"))
+    theirs = [
+        number
+        for number, frame in enumerate(formatted.stack)
+        if not frame.filename.startswith(here)
+    ]
+    if theirs:
+        formatted.stack = traceback.StackSummary.from_list(
+            formatted.stack[theirs[0] : theirs[-1] + 1]
+        )
+    return shorten(masked("".join(formatted.format()).rstrip()))

@@ -1,0 +1,468 @@
+"""Session of a running trial on one rank, which the training loop uses through `ray.train`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs
+import ray
+import ray.train
+from ray.data import DataIterator, Dataset
+
+from sweeps.core.errors import shorten
+from sweeps.core.files.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
+from sweeps.core.text.secrets import hide_known
+from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report, take_step
+from sweeps.data.columns import tables
+from sweeps.execution.isolation import user_code
+from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
+from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.worker.metric_values import flatten, numeric, quote, unbeatable
+
+# Other names of the dataset `valid`, as in Ray's tutorials. If the space file names a dataset by
+# such a name, this dataset has precedence.
+ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
+# After this many seconds without a report, the worker sends the stack of the loop to the pool.
+SILENT_AFTER = 300.0
+
+
+class LoopStopped(BaseException):
+    """Raised by `report` to end a loop. All ranks raise this exception at the same step.
+
+    The base class is not Exception, so that `except Exception` in a loop does not catch this
+    exception.
+
+    Args:
+        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
+            it. The trainer `command` reads this attribute.
+    """
+
+    def __init__(self, finished: bool = False):
+        super().__init__()
+        self.finished = finished
+
+
+class MetricMissing(ValueError):
+    """Raised if the first report of a trial lacks the objective's metric.
+
+    Often, the metric has another name in the loop.
+    """
+
+    place = "objective.metric"
+
+
+class CheckpointIgnored(ValueError):
+    """Raised under PBT if a loop does not continue from its checkpoint."""
+
+    place = "scheduler.name"
+
+
+class DatasetCache:
+    """Prepared data that a worker keeps for later trials that use the same data.
+
+    The worker also keeps the objects that loops have built from this data.
+
+    Attributes:
+        data: The prepared data.
+        check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
+        opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
+        kept: Objects that loops keep with `Current.cached`, by name.
+        folds: The data of each fold of a cross-validation; () without a cross-validation.
+        parts: The data of each step at which the loop trains on a part of the train rows; {} unless
+            the scheduler counts rows.
+    """
+
+    def __init__(self, data: Data):
+        self.data = data
+        self.check = ray.get(data.check) if data.check is not None else None
+        self.opened: dict[str, DataIterator] = {}
+        self.kept: dict[str, Any] = {}
+        self.folds = tuple(map(DatasetCache, data.folds))
+        self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
+        return ray.get(self.data.shards[name][0])
+
+    def name_of(self, name: str) -> str:
+        """Return the name of a dataset.
+
+        If there is no such dataset, but the name is an alias of "valid", return "valid".
+
+        Raises:
+            KeyError: The space has no dataset of this name, or the dataset is the test split.
+        """
+        shards = self.data.shards
+        name = name if name in shards else ALIASES.get(name, name)
+        if not shards:
+            raise KeyError(
+                f"no dataset `{name}`: the space file has no section `data`; add this section, or "
+                "read the data in the loop"
+            )
+        if name == "test" and name not in shards:
+            raise KeyError(
+                "the search never sees the split `test`; evaluate on `valid`. After the sweep, "
+                "the winner is scored on `test`"
+            )
+        if name not in shards:
+            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
+        return name
+
+    def shard(self, name: str, ranks: Ranks) -> DataIterator:
+        """Return the part of a dataset that belongs to a rank.
+
+        Args:
+            name: Name of the dataset; see `name_of`.
+            ranks: Place of this process in its gang.
+
+        Raises:
+            KeyError: See `name_of`.
+        """
+        name = self.name_of(name)
+        if self.data.stream:
+            return ray_train_adapter.Stream(self.dataset(name))
+        if name not in self.opened:
+            parts = self.data.shards[name]
+            dataset = ray.get(parts[ranks.rank % len(parts)])
+            if self.data.whole and name == "train":
+                dataset = tables.part_of(dataset, ranks.world_size, ranks.rank)
+            self.opened[name] = ray_train_adapter.Shard(dataset.materialize())
+        return self.opened[name]
+
+
+class TrialSession:
+    """One attempt at a trial on one rank.
+
+    The functions of `ray.train` in the loop call this object.
+
+    Args:
+        pool: Handle of the pool.
+        job: Settings that all trials of the sweep share.
+        assignment: The attempt.
+        cache: The worker's cache of the trial's data.
+
+    Attributes:
+        name: Name of the sweep, a hyphen and the id of the trial.
+        folder: The trial's folder.
+        step: Step of the latest report. Before the first report, it is the step of the checkpoint
+            from which the attempt continues, or 0.
+        cache: The worker's cache of the trial's data.
+        stopped: Whether `report` has raised `LoopStopped`.
+        stops: Whether the next report must raise `LoopStopped`, because the driver has ended the
+            trial.
+        reports: Number of reports in this attempt.
+        train_stream: This rank's part of `train`, if the data is streamed to a gang of several
+            workers; else None.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        job: Job,
+        assignment: Assignment,
+        cache: DatasetCache,
+    ):
+        self.pool = pool
+        self.ranks: Ranks = assignment.ranks
+        self.job = job
+        self.assignment = assignment
+        self.cache = cache
+        self.name = f"{job.sweep}-{assignment.trial.id}"
+        self.folder = assignment.folder
+        self.step = 0
+        self.stopped = False
+        self.stops = False
+        self.reports = 0
+        self.train_stream: DataIterator | None = None
+        self._lock = threading.Lock()
+        self._recorded = self._acknowledged_step = 0
+        self._reports: list[Report] = []
+        self._checkpoints: list[Checkpoint] = []
+        self._resumed: bool | None = None
+        self._checkpoint_read = False
+        self._closing = contextlib.ExitStack()
+        self._local: Path | None = None  # Local copy of the checkpoint to continue from.
+        self._exchanges = 0
+        self._thread = threading.get_ident()  # The thread that runs the loop.
+        self._last_report = time.monotonic()  # Infinite while the loop waits for a decision.
+        self._admitted = False  # Whether `admit` was called since the last call of `send_if_new`.
+        self._silent_for = 0.0  # Largest time limit that was exceeded since the latest report.
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process."""
+        return self.ranks.rank
+
+    def report(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: ray.train.Checkpoint | None,
+        step: int | None = None,
+    ) -> None:
+        """Record a report of the loop. At a rung, wait for the driver's decision.
+
+        Args:
+            metrics: Dict of metrics, which may be nested.
+            checkpoint: Checkpoint to copy into the trial's folder; None to report without a
+                checkpoint.
+            step: Step of the report. None for the step that `take_step` returns.
+
+        Raises:
+            Stopped: The trial ends at this step.
+            TypeError: `metrics` is not a dict.
+            ValueError: The report of rank 0 lacks the objective's metric, the metric is not a
+                number, the value of an objective is infinitely good, the step is wrong (see
+                `take_step`), or the loop does not continue from its checkpoint, although the
+                scheduler needs this.
+        """
+        self._refuse(metrics)
+        self._resolve_resumption()
+        self._last_report, self._silent_for = time.monotonic(), 0.0
+        self.step = take_step(self.step) if step is None else step
+        self.reports += 1
+        saved = None if checkpoint is None else self._persist(checkpoint)
+        numbers = self._checked(metrics, self.step)
+        with self._lock:
+            self._recorded = self.step
+            if saved is not None:
+                self._checkpoints.append(saved)
+            if self.rank == 0:
+                self._reports.append(Report(self.step, numbers, time.time()))
+        if saved is not None:
+            self._send()
+        asks = self.step in self.job.rungs or self.assignment.asks
+        if self.finished or self.stops or (asks and not self._may_continue()):
+            self.stopped = True
+            raise LoopStopped(self.finished)
+
+    def admit(self, metrics: Any, step: int) -> dict[str, float]:
+        """Check a report of the loop in a `LoopRun`, and return its numbers.
+
+        The report does not leave this process.
+
+        Args:
+            metrics: The argument that the loop passed to `report`.
+            step: Step of the report in the run.
+
+        Raises:
+            Stopped, TypeError, ValueError: See `report`.
+        """
+        self._refuse(metrics)
+        self._last_report, self._silent_for = time.monotonic(), 0.0
+        self._admitted = True
+        if self.stops:
+            self.stopped = True
+            raise LoopStopped(self.finished)
+        return self._checked(metrics, step)
+
+    def _refuse(self, metrics: Any) -> None:
+        """Raise an error if a report is not a dict, or if the trial has ended."""
+        if not isinstance(metrics, Mapping):
+            raise TypeError(
+                f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got "
+                f"{type(metrics).__name__}: {quote(metrics)}"
+            )
+        if self.stopped:  # The loop has caught the first `LoopStopped`.
+            raise LoopStopped(self.finished)
+
+    def _resolve_resumption(self) -> None:
+        """At the first report, ask the pool whether rank 0's loop continues from its checkpoint.
+
+        If so, the steps continue after the step of the checkpoint. Otherwise, they begin with 1.
+
+        Raises:
+            CheckpointIgnored: The loop does not continue from its checkpoint under PBT.
+        """
+        checkpoint = self.assignment.checkpoint
+        if checkpoint is None or self._resumed is not None:
+            return
+        self._resumed = ray.get(
+            self.pool.resumed.remote(self.assignment.id, self.rank, self._checkpoint_read)
+        )
+        self.step = checkpoint.step if self._resumed else 0
+        if self.job.milestones and not self._resumed:
+            raise CheckpointIgnored(
+                "the scheduler needs a loop that continues from its checkpoint, but this loop did "
+                "not call `ray.train.get_checkpoint()`"
+            )
+
+    def _checked(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:
+        flat = flatten(metrics)
+        numbers = {
+            name if name in self.job.asked else hide_known(name): number
+            for name, number in numeric(flat).items()
+        }
+        if self.rank != 0:
+            return numbers
+        metric = self.job.metric
+        if metric in flat and metric not in numbers:
+            raise ValueError(
+                f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at "
+                f"step {step}"
+            )
+        if metric is not None and metric not in numbers:
+            missing = (
+                f"the objective's metric `{metric}` was not reported at step {step}; the loop "
+                f"reported: {', '.join(sorted(flat)) or 'nothing'}"
+            )
+            raise (MetricMissing if step == 1 else ValueError)(missing)
+        if (name := unbeatable(numbers, self.job.goals)) is not None:
+            raise ValueError(
+                f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial "
+                "could beat; report a finite value, or nan if there is no value"
+            )
+        return numbers
+
+    def _may_continue(self) -> bool:
+        self._last_report = math.inf
+        try:
+            update = self.unacknowledged()
+            continues: bool = ray.get(self.pool.may_continue.remote(self.assignment.id, update))
+            self._acknowledge(update.step)
+            return continues
+        finally:
+            self._last_report = time.monotonic()
+
+    @property
+    def finished(self) -> bool:
+        """True if the trial has reached the step at which every trial ends (`max_t`)."""
+        return self.job.max_t is not None and self.step >= self.job.max_t
+
+    def _send(self) -> None:
+        """Send the unacknowledged reports and checkpoints to the pool without waiting.
+
+        Later messages contain the same reports and checkpoints until the pool acknowledges them.
+        """
+        update = self.unacknowledged()
+        sent = self.pool.record_update.remote(self.assignment.id, update)
+        sent.future().add_done_callback(
+            lambda answer: self._acknowledge(update.step) if answer.exception() is None else None
+        )
+
+    def unacknowledged(self) -> RankUpdate:
+        """Return all reports and checkpoints that the pool has not acknowledged."""
+        with self._lock:
+            return RankUpdate(
+                self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints)
+            )
+
+    def _acknowledge(self, step: int) -> None:
+        with self._lock:
+            self._acknowledged_step = max(self._acknowledged_step, step)
+            self._reports = [report for report in self._reports if report.step > step]
+            self._checkpoints = [saved for saved in self._checkpoints if saved.step > step]
+
+    def send_if_new(self) -> None:
+        """Send the unacknowledged reports and checkpoints, if there are any.
+
+        If the loop has made reports that do not leave this process, send a message without reports.
+        The pool then knows that this rank is not silent.
+        """
+        admitted, self._admitted = self._admitted, False
+        if admitted or self._acknowledged_step != self._recorded:
+            self._send()
+
+    def check_silence(self) -> None:
+        """Send a notice to the pool if the loop has not reported for a long time.
+
+        The notice has the loop's stack, and is also written to the trial's log. There are two time
+        limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes
+        at most one notice.
+        """
+        quiet = time.monotonic() - self._last_report
+        limits = (SILENT_AFTER, self.job.report_timeout or math.inf)
+        passed = max((limit for limit in limits if limit <= quiet), default=0.0)
+        if passed > self._silent_for:
+            self._silent_for = passed
+            silence = Silence(self.rank, quiet, stack_of(self._thread))
+            print(f"--- {silence}", file=sys.stderr, flush=True)
+            self.pool.silent.remote(self.assignment.id, silence)
+
+    def checkpoint(self) -> ray.train.Checkpoint | None:
+        """Return the checkpoint to continue from; None if the trial starts from scratch.
+
+        Record that the loop has read its checkpoint.
+        """
+        checkpoint = self.assignment.checkpoint
+        self._checkpoint_read = True
+        if checkpoint is None:
+            return None
+        if self._local is None:
+            place = f"{root_in(self.job.store, self.folder)}/{checkpoint.name}"
+            self._local = self._closing.enter_context(local_checkpoint(place))
+        return ray.train.Checkpoint.from_directory(str(self._local))
+
+    def close(self) -> None:
+        """Delete the local copy of a checkpoint that came from the sweep's store."""
+        self._closing.close()
+
+    def shard(self, name: str) -> DataIterator:
+        """Return this rank's part of a dataset; see `DatasetCache.shard`."""
+        if self.train_stream is not None and self.cache.name_of(name) == "train":
+            return self.train_stream
+        return self.cache.shard(name, self.ranks)
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Wait until every rank has given a value; return all values, ordered by rank."""
+        if self.ranks.world_size == 1:
+            return [value]
+        self._exchanges += 1
+        values: list[Any] = ray.get(
+            self.pool.exchange.remote(self.assignment.id, self.rank, self._exchanges, value)
+        )
+        return values
+
+    def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
+        """Copy a reported checkpoint into the folder `checkpoint_<step>` of the trial.
+
+        All ranks write to the same folder.
+
+        Ray's `Checkpoint.to_directory` is not used, because it lets only one rank copy its files,
+        and the other ranks only wait.
+
+        If the sweep has a store, the folder is in the store.
+
+        Raises:
+            StoreError: The store does not answer.
+        """
+        name = f"checkpoint_{self.step:06d}"
+        target = f"{root_in(self.job.store, self.folder)}/{name}"
+        files: Any = checkpoint.filesystem
+        if self.job.store is None:
+            Path(target).mkdir(parents=True, exist_ok=True)
+            pyarrow.fs.copy_files(checkpoint.path, target, source_filesystem=files)
+        else:
+            with checkpoint.as_directory() as local:
+                upload_checkpoint(Path(local), target)
+        # The note is read from the reported checkpoint, because another rank may be overwriting the
+        # copy.
+        note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
+        if files.get_file_info(note).type == pyarrow.fs.FileType.File:
+            with files.open_input_file(note) as file:
+                best_step = json.loads(file.read())["best_step"]
+        return Checkpoint(name, self.step, best_step)
+
+
+def stack_of(thread: int) -> str:
+    """Return the stack of a thread in the format of a traceback.
+
+    It starts at the first frame of the user's code. It is "" if the thread has ended.
+    """
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return ""
+    frames = list(reversed(list(traceback.walk_stack(frame))))
+    first = next(
+        (i for i, (one, _) in enumerate(frames) if user_code.is_user_code(one.f_code.co_filename)),
+        0,
+    )
+    return shorten("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())

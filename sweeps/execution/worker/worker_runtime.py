@@ -1,0 +1,434 @@
+"""Code of a worker's process: join gangs, run trials, and reset the process between trials.
+
+The pool assigns the trials. The actor's methods run one after another on the main thread, so that
+training loops can set signal handlers. A second thread asks the pool for calls and carries the
+calls out while a loop runs. Each of these requests is also a heartbeat of the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import math
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.data
+from ray.actor import ActorHandle
+from ray.train.backend import Backend, BackendConfig
+
+from sweeps.core.errors import StoreError
+from sweeps.core.files import stores
+from sweeps.core.files.checkpoint_files import root_in
+from sweeps.core.files.sweep_folder import FILES, ORIGIN
+from sweeps.core.host import exit_causes
+from sweeps.core.host.processes import working_directory
+from sweeps.core.plugins import references
+from sweeps.core.text.secrets import hide_in_output, remember_uri, remember_variables
+from sweeps.core.trial import Current
+from sweeps.execution.isolation import child_processes, process_reset, torch_state
+from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
+from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.worker import backends, loop_mlflow, trial_logs
+from sweeps.execution.worker.gang_ranks import RENEWED_FOR_EACH_TRIAL
+from sweeps.execution.worker.stream_shares import TrainStreams
+from sweeps.execution.worker.training_loop import run_loop
+from sweeps.execution.worker.trial_session import DatasetCache, TrialSession
+from sweeps.study.events import RankPlace
+
+log = logging.getLogger(__name__)
+
+# Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
+NEWS_EVERY = 0.5
+
+
+class WorkerRuntime:
+    """State of a worker's process, and the methods that the pool calls in it.
+
+    Args:
+        pool: Handle of the pool.
+        worker: Id of this worker.
+        job: Settings that all trials of the sweep share.
+    """
+
+    def __init__(self, pool: Any, worker: str, job: Job):
+        self.pool = pool
+        self.worker = worker
+        self.job = job
+        self.session: TrialSession | None = None
+        self._log: Path | None = None  # Log of the running trial.
+        self._membership: backends.Membership | None = None
+        self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = (
+            None  # Backend, worker group and configuration; set on rank 0 only.
+        )
+        self._caches: dict[str, DatasetCache] = {}
+        self._streams = TrainStreams()
+        # Memory in use after the first trial, in bytes; None before its end.
+        self._first_memory: int | None = None
+
+    def start(self) -> WorkerInfo:
+        """Prepare the process for training loops.
+
+        If the loop is one of the trainers that come with sweeps, import it now.
+        """
+        os.environ.update(self.job.secrets)
+        remember_variables(self.job.secret_names)
+        remember_uri(self.job.tracking or "")
+        hide_in_output(sys.stdout, sys.stderr)
+        for root in reversed(self.job.roots):
+            if root not in sys.path:
+                sys.path.insert(0, root)
+        logging.getLogger("ray.data").setLevel(
+            logging.ERROR
+        )  # Ray Data would log each read shard to the trial's log.
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        if self.job.stream is None:
+            ray_train_adapter.read_data_in_place()
+        else:
+            self.job.stream.apply()
+        ray_train_adapter.refuse_shutdown()
+        exit_causes.log_os_exit()
+        loop_mlflow.watch(self.job.tracking)
+        threading.Thread(target=self._listen, name="sweeps-control", daemon=True).start()
+        if self.job.loop.startswith("sweeps.trainers."):
+            with contextlib.suppress(Exception):
+                references.resolve(self.job.loop)
+        elif self.job.backend != "none":
+            with contextlib.suppress(Exception):  # The trial will report the error.
+                backends.config_of(self.job.backend)
+        context = ray.get_runtime_context()
+        gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
+        place = RankPlace(ray.util.get_node_ip_address(), gpus)
+        return WorkerInfo(context.get_node_id(), place, os.getpid())
+
+    # ---- gangs
+
+    def join(self, ranks: Ranks, visible_gpus: str | None) -> None:
+        """Leave the current gang, if there is one, and join another gang.
+
+        Args:
+            ranks: RankPlace of this process in the new gang.
+            visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
+        """
+        self.leave()
+        self._membership = backends.Membership(ranks, visible_gpus)
+        ray_train_adapter.set_ranks(ranks)
+
+    def leave(self) -> None:
+        """Leave the current gang, if there is one.
+
+        Undo the backend's changes in this process, and free cached GPU memory.
+        """
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.leave()
+        ray_train_adapter.set_ranks(None)
+        torch_state.empty_cuda()
+
+    def form(
+        self,
+        workers: tuple[ActorHandle, ...],
+        ranks: tuple[Ranks, ...],
+        resources: dict[str, float],
+        visible_gpus: list[str],
+    ) -> None:
+        """Connect the workers of a gang with Ray Train's backend.
+
+        The pool calls this on rank 0, in a thread other than the main thread.
+
+        Args:
+            workers: Handles of all workers, in the order of ranks.
+            ranks: RankPlace of each worker in the gang.
+            resources: Name and amount of each resource of one worker.
+            visible_gpus: For each worker, the ids of the GPUs of all workers on its node; ""
+                without GPUs.
+        """
+        config = backends.config_of(self.job.backend, resources)
+        backend = config.backend_cls()
+        group = backends.WorkerGroup(workers, resources)
+        shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
+        if shared:  # After CUDA is initialized, a process cannot change its visible devices.
+            shared = not any(group.execute(torch_state.uses_cuda))
+        group.call("join", ranks, visible_gpus if shared else [None] * len(workers))
+        self._group = (backend, group, config)
+        backend.on_start(group, config)
+        backend.on_training_start(group, config)
+        group.call("enter")
+
+    def enter(self) -> None:
+        """Enter the context in which the backend lets training functions run."""
+        self.membership.enter(backends.config_of(self.job.backend))
+        if self.job.backend == "jax":  # Ray's backend gives the first GPUs of the node to each.
+            self.membership.show_own_gpus()
+
+    def disband(self) -> None:
+        """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0.
+
+        Do nothing if there is no such gang.
+        """
+        if self._group is not None:
+            (backend, group, config), self._group = self._group, None
+            group.call("exit_context")
+            backend.on_shutdown(group, config)
+            group.call("leave")
+
+    def exit_context(self) -> None:
+        """Exit the context that `enter` has entered."""
+        self.membership.exit_context()
+
+    def _form_alone(self, resources: dict[str, float]) -> None:
+        """Make this worker a gang of one, and set up the backend in this process.
+
+        For torch, create the process group here, because this is faster than Ray Train's backend.
+        For any other backend, call Ray Train's backend, unless a single worker needs no backend.
+        """
+        backend = self.job.backend
+        if backend in RENEWED_FOR_EACH_TRIAL:
+            self.leave()
+        if self._membership is None:
+            self.join(Ranks(), None)
+            if backend not in backends.ALONE_WITHOUT:
+                config = backends.config_of(backend, resources)
+                group = backends.OwnProcess(resources)
+                config.backend_cls().on_start(group, config)
+                config.backend_cls().on_training_start(group, config)
+                self.enter()
+        if backend == "torch":
+            self.membership.groups = torch_state.group_of_one(gpu=bool(ray.get_gpu_ids()))
+
+    @property
+    def membership(self) -> backends.Membership:
+        """Membership of this process in its gang. The process must belong to a gang."""
+        assert self._membership is not None, "the pool forms a gang before it assigns a trial"
+        return self._membership
+
+    # ---- trials
+
+    def run(self, assignment: Assignment) -> Ended:
+        """Run one attempt at a trial on this rank, reset the process, and return the result."""
+        self.job = assignment.job or self.job
+        if self.job.store is not None:
+            assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
+        if self._membership is not None:
+            # Not earlier: peers may still have used the groups.
+            torch_state.destroy_groups(self._membership.groups)
+        if assignment.ranks.world_size == 1:
+            self._form_alone(dict(assignment.trial.shape.per_worker))
+        membership = self.membership
+        self._keep_caches(assignment)
+        is_first = self._first_memory is None
+        if is_first:
+            process_reset.settle()
+        cache = self._caches[assignment.data_key]
+        session = TrialSession(self.pool, self.job, assignment, cache)
+        self.session = session
+        ranks = assignment.ranks
+        title = (
+            f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of "
+            f"{ranks.world_size} on {self.worker}"
+        )
+        self._log = trial_logs.log_of(assignment.folder, ranks.rank)
+        try:
+            self._streams.open(session)
+            with trial_logs.into(self._log, title) as say, contextlib.closing(session):
+                ended, broken = self._run_isolated(session, assignment, is_first)
+                say(
+                    f"{ended.state.value} after {ended.reports} reports"
+                    + (f"\n{ended.error}" if ended.error else "")
+                )
+        finally:
+            self._save_files(assignment)
+            self.session = self._log = None
+        if self._first_memory is None:
+            process_reset.settle()
+            self._first_memory = process_reset.memory()
+        grown = process_reset.excess_growth(self._first_memory, process_reset.memory())
+        return replace(
+            ended,
+            update=session.unacknowledged(),
+            broken=broken or grown,
+            disconnected=membership.lost_its_group(),
+        )
+
+    def _save_files(self, assignment: Assignment) -> None:
+        """Copy this rank's log to the sweep's store. On rank 0, also copy the trial's other files.
+
+        An error is only logged.
+        """
+        if self.job.store is None or self._log is None:
+            return
+        folder, root = Path(assignment.folder), root_in(self.job.store, assignment.folder)
+        try:
+            store = stores.open_store(root, patient=False)
+            store.put(self._log, self._log.relative_to(folder).as_posix())
+            if assignment.ranks.rank == 0 and (folder / FILES).is_dir():
+                store.put(folder / FILES, FILES)
+        except StoreError as e:
+            log.warning("%s", e)
+
+    def _keep_caches(self, assignment: Assignment) -> None:
+        for key in self._caches.keys() - set(assignment.cached):
+            del self._caches[key]
+        if assignment.data is not None:
+            self._caches[assignment.data_key] = DatasetCache(assignment.data)
+        assert assignment.data_key in self._caches, (
+            "the pool treats data as cached although it never sent this data"
+        )
+
+    def _run_isolated(
+        self, session: TrialSession, assignment: Assignment, is_first: bool
+    ) -> tuple[Ended, str | None]:
+        limit = self.job.trial_timeout
+        seconds = None if limit is None else max(0.1, limit - assignment.seconds)
+        if is_first:
+            self._import_loop(assignment, seconds)
+        current = self._current(assignment)
+        mark = f"{assignment.folder}/{assignment.ranks.rank}"
+        if assignment.attempt > 1:
+            child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
+        with process_reset.isolated(mark) as reset, _stacks_after(seconds):
+            ended = replace(run_loop(session, current), reports=session.reports)
+        return ended, reset.broken
+
+    def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
+        """Import the module of the training loop before the worker's first trial.
+
+        The trial's time does not include this import.
+
+        If the import changes the process, for example its environment variables, the changes stay
+        for all trials.
+        """
+        with (
+            _stacks_after(seconds),
+            contextlib.suppress(BaseException),
+        ):  # The trial reports errors.
+            os.environ.update(self.job.environment)
+            for reference in (self.job.loop, *self.job.references):
+                references.resolve(reference)
+        if assignment.ranks.rank == 0:
+            ray.get(self.pool.imported.remote(assignment.id))
+
+    def _current(self, assignment: Assignment) -> Current:
+        cache = self._caches[assignment.data_key]
+        label = assignment.labels.label
+        cpus = dict(assignment.trial.shape.per_worker).get("CPU", 1)
+        names = [field.name for field in fields(Current) if hasattr(self.job, field.name)]
+        own = {
+            "trial": assignment.trial.id,
+            "seed": assignment.trial.seed,
+            "label": list(label) if isinstance(label, tuple) else label,
+            "task": assignment.labels.task,
+            "classes": assignment.labels.classes,
+            "threads": max(self.job.threads, math.floor(cpus)),
+            "check": cache.check,
+            "options": dict(self.job.options),
+            "roots": self._code_folders(),
+            "weight": cache.data.weight,
+            "_folder": Path(assignment.folder, FILES),
+            "_kept": cache.kept,
+        }
+        return Current(**{name: getattr(self.job, name) for name in names} | own)
+
+    def _code_folders(self) -> tuple[Path, ...]:
+        """Return the folders with the user's files.
+
+        They are the copy that Ray made for the workers, if there is one, and the original folders.
+        """
+        copy = (
+            [Path(working_directory())]
+            if ray.get_runtime_context().runtime_env.get("working_dir")
+            else []
+        )
+        return (*copy, *map(Path, self.job.roots))
+
+    def stop(self, trial: str) -> None:
+        """End the trial's loop at its next report. Do nothing if the trial no longer runs here."""
+        if (session := self.session) is not None and session.assignment.trial.id == trial:
+            session.stops = True
+
+    def close_stream(self, attempt: AttemptId) -> None:
+        """End the split coordinator that this worker has started for an attempt.
+
+        See `TrainStreams.close`.
+        """
+        self._streams.close(attempt)
+
+    # ---- the second thread
+
+    def _listen(self) -> None:
+        """Carry out the pool's calls, send the running loop's new reports, and notify the pool.
+
+        The pool is notified if the loop has not reported for long.
+        """
+        last: TrialSession | None = None
+        call = self.pool.listen.remote(self.worker)
+        while True:
+            ready, _ = ray.wait([call], timeout=NEWS_EVERY)
+            try:
+                if ready:
+                    received = ray.get(call)
+                    call = self.pool.listen.remote(self.worker)
+                    if received is not None:
+                        threading.Thread(target=self._answer, args=received, daemon=True).start()
+                session = self.session
+                if (
+                    session is not None and session is last and not ready
+                ):  # The end of a short trial sends its reports as well.
+                    session.send_if_new()
+                last = session
+                if session is not None:
+                    session.check_silence()
+            except ray.exceptions.RayError:  # The pool has died, so Ray will end this process soon.
+                time.sleep(NEWS_EVERY)
+            if (log := self._log) is not None:
+                trial_logs.shorten(log)
+
+    def _answer(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
+        error = None
+        try:
+            getattr(self, method)(*arguments)
+        except BaseException:
+            error = traceback.format_exc()
+        self.pool.answered.remote(self.worker, number, error)
+
+
+def _folder_on_node(folder: str) -> str:
+    """Return the folder for a trial's logs and other files on this node.
+
+    If this node does not see the sweep's folder, it is a folder in the files of the Ray session.
+    This user may not be able to write to the driver's path.
+
+    Args:
+        folder: The trial's folder on the driver's node.
+    """
+    sweep = Path(folder).parent.parent
+    if (sweep / ORIGIN).is_file():
+        return folder
+    node: Any = ray._private.worker._global_node
+    return str(Path(node.get_session_dir_path(), "sweeps", sweep.name, "trials", Path(folder).name))
+
+
+@contextlib.contextmanager
+def _stacks_after(seconds: float | None) -> Iterator[None]:
+    """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`.
+
+    If `seconds` is None, never write them.
+
+    `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are
+    written.
+    """
+    if seconds is not None:
+        faulthandler.dump_traceback_later(seconds, file=2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

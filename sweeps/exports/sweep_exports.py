@@ -1,0 +1,411 @@
+"""Export trials of a sweep as bundles, and register bundles in MLflow."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.bundle import ensemble as ensemble_export
+from sweeps.bundle import export as trial_export
+from sweeps.bundle import integrity, trial_choice
+from sweeps.bundle.manifest import Manifest, members_text
+from sweeps.bundle.sweep_models import SweepModels
+from sweeps.bundle.trial_facts import describe_recorded
+from sweeps.core.errors import InputError
+from sweeps.core.files.atomic_files import part_of
+from sweeps.core.files.disk import disk_error
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.stores import store_of
+from sweeps.core.files.sweep_folder import RESULT, SweepFolder, refuse_other_entries
+from sweeps.core.host.machine_share import Share
+from sweeps.core.result import read_result, to_json_value
+from sweeps.core.trial import format_trial_id, trained_on
+from sweeps.data.sources import ingest
+from sweeps.exports import trial_refit
+from sweeps.exports.split_rows import read_splits
+from sweeps.space import Space
+from sweeps.space.python.saved_space import runnable_space, saved_space
+from sweeps.stored import stored_sweeps
+from sweeps.study import storage
+from sweeps.study.study_store import StudyStore
+from sweeps.sweep_report import content
+from sweeps.tracking.mlflow import model_registry, uris
+
+# Pairs of options that cannot be combined.
+EXCLUSIVE = (
+    ("--trial", "--top"),
+    ("--trial", "--pareto"),
+    ("--top", "--pareto"),
+    ("--refit", "--top"),
+    ("--refit", "--pareto"),
+    ("--refit", "--latest"),
+    *(("--ensemble", other) for other in ("--trial", "--top", "--pareto", "--latest")),
+)
+# Why an ensemble cannot be refitted.
+NO_REFIT = (
+    "cannot be combined with --ensemble, which chooses models on the rows of valid; a refit would "
+    "train on these rows"
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Result of one export.
+
+    Attributes:
+        path: Folder of the bundle. If the trainer has no `load`, this is the folder of the exported
+            checkpoint.
+        notes: Notes for the user.
+    """
+
+    path: Path
+    notes: tuple[str, ...] = ()
+
+
+def export(
+    sweep: str | os.PathLike[str],
+    *,
+    trial: str | None = None,
+    top: int | None = None,
+    pareto: bool = False,
+    refit: bool = False,
+    latest: bool = False,
+    ensemble: int | None = None,
+    output: str | os.PathLike[str] | None = None,
+    reuse: bool = False,
+    trust: bool = False,
+    cpus: int | None = None,
+    gpus: int | None = None,
+) -> list[Written]:
+    """Export one or several trials of a sweep as bundles.
+
+    Args:
+        sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
+        trial: Id of the trial to export. The default is the best trial.
+        top: Number of trials to export, the best first.
+        pareto: True to export all trials of the Pareto front. This needs several objectives.
+        refit: True to train the trial again on the train and valid rows together. The training ends
+            at the step of the model that an export without `refit` would contain. After a
+            cross-validation, every export is a refit. With `bundle: {train_on: all}`, every export
+            without `latest` is one, and test may be one of the splits. The training runs on the Ray
+            cluster with which the sweep started, or on this machine if the sweep started without
+            one.
+        latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
+        ensemble: Number of rounds in which models are chosen for an ensemble, at least 1. Each
+            round adds one model, so this is also the largest number of members. None to export
+            single models.
+        output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`,
+            and `latest` adds `-latest`. With `top` or `pareto`, each trial gets a subfolder. With
+            `ensemble`, the default is SWEEP/exports/ensemble-ROUNDS.
+        reuse: True to reuse a valid earlier export of the same model in SWEEP/exports.
+        trust: True to read pickles in the sweep's folder even if this user's key has not signed
+            them. Reading a pickle runs the code inside it.
+        cpus: Largest number of CPUs that the refit uses. The default is the number with which the
+            sweep started.
+        gpus: Largest number of GPUs that the refit uses. The default is the number with which the
+            sweep started.
+
+    Returns:
+        The exports, the best trial first.
+
+    Raises:
+        InputError: The arguments contradict each other, or the sweep or the trial does not exist.
+            Also raised if the trial has no checkpoint, or if the output folder exists or cannot be
+            written.
+        SweepLocked: The sweep runs.
+        BundleError: The predictions of the bundle differ from the predictions during training.
+        SweepFailed: The training loop failed during the refit.
+    """
+    given = {
+        "--trial": trial is not None,
+        "--top": top is not None,
+        "--pareto": pareto,
+        "--refit": refit,
+        "--latest": latest,
+        "--ensemble": ensemble is not None,
+    }
+    if ensemble is not None and refit:
+        raise InputError("--refit", NO_REFIT)
+    if ensemble is not None and ensemble < 1:
+        raise InputError("--ensemble", f"is {ensemble}, but must be at least 1")
+    for first, second in EXCLUSIVE:
+        if given[first] and given[second]:
+            raise InputError(second, f"cannot be combined with {first}")
+    export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
+    if not export_run.refit and (cpus is not None or gpus is not None):
+        raise InputError(
+            "--cpus" if cpus is not None else "--gpus",
+            "is for an export that trains a model; add --refit",
+        )
+    place = Path(output).resolve() if output else None
+    reuse = reuse and place is None
+    report: list[Path] = []
+    with FolderLock(export_run.folder):
+        if ensemble is None:
+            written = export_run.write(trial, top, pareto, place, reuse)
+        else:
+            written = [export_run.write_ensemble(ensemble, place, reuse)]
+            if place is None:
+                report = content.refresh(export_run.folder, export_run.space)
+    stored_sweeps.save_exports(export_run.folder, [*(one.path for one in written), *report])
+    return written
+
+
+@dataclass(frozen=True)
+class _Export:
+    """One call of `export`. `folder` is the sweep's folder.
+
+    `roots` are the folders of the user's modules.
+
+    `wanted` has the CPUs and GPUs of a refit. The other fields are arguments of `export`.
+    """
+
+    folder: Path
+    space: Space
+    roots: tuple[Path, ...]
+    refit: bool
+    latest: bool
+    trust: bool
+    wanted: Share
+
+    @classmethod
+    def open(cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share) -> _Export:
+        """Check that a sweep can be exported, and read its space file."""
+        if not storage.journal_in(folder).exists() and storage.place_of(folder) is None:
+            storage.check_trial_count(folder)
+            raise InputError(str(folder), "is not a sweep's folder, because it has no study")
+        space, roots = saved_space(folder)
+        if refit and not space.data.given:
+            raise InputError(
+                "--refit",
+                "trains on the rows of train and valid, which sweeps knows only if the space file "
+                "has the section `data`",
+            )
+        if space.data.folds and latest:
+            raise InputError(
+                "--latest", "does not work with a cross-validation, whose checkpoints hold no model"
+            )
+        refit = refit or (space.trains_winner and not latest)
+        store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
+        refuse_other_entries(folder)
+        if refit or space.trainer.load is not None:
+            space, roots = runnable_space(folder, trust)
+        return cls(folder, space, roots, refit, latest, trust, wanted)
+
+    @functools.cached_property
+    def models(self) -> SweepModels:
+        """The models of the sweep."""
+        store = StudyStore(self.folder, self.space)
+        return SweepModels(store, self.space, self.roots, self.trust)
+
+    def write(
+        self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
+    ) -> list[Written]:
+        """Export the trials that the arguments of `export` select."""
+        store = self.models.study_store
+        if pareto:
+            numbers = trial_choice.front_numbers(store, self.latest)
+        elif top is not None:
+            numbers = trial_choice.best_numbers(store, top, self.latest)
+        else:
+            numbers = [trial_choice.number_of(store, trial)]
+        targets = {
+            number: self._target(number, output, several=pareto or top is not None)
+            for number in numbers
+        }
+        reused = set()
+        for number, target in targets.items():
+            if os.path.lexists(target):
+                if not (reuse and self._holds_model(target, number)):
+                    raise _exists(target)
+                reused.add(number)
+        place = "export" if trial is None else "--trial"
+        return [
+            Written(target) if number in reused else self._write_bundle(number, target, place)
+            for number, target in targets.items()
+        ]
+
+    def _target(self, number: int, output: Path | None, several: bool) -> Path:
+        if output is not None:
+            return output / format_trial_id(number) if several else output
+        suffix = "-refit" if self.refit else "-latest" if self.latest else ""
+        return SweepFolder(self.folder).exports / f"{format_trial_id(number)}{suffix}"
+
+    def _holds_model(self, target: Path, number: int) -> bool:
+        """Return whether a folder holds a bundle of the model that `export` would write."""
+        store = self.models.study_store
+        result = store.results()[number]
+        at: int | None
+        step: int | None
+        if self.refit:
+            step = trial_refit.steps_to_train(store, number)
+            at = result.best_step if store.objectives.last_step_counts else step
+        else:
+            checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
+            at = step = result.best_step if checkpoint is None else checkpoint.best_step
+        value = None if at is None else describe_recorded(store, number, at)["value"]
+        return holds(target, {"best_step": step, "value": to_json_value(value)})
+
+    def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
+        """Export an ensemble; see `export`."""
+        fingerprint = self.models.study_store.data
+        space = ingest.resolved(self.space, fingerprint)
+        ensemble_export.require_supported(space)
+        target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
+        models = replace(self.models, space=space)
+        candidates = trial_choice.ensemble_candidates(models.study_store)
+        if os.path.lexists(target):
+            steps = {model.trial: model.step for model in candidates}
+            if reuse and holds(target, {"rounds": rounds, "candidates": steps}):
+                return Written(target)
+            raise _exists(target)
+        with self._writing(target) as work:
+            variants = read_splits(self.folder, space, self.roots, fingerprint)
+            notes = ensemble_export.export_ensemble(
+                models, candidates, variants=variants, rounds=rounds, target=work
+            )
+            (work / "bundle").rename(target)
+        return Written(target, notes)
+
+    def _write_bundle(self, number: int, target: Path, place: str) -> Written:
+        training = (
+            trial_refit.refitted(self.models, number, self.wanted)
+            if self.refit
+            else contextlib.nullcontext()
+        )
+        with self._writing(target) as work:
+            with training as refitted:
+                done = trial_export.export_trial(self.models, number, work, refitted, self.latest)
+            if done.error is not None:
+                raise done.error
+            written = done.bundle or done.checkpoint
+            if written is None:
+                raise InputError(place, done.notes[-1])
+            written.rename(target)
+        return Written(target, (*done.notes, *_refit_notes(done.best)))
+
+    @contextlib.contextmanager
+    def _writing(self, target: Path) -> Iterator[Path]:
+        """Yield a temporary folder on the disk of `target`, in which a bundle is written.
+
+        Errors of the disk become an `InputError`.
+        """
+        work = part_of(target)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise InputError("--output", f"{target} cannot be written: {e.strerror}") from None
+        try:
+            yield work
+        except Exception as e:
+            if (reason := disk_error(e)) is None:
+                raise
+            text = (
+                f"{target} cannot be written: {reason}; free some space, or name another folder "
+                "with -o"
+            )
+            raise InputError("--output", text) from e
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            # This fails if the folder holds exports.
+            with contextlib.suppress(OSError):
+                SweepFolder(self.folder).exports.rmdir()
+
+
+def _refit_notes(best: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return notes about a model that was trained again: its rows, and a test score.
+
+    The score of any other model stands in the sweep's result.
+    """
+    if (refit := best.get("refit")) is None:
+        return ()
+    model = "the model before" if "test" in refit["on"] else "the new model"
+    test = best["test"]
+    score = () if test is None else (f"test score of {model}: {test:.6g}",)
+    return (f"trained on {trained_on(refit)}", *score)
+
+
+def _exists(target: Path) -> InputError:
+    return InputError("--output", f"{target} already exists; name another folder with -o")
+
+
+def holds(target: Path, facts: Mapping[str, Any]) -> bool:
+    """Return whether a folder holds an undamaged bundle that records these facts.
+
+    Args:
+        target: The folder.
+        facts: Facts about the training of a model, or about the choice of an ensemble.
+    """
+    try:
+        integrity.verify_hashes(target)
+        training = Manifest.read(target).training
+    except (integrity.IntegrityError, OSError):
+        return False
+    recorded = training | training.get("ensemble", {})
+    return all(recorded.get(name) == fact for name, fact in facts.items())
+
+
+def digest_of(bundle: Path) -> str | None:
+    """Return the SHA-256 of a bundle's manifest. The manifest holds the hashes of all other files.
+
+    Args:
+        bundle: Folder of the bundle.
+
+    Returns:
+        The hash as hexadecimal text; None if the folder has no manifest.
+    """
+    file = bundle / integrity.MANIFEST
+    return integrity.sha256(file) if file.is_file() else None
+
+
+def register(
+    sweep: str | os.PathLike[str],
+    bundle: Path,
+    name: str,
+    alias: str | None = None,
+    force: bool = False,
+) -> list[str]:
+    """Register a bundle as a model version in the MLflow server that tracked the sweep.
+
+    Args:
+        sweep: The sweep's folder.
+        bundle: A bundle that `export` wrote.
+        name: Name of the registered model.
+        alias: Alias to move to the new version; see
+            `sweeps.tracking.mlflow.model_registry.register`.
+        force: True to move the alias even if the version that holds it now has a better value.
+
+    Returns:
+        Messages for the user, one for each action.
+
+    Raises:
+        InputError: The folder holds no bundle, or MLflow has no run of the sweep.
+        SweepsError: MLflow does not answer.
+    """
+    manifest = Manifest.read(bundle)
+    training = dict(manifest.training)
+    if manifest.members:
+        training["members"] = members_text(manifest.members)
+    tracked = (read_result(Path(sweep)) or {}).get("mlflow")
+    if tracked == {}:
+        raise InputError(
+            "--register",
+            f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file "
+            "does not list `mlflow`",
+        )
+    if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
+        raise InputError(
+            "--register",
+            f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until "
+            "the sweep has ended",
+        )
+    digest = integrity.sha256(bundle / integrity.MANIFEST)
+    uri = uris.add_password(tracked["tracking_uri"])
+    model = model_registry.RegisteredModel(uri, name, alias, force=force)
+    return model_registry.register(bundle, digest, training, tracked["parent_run"], model)

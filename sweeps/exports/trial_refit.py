@@ -1,0 +1,228 @@
+"""Train a trial again on the rows of several splits.
+
+This serves `bundle.train_on: all`, cross-validations and `export --refit`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sweeps.bundle.export import Refitted
+from sweeps.bundle.sweep_models import SweepModels
+from sweeps.controller.session import SweepSession
+from sweeps.core.errors import BundleError, InputError, SweepFailed
+from sweeps.core.files.checkpoint_files import checkpoint_place, local_checkpoint
+from sweeps.core.files.stores import store_of
+from sweeps.core.host.machine_share import Share
+from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State, Trial
+from sweeps.data.prepared_store import PreparedStore
+from sweeps.data.splits.refit_rows import RefitRows
+from sweeps.exports.rerun import reopened, scratch_folder, train_once
+from sweeps.search.plugins import scheduler_of
+from sweeps.study.states import TrialState
+from sweeps.study.study_store import StudyStore
+
+
+@contextlib.contextmanager
+def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitted]:
+    """Train a trial of a sweep that has ended again; see `trained_again`.
+
+    Args:
+        models: The models of the sweep.
+        number: Number of the trial.
+        wanted: The CPUs and GPUs that the training may use. None means those of the sweep.
+
+    Yields:
+        The new model. Its files exist until the `with` block ends.
+
+    Raises:
+        InputError: The data has changed, or the trial needs more resources than there are. See also
+            `trained_again`.
+        SweepFailed, BundleError: See `trained_again`.
+    """
+    store = models.study_store
+    steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
+    with (
+        reopened(store.folder, "sweeps export --refit", wanted) as (scratch, address, share),
+        SweepSession(
+            dataclasses.replace(models.space, shapes=(store.trial(number).shape,)),
+            scratch,
+            models.roots,
+            address,
+            share=share,
+            fingerprint=store.data,
+        ) as session,
+    ):
+        session.load_data()
+        with trained_again(session, store, number) as model:
+            yield model
+
+
+@contextlib.contextmanager
+def trained_again(
+    session: SweepSession,
+    study_store: StudyStore,
+    number: int,
+    why_stop: Callable[[], str | None] = lambda: None,
+) -> Iterator[Refitted]:
+    """Train a trial again on the rows of several splits.
+
+    The parameters, the seed, the workers and the fraction of the rows stay the same. The splits are
+    `Space.refit_splits`. The new training ends at the step of the trial's best model. An export
+    without a refit contains this model. After a cross-validation, it ends at the mean over the
+    folds of the best step. If the scheduler counts rows, the loop runs once, on all rows, and ends
+    at the best step of the loop's last run. The loop finds the step in `Current.max_t`. The
+    preprocessing chain is fitted again, on the same rows. The sweep itself does not change.
+
+    Args:
+        session: A session that has loaded the data and runs no trial. It cannot run trials of the
+            search afterwards.
+        study_store: The sweep's study.
+        number: Number of the trial.
+        why_stop: See `train_once`.
+
+    Yields:
+        The new model. Its files exist until the `with` block ends.
+
+    Raises:
+        InputError: The data has changed. See also `steps_to_train`.
+        SweepFailed: The loop failed, or `why_stop` returned a text.
+        BundleError: The loop saved no checkpoint with the model of the last step.
+    """
+    folder = study_store.folder
+    space = study_store.space
+    trial = study_store.trial(number)
+    steps = steps_to_train(study_store, number)
+    rows = PreparedStore(folder).load_info(trial.data).rows
+    model: Refitted | None = None
+    with contextlib.ExitStack() as files:
+        training = [space.refit_splits]
+        if space.data.folds and "test" in space.refit_splits:
+            # The search has no model to score on test, so one is trained without test first.
+            training.insert(0, space.refit_splits[:2])
+        for splits in training:
+            scratch = files.enter_context(scratch_folder(folder))
+            place = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
+            model = Refitted(
+                scratch,
+                files.enter_context(local_checkpoint(place)),
+                steps,
+                # The train rows of a cross-validation include the rows of valid.
+                sum(rows[name] for name in splits if not (name == "valid" and space.data.folds)),
+                splits=splits,
+                scored=model,
+            )
+        assert model is not None
+        yield model
+
+
+def _train(
+    session: SweepSession,
+    trial: Trial,
+    steps: int,
+    rows: RefitRows,
+    why_stop: Callable[[], str | None],
+) -> str:
+    """Train a trial for a number of steps.
+
+    Return the path or the address of the checkpoint of the last step, which is in the folder of
+    `rows`.
+    """
+    import ray
+
+    # No time limits: the sweep's time limits were chosen for fewer rows.
+    folder = Path(rows.folder)
+    settings = {
+        "threads": session.final_threads(trial.shape),
+        "rungs": frozenset(),
+        "required_steps": frozenset(),
+        "max_t": steps,
+        "trial_timeout": None,
+        "report_timeout": None,
+        "keep_last": True,
+        "folds": 0,
+        "tracking": None,
+        "store": store_of(folder),
+    }
+    try:
+        ray.get(session.pool.prepare_refit.remote(settings, rows))
+        state, end = train_once(session, trial, folder, why_stop=why_stop)
+    except ray.exceptions.RayError as e:
+        raise SweepFailed(f"trial {trial.id} could not be trained again: {e}") from e
+    if end.state is not State.COMPLETE:
+        raise SweepFailed(f"trial {trial.id} failed when it was trained again:\n{end.error}")
+    return checkpoint_place(folder, trial.id, last_checkpoint(state, steps).name)
+
+
+def steps_of(result: Result) -> int | None:
+    """Return the step of the model in the trial's best checkpoint.
+
+    Without a checkpoint, return the best step, which may be None.
+    """
+    return result.best_step if result.checkpoint is None else result.checkpoint.best_step
+
+
+def steps_to_train(study_store: StudyStore, number: int) -> int:
+    """Return the number of the loop's steps in a refit.
+
+    If the trial ran its loop several times, this is the loop's best step in the last run, or the
+    mean of these steps over the folds.
+
+    Args:
+        study_store: The sweep's study.
+        number: Number of the trial.
+
+    Raises:
+        InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
+            as `pbt` does.
+    """
+    space = study_store.space
+    if scheduler_of(space.scheduler).perturbs:
+        text = (
+            f"does not work with the scheduler {space.scheduler.name}, whose trials "
+            "copy checkpoints of other trials and change their own parameters"
+        )
+        raise InputError("--refit", text)
+    if space.data.folds or space.scheduler.counts_rows:
+        reports = study_store.states[number].own_reports
+        metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
+        steps = max(1, round(reports[-1].metrics[metric])) if reports else None
+    else:
+        steps = steps_of(study_store.results()[number])
+    if steps is None:
+        trial = study_store.trial(number).id
+        raise InputError(
+            "--refit",
+            f"trial {trial} reported no value, so the number of steps to train is unknown",
+        )
+    return steps
+
+
+def last_checkpoint(state: TrialState, steps: int) -> Checkpoint:
+    """Return the checkpoint that holds the model of the last step of a refitted trial.
+
+    Args:
+        state: State of the trial after its training.
+        steps: Number of steps that the trial had to train.
+
+    Raises:
+        BundleError: No checkpoint holds the model of the last step.
+    """
+    if state.best is None:
+        raise BundleError(
+            f"trial {state.id} saved no checkpoint when it was trained again, so there is nothing "
+            "to export"
+        )
+    if state.best.best_step != steps:
+        problem = (
+            f"its loop saved the model of step {state.best.best_step} instead of the model of "
+            f"the last step, {steps}"
+        )
+        raise BundleError(
+            f"trial {state.id} was trained again, but {problem}; see `Current.better` of "
+            "sweeps.trial"
+        )
+    return state.best

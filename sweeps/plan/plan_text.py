@@ -1,0 +1,310 @@
+"""Format a `Plan` as aligned text."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Collection, Sequence
+
+from sweeps.core.text.texts import aligned, count_noun, shortened, value_text
+from sweeps.plan.plan_summary import Plan
+from sweeps.plan.steps import StepCount
+from sweeps.search.plugins import planned_scheduler
+from sweeps.space import Dimension
+from sweeps.space.model.domains import short_names
+
+# The largest number of cells that are listed one by one. The same number applies to shapes.
+MAX_LINES = 12
+# The largest number of lines for the options of a dimension, and the smallest width of these lines
+# in columns.
+OPTION_LINES, OPTION_COLUMNS = 4, 24
+# The limits that may end a sweep before its last trial.
+EARLY_LIMITS = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
+# Width of the names on the left, in columns.
+LEFT = 12
+
+
+def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
+    """Return the plan as text, in lines of at most `width` columns.
+
+    Args:
+        plan: Plan to format.
+        width: Width of the terminal in columns. A width below 60 is treated as 60.
+        machine: Short name for the machine that has the resources, such as "this machine".
+    """
+    room = max(width, 60) - LEFT
+    resources = (
+        ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
+    )
+    trackers = ", ".join(tracker.name for tracker in plan.space.trackers) or "none"
+    blocks = [
+        {"dimensions": _dimensions(plan, room)},
+        {
+            "search": [_search(plan)],
+            "learns from": [str(sweep) for sweep in plan.earlier],
+            "trials": [_trials(plan)],
+        },
+        {"cells": _cells(plan, room)},
+        {"shapes": _shapes(plan, room)},
+        {
+            "at once": [_concurrency(plan)],
+            "data": _data(plan),
+            "fits": [_fits(plan)],
+            "steps": _steps(plan),
+            "trackers": [trackers],
+        },
+    ]
+    lines = [f"{plan.space.name} on {resources} ({machine})"]
+    for block in blocks:
+        if any(block.values()):
+            lines.append("")
+        for name, part in block.items():
+            for at, text in enumerate(_wrapped(part, room)):
+                lines.append(("" if at else name).ljust(LEFT) + text)
+    return "\n".join(lines)
+
+
+def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
+    """Wrap paragraphs into lines of at most `width` columns."""
+    return [
+        line for text in paragraphs for line in textwrap.wrap(text, width, break_on_hyphens=False)
+    ]
+
+
+def _table(
+    rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf
+) -> list[str]:
+    """Format rows as aligned columns, two spaces apart.
+
+    While the lines are too wide, the widest column is made narrower.
+
+    Args:
+        rows: The cells of each row.
+        right: Indices of the columns that are aligned to the right.
+        width: Largest width of a line in columns.
+    """
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:
+        sizes[sizes.index(max(sizes))] -= 1
+    return aligned([list(map(shortened, row, sizes)) for row in rows], right)
+
+
+def _dimensions(plan: Plan, width: int) -> list[str]:
+    """List the dimensions: name, domain and values."""
+    dims = plan.space.dimensions
+    if not dims:
+        return ["none: trials differ only in their seeds"]
+    left = _table([(d.name, d.kind) for d in dims], width=width - OPTION_COLUMNS - 2)
+    start = max(map(len, left)) + 2
+    lines = []
+    for line, dim in zip(left, dims, strict=True):
+        values = _wrapped([dimension_values(dim)], width - start)
+        if len(values) > OPTION_LINES:
+            values = [*values[: OPTION_LINES - 1], f"… {len(dim.options)} in all"]
+        lines += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
+    return lines
+
+
+def dimension_values(dim: Dimension) -> str:
+    """Return the values of a dimension as text."""
+    if dim.options:
+        return ", ".join(value_text(option.key) for option in dim.options)
+    text = (
+        f"mean {dim.mean:g}, sd {dim.sd:g}"
+        if dim.lower is None
+        else f"{dim.lower:g} to {dim.highest:g}"
+    )
+    return text + (f", by {dim.q:g}" if dim.q not in (None, 1) else "")
+
+
+def _search(plan: Plan) -> str:
+    """Return the name of the algorithm.
+
+    If the space file does not name an algorithm, also say why sweeps chose this one.
+    """
+    reason, name = plan.space.algorithm_reason, plan.space.search.algorithm
+    if not plan.space.dimensions:
+        return f"{name}, which has nothing to choose: no dimension is tuned"
+    return name + (f", chosen by sweeps: {reason}" if reason else "")
+
+
+def _trials(plan: Plan) -> str:
+    """Describe the number of trials and the number of repeats."""
+    text = f"{plan.trials}"
+    if cells := plan.cells:
+        least, most = min(plan.counts), max(plan.counts)
+        text += f" in {count_noun(len(cells), 'cell')}"
+        grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
+        if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
+            short = short_names(list(grids))
+            text += f" ({' × '.join(f'{number} {short[name]}' for name, number in grids.items())})"
+        text += f", {least if least == most else f'{least} or {most}'} each"
+        if not plan.counts_exact:
+            text += (
+                ", approximately: a grid inside a choice is visited only when the sampler takes "
+                "that option"
+            )
+    if plan.configurations is not None:
+        all_run = ", and each is tried once" * (plan.trials == plan.configurations)
+        text += f"; the space has {count_noun(plan.configurations, 'configuration')}{all_run}"
+    limits, repeats = plan.space.limits, plan.space.repeats.count
+    if repeats > 1:
+        total = plan.trials + plan.repeats
+        text += f"; each complete trial is run {repeats} times, at most {total} trials in all"
+    given = plan.space.search.initial_points
+    if run := sum(point.values is None for point in given):
+        is_point = "is an initial point" if run == 1 else f"{run} are initial points"
+        text += f"; the first {is_point}"
+    if plan.earlier:
+        text += (
+            f"; {'then ' if given else ''}one is suggested, and the best configuration of each "
+            "earlier sweep is next"
+        )
+    if name := plan.space.search.portfolio:
+        from sweeps.search.first_points import first_points  # imports Optuna
+
+        count = len(first_points(plan.space)) - run
+        text += f"; {count} are the default of the trainer and known good ones ({name})"
+    early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
+    return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
+
+
+def _cells(plan: Plan, width: int) -> list[str]:
+    """List the grid cells with their numbers of trials.
+
+    Return [] if there are no cells or more than `MAX_LINES`.
+    """
+    cells = plan.cells
+    if not cells or len(cells) > MAX_LINES:
+        return []
+    names = list(dict.fromkeys(name for cell, _ in cells for name in cell))
+    rows = [
+        [*(value_text(cell[name]) if name in cell else "-" for name in names), str(count)]
+        for cell, count in cells
+    ]
+    return _table(
+        [[*short_names(names).values(), "trials"], *rows], right=[len(names)], width=width
+    )
+
+
+def _shapes(plan: Plan, width: int) -> list[str]:
+    """List the shapes.
+
+    For each shape, give the number of its trials, and how many of them fit on the machine at the
+    same time.
+    """
+    digits = len(str(max(plan.fitting_by_shape)))
+    is_sampled = sum(e.trials for e in plan.shapes) > plan.trials + plan.repeats
+    up_to = "up to " if is_sampled else ""
+    rows = []
+    for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
+        trials = up_to + count_noun(e.trials, "trial")
+        rows.append([str(e.shape), trials, f"{fitting:>{digits}} at once"])
+    hidden = len(rows) - MAX_LINES + 1
+    if len(rows) <= MAX_LINES:
+        return _table(rows, right=[1], width=width)
+    table = _table([*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
+    return [*table[:-1], f"… {hidden} more", table[-1]]
+
+
+def _concurrency(plan: Plan) -> str:
+    """Describe how many trials run at the same time, and what limits this number."""
+    limit = plan.space.limits.max_concurrent_trials
+    number = count_noun(plan.concurrency, "trial")
+    if plan.concurrency == plan.trials:
+        return "all trials"
+    if limit is not None:
+        waits = f"; {plan.fitting_trials} fit, the others wait"
+        is_waiting = plan.concurrency > plan.fitting_trials
+        return f"{number} (limits.max_concurrent_trials){waits * is_waiting}"
+    if len(plan.shapes) > 1:
+        return f"at most {number}, if each has the smallest shape"
+    return f"{number}; more do not fit"
+
+
+def _data(plan: Plan) -> list[str]:
+    """Describe how the data is read, and how many different `data` sections the trials have.
+
+    Return [] if the space names no data.
+    """
+    if plan.ingest is None:
+        return []
+    held = f"{'streamed' if plan.ingest.mode == 'stream' else 'in memory'}: {plan.ingest.reason}"
+    if plan.variants is None:
+        return ["up to one variant for each trial", held]
+    sources = len({spec.source for spec in plan.space.variants})
+    read = f" of {sources} sources" if sources > 1 else ""
+    return [held] if plan.variants == 1 else [f"{plan.variants} variants{read}", held]
+
+
+def _fits(plan: Plan) -> str:
+    """Describe the number of preprocessors to fit."""
+    fits = plan.fits
+    if fits.most == 0:
+        return "none: no preprocessing"
+    text = "1 preprocessor, fitted once"
+    if fits.most > 1:
+        text = f"{fits.most} preprocessors, each fitted once"
+    at_most = "" if fits.exact else "at most "
+    variant = " on its data variant" if plan.variants != 1 else ""
+    folds = f" for each of {plan.space.data.folds} folds" if plan.space.data.folds else ""
+    return f"{at_most}{text}{variant}{folds}"
+
+
+def _steps(plan: Plan) -> list[str]:
+    """Describe the number of steps, and the steps at which the scheduler compares trials."""
+    steps, name = plan.steps, plan.space.scheduler.name
+    if steps is None and (folds := plan.space.data.folds):
+        return [f"at most {folds * plan.trials:,}: a trial has one step for each of {folds} folds"]
+    if steps is None:
+        return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
+    if not steps.rungs:
+        return [
+            (
+                f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of "
+                "its "
+                "loop"
+            )
+        ]
+    if steps.counts_rows:
+        return _row_steps(plan, steps)
+    compared = ", ".join(map(str, steps.rungs))
+    where = (
+        f"every step from {compared} on"
+        if steps.every
+        else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
+    )
+    scheduler = planned_scheduler(plan.space.scheduler)
+    begun = ""
+    if scheduler.bracket_count > 1:
+        starts = [str(scheduler.rungs(at)[0]) for at in range(scheduler.bracket_count)]
+        begun = f"; its brackets start at steps {', '.join(starts)}"
+    return [
+        (
+            f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random "
+            "values"
+        ),
+        f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
+    ]
+
+
+def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
+    """Describe on how many rows the trials train, if the scheduler counts rows."""
+    typical, most = f"{steps.typical / steps.max_t:,.1f}", f"{steps.most / steps.max_t:,.1f}"
+    shares = [f"{rung}/{steps.max_t}" for rung in steps.rungs]
+    compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
+    whole = plan.trials + plan.repeats
+    return [
+        (
+            f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows; the "
+            "trials that are left train on all rows"
+        ),
+        f"the runs read at most {most} times the train rows; about {typical} in a simulation with "
+        f"random values, and {whole:,} without a scheduler",
+    ]
+
+
+def _round(number: int) -> int:
+    """Round a number to two significant digits."""
+    tens = int(10 ** max(0, len(str(number)) - 2))
+    return round(number / tens) * tens

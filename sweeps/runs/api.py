@@ -1,0 +1,418 @@
+"""The Python API to start and to resume a sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.controller.session import reserve
+from sweeps.controller.status import SweepStatus
+from sweeps.core.errors import InputError
+from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.origin import read_origin
+from sweeps.core.files.stores import check_address, is_address, recorded_store, store_of
+from sweeps.core.files.sweep_folder import SweepFolder, create_sweep_folder, refuse_other_entries
+from sweeps.core.host import logging_setup
+from sweeps.core.result import SweepResult, refuse_invalid_result
+from sweeps.core.text.command_hints import DEFAULT_ROOT, relative_path
+from sweeps.core.text.durations import format_clock
+from sweeps.core.text.secrets import without_password
+from sweeps.data.checks.metric_checks import check_metric_functions
+from sweeps.data.checks.preflight import check_data, check_root, locate_problems
+from sweeps.data.sources.passed_tables import named_tables, save_tables
+from sweeps.execution.cluster.ray_cluster import address_in_job, check_reachable
+from sweeps.notebook.output_cell import in_notebook
+from sweeps.plan import find_infeasible_shapes_here
+from sweeps.runs.sweep_run import SweepRun
+from sweeps.scaffold.table_space import Task, request_of, table_space
+from sweeps.search.plugins import check_plugins
+from sweeps.space import Space, load
+from sweeps.space.python.saved_space import resumed_space, save_space, with_saved_tables
+from sweeps.stored import stored_sweeps
+from sweeps.stored.store_mirror import mirrored
+from sweeps.study import storage as storages
+from sweeps.tracking.create import create_trackers
+from sweeps.tracking.mlflow import uris
+
+if TYPE_CHECKING:
+    from sweeps.search.earlier_trials import EarlierSweep
+
+# Ray and the first workers take longer to start.
+LEAST_MINUTES = 0.25
+
+
+def run(
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space | Any,
+    *,
+    label: str | None = None,
+    task: Task | None = None,
+    metric: str | None = None,
+    trainer: str | None = None,
+    read: str | None = None,
+    data: Any = None,
+    dir: str | os.PathLike[str] | None = None,
+    overrides: tuple[str, ...] = (),
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    storage: str | None = None,
+    cpus: int | None = None,
+    gpus: int | None = None,
+    minutes: float | None = None,
+    on_progress: Callable[[SweepStatus], None] | None = None,
+) -> SweepResult:
+    """Search a space and export the best trial.
+
+    Args:
+        space: A space file; a dict with the same keys; or a `Space` that `sweeps.load` returned. A
+            dict may have domains such as `sweeps.loguniform(1e-4, 1)`, tables under `data`, and
+            functions or classes wherever a file has `module:attr`. With `label`: a table, which is
+            a file of data or a frame. The space is then the one that `sweeps init` would write.
+        label: Column to predict, if `space` is a table.
+        task: Task of a table: "binary", "multiclass" or "regression". By default, it is inferred
+            from the label.
+        metric: Metric to optimize for a table, such as "auc". By default, "logloss" ("mlogloss" for
+            several classes) or "rmse".
+        trainer: Trainer for a table: "xgboost", "lightgbm" or "catboost". By default, "xgboost".
+        read: How the text file of a table is read: keys of `data.read` in YAML, such as
+            '{separator: ";"}'.
+        data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A
+            table is a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset
+            of Hugging Face. The table is copied to the sweep's folder.
+        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory. With
+            `s3://BUCKET/PREFIX`, checkpoints, reports and bundles are stored there, and
+            `sweeps-runs` in the working directory has the files with which this process works.
+        overrides: Changes to the space file, each in the form `key.path=YAML value`, as for the
+            option `--set`.
+        address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process
+            is connected to, or the cluster of the Ray job in which this process runs. If there is
+            none, sweeps starts Ray on this machine.
+        tracking_uri: MLflow tracking URI. By default, the value of the environment variable
+            `MLFLOW_TRACKING_URI`. If the variable is not set, a SQLite file in `dir`.
+        storage: URL of a database for the study, `postgresql://...`. By default, the study is a
+            journal in the sweep's folder.
+        cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster.
+            By default, all CPUs that other sweeps on this machine leave free.
+        gpus: Largest number of GPUs that the sweep uses at once. By default, all GPUs that other
+            sweeps on this machine leave free.
+        minutes: When this call must end, with the export and the final training. The earlier of
+            this time and `limits.timeout` ends the search. By default, only `limits` count.
+        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows
+            a live view, and a script shows nothing.
+
+    Returns:
+        The result of the sweep.
+
+    Raises:
+        InputError: The space or the data is wrong, a trial needs more resources than Ray has, or
+            other sweeps on this machine use all CPUs. The message lists all problems.
+        SweepFailed: No trial has a value. The message contains the error of the first trial that
+            failed.
+        BundleError: The bundle's predictions differ from the predictions during training.
+    """
+    ends = _end_of(minutes)
+    # MLflow stores whole milliseconds, and the sweep's run is found by this time.
+    began = round(time.time(), 3)
+    tables = {} if data is None else named_tables(data)
+    request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
+    if request is not None:
+        space, passed = table_space(space, request)
+        tables |= passed
+    space = load(space, overrides, tables=tables)
+    all_stores = check_address(str(dir), "--dir") if is_address(dir) else None
+    root = Path(DEFAULT_ROOT if all_stores or not dir else dir)
+    uri = _tracking_uri(tracking_uri, space.has_mlflow)
+    address = address or address_in_job()
+    notes = _show_notes(space.notes, on_progress)
+    _check(space, root, storage, address=address, cpus=cpus)
+    trackers = create_trackers(space)
+    earlier = _earlier_sweeps(space, all_stores or root)
+    with _new_folder(root, space.name, began) as folder:
+        if space.tables:
+            save_tables(space.tables, SweepFolder(folder).tables)
+            space = with_saved_tables(space, folder)
+            check_data(space, math.inf)
+        options: dict[str, str | int | list[str] | None] = {}
+        if all_stores is not None:
+            options["store"] = stored_sweeps.new_store(all_stores, folder)
+        if earlier:
+            from sweeps.search.earlier_trials import save as save_earlier_trials
+
+            save_earlier_trials(folder, earlier)
+            options["learned_from"] = [str(sweep) for sweep in earlier]
+        if storage is not None:
+            options |= storages.new_settings(storage, folder.name)
+            storages.connect(storage)  # An unreachable database is reported before Ray starts.
+        options |= {"address": address, "tracking_uri": uri and without_password(uri)}
+        save_space(folder, space, began, **options, cpus=cpus, gpus=gpus)
+        if request is not None:
+            file = relative_path(SweepFolder(folder).space)
+            notes += _show_notes((f"the space file is {file}",), on_progress)
+        with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as share:
+            sweep = SweepRun(
+                space,
+                folder,
+                address=address,
+                tracking_uri=uri,
+                on_progress=on_progress,
+                trackers=trackers,
+                share=share,
+                notes=notes,
+                ends=ends,
+            )
+            return _logged(sweep)
+
+
+@contextlib.contextmanager
+def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
+    """Make the folder of a new sweep.
+
+    Remove the folder if the sweep is refused, because no trial has run then. Also remove a new root
+    if nothing is left in it, except files of MLflow.
+    """
+    root = root.resolve()  # The user's code may change the working directory.
+    is_new_root = not root.exists()
+    folder = create_sweep_folder(root, name, began)
+    try:
+        yield folder
+    except (InputError, OSError) as e:
+        if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
+            raise
+        if (store := recorded_store(folder)) is not None:
+            stored_sweeps.delete_store(store)
+        shutil.rmtree(folder, ignore_errors=True)
+        left = root.glob("*")
+        if is_new_root and all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in left):
+            shutil.rmtree(root, ignore_errors=True)
+        if isinstance(e, OSError):
+            raise InputError(
+                "--dir",
+                f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
+            ) from e
+        raise
+
+
+def _end_of(minutes: float | None) -> float | None:
+    """Return when a call with this number of minutes must end, by the monotonic clock.
+
+    None if there is no limit.
+    """
+    if minutes is None:
+        return None
+    if not minutes >= LEAST_MINUTES:  # also if it is NaN
+        text = "leaves no time for a search; give 0.5 or more, such as 5"
+        raise InputError("--minutes", text)
+    return time.monotonic() + 60 * minutes
+
+
+def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
+    """Read the sweeps from which this one learns.
+
+    Optuna takes long to import, so a command that is refused does not import it.
+    """
+    if not space.search.earlier:
+        return ()
+    from sweeps.runs.earlier_sweeps import read_earlier_sweeps
+
+    return read_earlier_sweeps(space, root)
+
+
+def _show_notes(
+    notes: tuple[str, ...], on_progress: Callable[[SweepStatus], None] | None
+) -> tuple[str, ...]:
+    """Log notes. In a notebook, the live view shows them instead, and they are returned."""
+    notes = tuple(f"note: {note}" for note in notes)
+    if on_progress is None and in_notebook():
+        return notes
+    for note in notes:
+        logging.getLogger("sweeps").warning("%s", note)
+    return ()
+
+
+def _check(
+    space: Space,
+    root: Path,
+    storage: str | None,
+    *,
+    address: str | None,
+    cpus: int | None,
+) -> None:
+    """Raise an InputError that lists the problems that can be found before Ray starts.
+
+    If the script passed tables, the data is not checked, because the tables are not yet in the
+    sweep's folder.
+    """
+    if storage is not None:
+        storages.check(storage)
+    if address:
+        check_reachable(address)
+    check_root(root)
+    if not space.tables:
+        check_data(space)
+    if problems := check_metric_functions(space) or check_plugins(space):
+        raise locate_problems(space, problems)
+    if (
+        not address
+        and "ray" not in sys.modules
+        and (problems := find_infeasible_shapes_here(space, cpus))
+    ):
+        raise InputError(problems)
+
+
+def _logged(sweep: SweepRun) -> SweepResult:
+    """Run a sweep.
+
+    Log its folder before and its result afterwards, at the level INFO, which a script shows only if
+    it asks for it.
+    """
+    log = logging.getLogger("sweeps")
+    log.info("%s: starting; folder %s", sweep.folder.name, sweep.folder)
+    result = sweep.run()
+    counts = ", ".join(
+        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    )
+    best = (
+        f"; best trial {result.best['trial']}: {result.best['value']:.6g}"
+        if result.best and result.best["value"] is not None
+        else ""
+    )
+    log.info("%s: %s in %s%s", sweep.folder.name, counts, format_clock(result.seconds), best)
+    return result
+
+
+def resume(
+    sweep: str | os.PathLike[str],
+    *,
+    overrides: tuple[str, ...] = (),
+    add_trials: int = 0,
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    storage: str | None = None,
+    cpus: int | None = None,
+    gpus: int | None = None,
+    minutes: float | None = None,
+    trust: bool = False,
+    on_progress: Callable[[SweepStatus], None] | None = None,
+) -> SweepResult:
+    """Continue a sweep that was interrupted or whose process died.
+
+    Its study and its checkpoints are reused.
+
+    Args:
+        sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
+        overrides: Changes to `limits`, each in the form `limits.key=YAML value`, as for the option
+            `--set`.
+        add_trials: Number of trials to run in addition to the planned ones.
+        address: Address of a Ray cluster. By default, the address with which the sweep started.
+        tracking_uri: MLflow tracking URI. By default, the URI with which the sweep started.
+        storage: URL of the study's database. It is needed only if the database requires a password,
+            which the folder does not store.
+        cpus: Largest number of CPUs that the sweep uses at once. By default, the number with which
+            the sweep started.
+        gpus: Largest number of GPUs that the sweep uses at once. By default, the number with which
+            the sweep started.
+        minutes: When this call must end; see `run`. By default, only `limits` count, also if the
+            sweep started with `minutes`.
+        trust: True to read pickles in the sweep's folder that this user's key has not signed.
+            Reading a pickle runs the code inside it.
+        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows
+            a live view, and a script shows nothing.
+
+    Returns:
+        The result of the sweep. If no work is left, this is the earlier result with a note.
+
+    Raises:
+        InputError: The sweep does not exist, its data has changed, or an override
+            changes another section than `limits`.
+        SweepLocked: Another process runs the sweep.
+        SweepFailed: No trial has a value.
+        BundleError: The bundle's predictions differ from the predictions during training.
+    """
+    ends = _end_of(minutes)
+    folder = stored_sweeps.fetch(sweep)
+    origin = _check_folder(folder, storage, trust)
+    with FolderLock(folder):
+        space = resumed_space(folder, tuple(overrides), add_trials, trust)
+        address = address or address_in_job() or origin.get("address")
+        continued = SweepRun(
+            space,
+            folder,
+            address=address,
+            tracking_uri=_resumed_tracking_uri(
+                tracking_uri, origin.get("tracking_uri"), space.has_mlflow
+            ),
+            on_progress=on_progress,
+            trust=trust,
+            trackers=create_trackers(space),
+            ends=ends,
+        )
+        logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
+        earlier = continued.resume(changed=bool(overrides or add_trials or minutes))
+        if earlier is not None:
+            # The driver may have been killed before it had copied the last files to the store.
+            with mirrored(folder):
+                return earlier
+        with reserve(folder.name, folder, address, cpus, gpus) as continued.share:
+            return _logged(continued)
+
+
+def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, Any]:
+    """Check the folder of a sweep that is resumed. Return the content of its `origin.json`."""
+    origin = read_origin(folder)
+    refuse_invalid_result(folder)
+    if storage is not None and storages.remember(storage) != origin.get("storage"):
+        place = origin.get("storage") or "the sweep's folder"
+        raise InputError(
+            "--storage",
+            f"the study of this sweep is in {place}, not in {without_password(storage)}; leave "
+            "the option out",
+        )
+    store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
+    refuse_other_entries(folder)
+    return origin
+
+
+def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
+    """Return the given MLflow tracking URI, or else the URI with which the sweep started.
+
+    Return None if neither exists.
+
+    The URI with which the sweep started is stored without a password. The password is taken from
+    `MLFLOW_TRACKING_URI` if this variable names the same server.
+    """
+    if given:
+        return _tracking_uri(given, has_mlflow)
+    return uris.add_password(saved) if saved else None
+
+
+def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
+    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`.
+
+    Return None if neither is set.
+
+    Args:
+        given: The given URI; None if there is none.
+        has_mlflow: True if the space file lists MLflow.
+
+    Raises:
+        InputError: MLflow has no store for the URI, or a URI is given although the space file does
+            not list MLflow.
+    """
+    if given and not has_mlflow:
+        text = (
+            "sets the tracking URI of MLflow, but `trackers` in the space file does not list "
+            "`mlflow`; add `mlflow` to `trackers`"
+        )
+        raise InputError("--tracking-uri", text)
+    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
+    if not uri or not has_mlflow:
+        return None
+    uris.check_uri(uri, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
+    return uri

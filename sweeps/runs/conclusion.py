@@ -1,0 +1,288 @@
+"""Conclude a search: export the best trial, and build the result of the sweep.
+
+The module also decides whether a resume would run trials.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.core import clock
+from sweeps.core.best_step import Constraint
+from sweeps.core.errors import SweepFailed, SweepsError
+from sweeps.core.files.stores import recorded_store
+from sweeps.core.result import SweepResult, count_trials
+from sweeps.core.text.command_hints import resume_command, shell_command, sweep_argument
+from sweeps.core.trial import Result, State, Trial
+from sweeps.space.python.saved_space import roots_of
+
+if TYPE_CHECKING:
+    from sweeps.bundle.export import Exported, Refitted
+    from sweeps.controller.controller import SweepController
+    from sweeps.controller.session import SweepSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Conclusion:
+    """Outcome of a search.
+
+    Attributes:
+        result: The result of the sweep.
+        error: Error that says why the sweep failed; None if the sweep did not fail.
+        best: The best trial. None if no trial has a value, and always None with several objectives.
+        ended: When the search ended, in seconds since the epoch.
+    """
+
+    result: SweepResult
+    error: SweepsError | None
+    best: Trial | None
+    ended: float
+
+
+def conclude(
+    controller: SweepController, session: SweepSession, trust: bool, notes: tuple[str, ...]
+) -> Conclusion:
+    """Export the best trial of a search that has ended, and build the result.
+
+    Args:
+        controller: The controller of the search.
+        session: The session of the search. Its workers are closed.
+        trust: True to read pickles in the sweep's folder that this user's key has not signed.
+        notes: Notes about the data. The result contains these notes and the notes of the search.
+    """
+    from sweeps.bundle.trial_facts import describe_recorded
+    from sweeps.runs import mlflow_summary
+
+    store = controller.study_store
+    folder = controller.folder
+    tracker = controller.trackers.mlflow
+    number = store.winner()
+    front = store.front()
+    counts = count_trials(store.results().values())
+    reason = controller.reason or controller.search.queue.exhausted
+    notes += _search_notes(controller, counts, number, front=front)
+    exported = None
+    error: SweepsError | None = None
+    if number is not None:
+        exported = _export(controller, session, number, trust)
+        notes += exported.notes
+        error = exported.error
+    else:
+        session.close_workers()
+        if not front:
+            error = failure_of(counts, controller.progress.failures, reason=reason, folder=folder)
+    result = SweepResult(
+        sweep=folder.name,
+        dir=folder,
+        trials=counts,
+        best=exported.best if exported else None,
+        bundle=exported.bundle if exported else None,
+        checkpoint=exported.checkpoint if exported else None,
+        mlflow={} if tracker is None else mlflow_summary.place(tracker),
+        fits=session.count_fits(),
+        seconds=round(clock.monotonic() - controller.began, 2),
+        reason=reason,
+        notes=notes,
+        front=tuple(describe_recorded(store, n) for n in front),
+        freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
+        store=recorded_store(folder),
+    )
+    ended = clock.time()
+    controller.publish_stage("writing the report")
+    return Conclusion(result, error, None if number is None else store.trial(number), ended)
+
+
+def _search_notes(
+    controller: SweepController, counts: Mapping[str, int], number: int | None, front: list[int]
+) -> tuple[str, ...]:
+    """Return the notes of a search: those of its commands, its trials and its outcome.
+
+    Args:
+        controller: The controller of the search.
+        counts: Number of trials by state; see `count_trials`.
+        number: Number of the best trial; None if there is none.
+        front: Numbers of the trials on the Pareto front; [] for a single objective.
+    """
+    shown = next(iter(front), number)
+    outcome = result_notes(
+        counts,
+        controller.progress.failures,
+        controller.space.constraints,
+        best=None if shown is None else controller.study_store.results()[shown],
+        front=bool(front),
+    )
+    return (*controller.commands.notes, *controller.trials.notes.values(), *outcome)
+
+
+def _export(
+    controller: SweepController, session: SweepSession, number: int, trust: bool
+) -> Exported:
+    """Export the best trial. If the space asks for it, first train the trial again on all rows.
+
+    If this training fails, export the model of the search. After a cross-validation, there is no
+    such model.
+    """
+    from sweeps.bundle import export as trial_export
+    from sweeps.bundle.sweep_models import SweepModels
+    from sweeps.bundle.trial_facts import describe_recorded
+    from sweeps.exports import trial_refit
+
+    store = controller.study_store
+    space = controller.space
+    folder = controller.folder
+
+    def export(model: Refitted | None) -> Exported:
+        session.close_workers()
+        controller.publish_stage("exporting the winner")
+        models = SweepModels(store, space, roots_of(space), trust)
+        return trial_export.export_trial(models, number, folder, model)
+
+    if not space.trains_winner:
+        return export(None)
+    controller.publish_stage("training the winner on all rows")
+    reason = controller.why_no_training()
+    try:
+        if reason is not None:
+            raise SweepFailed(reason)
+        with trial_refit.trained_again(session, store, number, controller.why_no_training) as model:
+            exported = export(model)
+        error = exported.error
+    except SweepsError as e:
+        error = e
+    if error is None:
+        return exported
+    log.warning("the winner was not trained on all rows: %s", error)
+    why = f"the winner was not trained on all rows ({str(error).strip().splitlines()[-1]})"
+    command = f"{shell_command('sweeps')} export {sweep_argument(folder)} --refit"
+    if not space.data.folds:
+        exported = export(None)
+        note = f"the exported model is that of the search, because {why}; `{command}` does this"
+        return dataclasses.replace(exported, notes=(*exported.notes, note))
+    described = describe_recorded(store, number)
+    if controller.why_no_training() is None:
+        return trial_export.Exported(described, error=error)
+    note = f"no bundle was written, because {why}; `{command}` does this"
+    return trial_export.Exported(described, notes=(note,))
+
+
+def result_notes(
+    counts: Mapping[str, int],
+    failures: Sequence[tuple[str, str]],
+    constraints: Sequence[Constraint],
+    best: Result | None,
+    front: bool,
+) -> tuple[str, ...]:
+    """Return the notes of a result, one line each.
+
+    Args:
+        counts: Number of trials by state; see `count_trials`.
+        failures: Id and traceback of each failed trial, in the order in which the trials failed.
+        constraints: The constraints of the space.
+        best: Result of the best trial; None if there is none.
+        front: True if the sweep has several objectives, and therefore a Pareto front instead of a
+            best trial.
+    """
+    lines = []
+    if failures:
+        failed, error = _describe_failures(counts["failed"], failures, "")
+        lines.append(f"{failed} {error.splitlines()[-1]} (all tracebacks are in sweep.log)")
+    if best is not None and not best.feasible:
+        unreported = [c.metric for c in constraints if c.metric not in best.metrics]
+        never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
+        broken = ", ".join(map(str, constraints))
+        lines.append(
+            f"no trial meets the constraints ({broken}); the result is the best trial that "
+            f"violates them{never}"
+        )
+    elif best is not None and best.state is State.PRUNED and not best.ended_by_time:
+        after = f"{best.steps} step{'s' * (best.steps != 1)}"
+        lines.append(f"no trial was completed; the result is one that ended early, after {after}")
+    if front:
+        how = (
+            "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports "
+            "the Pareto front"
+        )
+        lines.append(f"no bundle was written, because the sweep has several objectives; {how}")
+    return tuple(lines)
+
+
+def failure_of(
+    counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path
+) -> SweepFailed | None:
+    """Return the error of a sweep in which no trial has a value.
+
+    Return None if the sweep was interrupted before any trial failed.
+
+    Args:
+        counts: Number of trials by state; see `count_trials`.
+        failures: Id and traceback of each failed trial, in the order in which the trials failed.
+        reason: Reason why the sweep ended early; None if it did not end early.
+        folder: The sweep's folder.
+    """
+    if failures:
+        no_value = ", and no trial has a value of the objective"
+        failed, error = _describe_failures(counts["failed"], failures, no_value)
+        return SweepFailed(f"{failed}\n{error}\n\nfolder  {folder}")
+    if reason != "interrupted":
+        hint = ""
+        limit = str(reason).partition(":")[0]
+        if limit == "--minutes" or limit.startswith("limits."):
+            more = "--minutes 5" if limit == "--minutes" else f"--set {limit}=..."
+            hint = f"\nto continue the sweep with a higher limit: {resume_command(folder)} {more}"
+        why = f"the sweep ended because of {reason}" if reason else "no trial ran"
+        return SweepFailed(
+            f"no trial has a value of the objective ({why})\n\nfolder  {folder}{hint}"
+        )
+    return None
+
+
+def _describe_failures(
+    count: int, failures: Sequence[tuple[str, str]], outcome: str
+) -> tuple[str, str]:
+    """Return a text about the failed trials, and the traceback of the first one.
+
+    Args:
+        count: Number of failed trials.
+        failures: See `result_notes`.
+        outcome: What follows from the failures; "" if nothing does.
+    """
+    trial, error = failures[0]
+    failed, first = ("1 trial", "") if count == 1 else (f"{count} trials", "the first one, ")
+    return f"{failed} failed{outcome}; the error of {first}trial {trial}:", error
+
+
+def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
+    """Return whether a resume of a sweep that has a result would run trials.
+
+    Args:
+        earlier: The sweep's result.
+        to_run: Number of trials that have not ended.
+        changed: True if the user passed new limits or additional trials.
+    """
+    reason = earlier.reason
+    # The user may have removed the cause of the failures.
+    resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
+    return to_run > 0 and (
+        reason is None or resumable or changed or not (earlier.best or earlier.front)
+    )
+
+
+def nothing_left_note(reason: str | None) -> str:
+    """Return the note for a resume that has no work left.
+
+    The note says why the sweep ended, and how the user can continue the sweep.
+    """
+    if reason:
+        hint = ""
+        if reason.startswith("limits."):
+            hint = "; to continue with another limit, add --set limits.KEY=VALUE"
+        elif reason == "--minutes":
+            hint = "; to continue, add --minutes N"
+        return f"nothing is left to do: the sweep has ended ({reason}){hint}"
+    return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"

@@ -1,0 +1,127 @@
+"""Record in the sweep's result where in MLflow the sweep is.
+
+Also send MLflow the events that it missed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from sweeps.core.files import provenance
+from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.sweep_folder import PROVENANCE, RESULT, SweepFolder
+from sweeps.core.result import SweepResult
+from sweeps.core.text.command_hints import resume_command
+from sweeps.core.text.secrets import without_password
+from sweeps.core.trial import Trial
+from sweeps.space import Space
+from sweeps.study import storage
+from sweeps.study.events import ArtifactSaved, SweepEnded, SweepStarted
+from sweeps.tracking import MlflowTracker
+from sweeps.tracking.earlier_events import TrialHistory
+
+# Beginning of the note in a result that says that MLflow missed events.
+MISSED = "MLflow at "
+REPORT = "report.md"
+# The keys of `SweepResult.mlflow` that say where in MLflow the sweep is.
+PLACE = ("tracking_uri", "experiment", "parent_run")
+
+
+def sweep_started(
+    folder: Path, space: Space, fingerprint: str, time: float, resumed: bool
+) -> SweepStarted:
+    """Return the event with which a driver announces the sweep to the trackers.
+
+    Args:
+        folder: The sweep's folder.
+        space: The sweep's space.
+        fingerprint: Hash of the data.
+        time: Time of the event, in seconds since the epoch.
+        resumed: True if an earlier driver may have started trials.
+    """
+    url, _ = storage.place_of(folder) or (None, "")
+    history = TrialHistory(folder, url) if resumed else None
+    git = provenance.last_git_state(folder)
+    return SweepStarted(
+        time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history
+    )
+
+
+def send_again(
+    tracker: MlflowTracker,
+    space: Space,
+    fingerprint: str,
+    *,
+    result: SweepResult,
+    best: Trial | None,
+) -> SweepResult:
+    """Send MLflow all events of an ended sweep that MLflow may have missed.
+
+    Update the result's note about missed events.
+
+    Args:
+        tracker: The MLflow tracker.
+        space: The sweep's space.
+        fingerprint: Hash of the data.
+        result: The sweep's result, as `add_mlflow` wrote it after MLflow had missed events.
+        best: The best trial; None if there is none.
+
+    Returns:
+        The updated result, as `add_mlflow` returns it.
+    """
+    ended = result.mlflow["ended"]
+    folder = result.dir
+    notes = tuple(note for note in result.notes if not note.startswith(MISSED))
+    mlflow = {name: result.mlflow.get(name) for name in PLACE}
+    result = dataclasses.replace(result, notes=notes, mlflow=mlflow)
+    tracker.handle(sweep_started(folder, space, fingerprint, ended, resumed=True))
+    names = [*(file.name for file in folder.glob("code*.diff")), PROVENANCE, REPORT, "report.html"]
+    files = [folder / name for name in names]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.is_file()}
+    for name, text in {**texts, RESULT: result.as_text()}.items():
+        tracker.handle(ArtifactSaved(ended, name, text))
+    tracker.handle(SweepEnded(ended, result, best, texts.get(REPORT, "")))
+    return add_mlflow(tracker, tracker.close(), result, ended)
+
+
+def add_mlflow(
+    tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float
+) -> SweepResult:
+    """Set the field `mlflow` of a result, and add a note if MLflow missed events.
+
+    Write the result to the sweep's folder and return it.
+
+    Args:
+        tracker: The MLflow tracker. It must be closed.
+        complete: True if MLflow has handled every event: it either stored or refused the event.
+        result: The sweep's result.
+        ended: When the search ended, in seconds since the epoch.
+    """
+    notes = list(result.notes)
+    mlflow = place(tracker)
+    if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
+        # The server does not answer now, but it answered an earlier driver.
+        mlflow = dict(result.mlflow)
+    if not complete or tracker.error:
+        problem = (
+            f"{MISSED}{mlflow['tracking_uri']} did not receive all data of the sweep: "
+            f"{tracker.error or 'the server did not answer'}"
+        )
+        notes.append(
+            f"{problem}; the study has all data, and this command sends the data again: "
+            f"{resume_command(result.dir)}"
+        )
+        mlflow |= {"missed": True, "ended": ended}
+    result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
+    write_text(SweepFolder(result.dir).result, result.as_text())
+    return result
+
+
+def place(tracker: MlflowTracker) -> dict[str, JsonValue]:
+    """Return a sweep's `SweepResult.mlflow`: tracking URI, experiment and parent run."""
+    to = tracker.destination
+    values = (without_password(to.uri), to.experiment, tracker.parent)
+    return dict(zip(PLACE, values, strict=True))

@@ -1,0 +1,1 @@
+"""The parsed space: dimensions, domains, conditions, templates and grid cells."""

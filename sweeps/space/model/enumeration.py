@@ -1,0 +1,221 @@
+"""Enumerate grid cells, shapes of trials and combinations of values. Pure functions.
+
+A shape is the workers and resources of a trial.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+from sweeps.core.resources import Shape, shape_of
+from sweeps.space.model.conditions import Key, Term, holds
+from sweeps.space.model.domains import EDGES, Dimension, Keys, cumulative_probability
+from sweeps.space.model.templates import Sections, Template, conditions_of, dimensions, fill
+
+MAX_CELLS = 100_000
+MAX_SHAPES = 10_000
+
+
+# ---- cells
+
+
+def cells_of(template: Template) -> Iterator[Keys]:
+    """Yield every possible combination of the options of the grids in a template.
+
+    See `Space.cells`.
+    """
+    conditions = conditions_of(template)
+    named = {term.name for terms in conditions.values() for term in terms}
+    dims = [dim for dim in dimensions(template) if dim.is_grid or dim.name in named]
+    # Stack of partial cells. An entry has the number of processed dimensions, the options chosen so
+    # far, and the names of the processed dimensions whose values a cell does not fix.
+    stack: list[tuple[int, Keys, frozenset[str]]] = [(0, {}, frozenset())]
+    while stack:
+        count, cell, undecided = stack.pop()
+        if count == len(dims):
+            yield cell
+            continue
+        dim = dims[count]
+        cells = [cell]
+        if holds(conditions[dim.name], cell, undecided) is not False:
+            if dim.is_grid:
+                cells = [{**cell, dim.name: option.key} for option in dim.options]
+            else:
+                undecided |= {dim.name}
+        stack.extend((count + 1, each, undecided) for each in reversed(cells))
+
+
+# ---- combinations of some dimensions
+
+
+def assignments(
+    sections: Sections, names: Collection[str]
+) -> Iterator[tuple[dict[str, Any], Keys]]:
+    """Yield each combination of the values of some dimensions.
+
+    All other dimensions have the same values in all combinations.
+
+    Args:
+        sections: All sections of a space.
+        names: Names of the dimensions that take all their values. If other dimensions decide
+            whether one of these is active, they take several values too: a grid or a choice takes
+            all its options, and a domain of numbers takes enough values to make each condition true
+            once and false once (see `points`).
+
+    Yields:
+        The sections with values in place of the dimensions, and the value of each active dimension,
+        by name. For a grid or a choice, this is the key of the option.
+    """
+    dims = {dim.name: dim for dim in dimensions(dict(sections))}
+    conditions = conditions_of(dict(sections))
+    needed, pending = set(names), list(names)
+    while pending:
+        related = {term.name for term in conditions[pending.pop()]} - needed
+        pending += related
+        needed |= related
+    keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        choices = stack.pop()
+        made: list[int] = []
+
+        def choose(
+            dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made
+        ) -> Key:
+            if dim.name not in keys:
+                return any_key(dim)
+            if len(made) < len(choices):
+                made.append(choices[len(made)])
+            else:  # first visit: each of the other options starts a new combination
+                stack.extend((*made, i) for i in reversed(range(1, len(keys[dim.name]))))
+                made.append(0)
+            return keys[dim.name][made[-1]]
+
+        values: Keys = {}
+        yield {name: fill(template, choose, values) for name, template in sections.items()}, values
+
+
+def any_key(dim: Dimension) -> Key:
+    """Return one valid key of a dimension.
+
+    The key is the first option, the lower bound, or the median of a normal distribution.
+    """
+    return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
+
+
+def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> Sequence[Key]:
+    """Return all keys of a dimension, or at least enough keys for the conditions of `dims`.
+
+    Enough keys make each condition true once and false once. For a grid or a choice, all keys are
+    returned. For any other domain with a finite number of values, all keys are returned if `whole`
+    is true.
+    """
+    if dim.options:
+        return [option.key for option in dim.options]
+    if whole and dim.lower is not None and dim.size < math.inf:
+        return _values(dim)
+    terms = [term for other in dims for term in other.when if term.name == dim.name]
+    keys = points(dim, {number for term in terms for _, number in term.tests})
+    return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]
+
+
+def _values(dim: Dimension) -> list[Key]:
+    """Return all values of a domain that has a finite number of them."""
+    assert dim.lower is not None
+    return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
+
+
+def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
+    """Return values that together give every possible result of comparisons with some numbers.
+
+    For a continuous domain, these are values between the numbers, because no trial samples exactly
+    such a number. For other domains, they are the numbers and the values next to them.
+
+    Args:
+        dim: A dimension of numbers.
+        numbers: The numbers with which conditions compare the dimension.
+    """
+    if dim.mean is not None and dim.sd is not None:
+        spread = NormalDist(dim.mean, dim.sd)
+        lower, upper = (spread.inv_cdf(edge) for edge in EDGES)
+    else:
+        assert dim.lower is not None and dim.highest is not None
+        lower, upper = dim.lower, dim.highest
+    inside = sorted({lower, upper, *(number for number in numbers if lower <= number <= upper)})
+    if dim.is_integer or dim.q is not None:
+        near = {dim.nearest(at, steps) for at in inside for steps in (-1, 0, 1)}
+        return sorted(value for value in near if lower <= value <= upper) or [lower]
+    return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
+
+
+# ---- conditions that can be true
+
+
+def conflicting_dimension(
+    name: str, dims: Mapping[str, Dimension], conditions: Mapping[str, tuple[Term, ...]]
+) -> str | None:
+    """Find out why a dimension can never be active.
+
+    The reason is that its conditions need two different values of another dimension at the same
+    time.
+
+    Args:
+        name: Name of a dimension with a condition.
+        dims: All dimensions, by name.
+        conditions: The terms of each dimension, by name; see `conditions_of`.
+
+    Returns:
+        The name of the other dimension. None if the dimension can be active.
+    """
+    needed: dict[str, list[Term]] = {}
+    pending, seen = [name], {name}
+    while pending:
+        for term in conditions.get(pending.pop(), ()):
+            needed.setdefault(term.name, []).append(term)
+            if term.name not in seen:
+                seen.add(term.name)
+                pending.append(term.name)
+    return next((name for name, terms in needed.items() if not possible(dims[name], terms)), None)
+
+
+def possible(dim: Dimension, terms: Collection[Term]) -> bool:
+    """Return True if some value of a dimension makes all terms true."""
+    if dim.options:
+        values: list[Key] = [option.key for option in dim.options]
+    else:
+        values = list(points(dim, {number for term in terms for _, number in term.tests}))
+    return any(all(term.holds(value) for term in terms) for value in values)
+
+
+# ---- shapes
+
+
+def shape_assignments(sections: Sections, backend: str) -> Iterator[tuple[Shape, Keys]]:
+    """Yield the shape for each combination of the values that the section `scaling` depends on.
+
+    Args:
+        sections: All sections of the space.
+        backend: Backend of the trainer.
+
+    Yields:
+        The shape, and the value of each active dimension, by name; see `assignments`.
+    """
+    names = [dim.name for dim in dimensions(sections.get("scaling"))]
+    for filled, values in assignments(sections, names):
+        scaling = filled.get("scaling")
+        yield shape_of(scaling if isinstance(scaling, dict) else {}, backend), values
+
+
+def all_shapes(sections: Sections, backend: str) -> tuple[Shape, ...]:
+    """Return the distinct shapes that trials of a space can have, in the order of the file.
+
+    Args:
+        sections: All sections of the space.
+        backend: Backend of the trainer.
+    """
+    made = itertools.islice(shape_assignments(sections, backend), MAX_SHAPES)
+    return tuple(dict.fromkeys(shape for shape, _ in made))

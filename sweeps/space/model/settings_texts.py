@@ -1,0 +1,47 @@
+"""The settings that a space file gives, as texts, for comparisons and for MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweeps.core.text.secrets import masked
+from sweeps.space.model.space_model import Space
+from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.space_source import tree_of
+
+# Keys of the section `data` that change neither the valid rows nor their labels.
+SAME_VALID_ROWS = (
+    "data.drop",
+    "data.rows",
+    "data.weight",
+    "data.class_weight",
+    "data.drop_missing_label",
+    "data.drop_duplicates",
+    "data.ingest",
+)
+# Longest text of a setting.
+LONGEST = 200
+
+
+def settings_of(space: Space) -> dict[str, str]:
+    """Return the settings of a space by their keys, such as `scheduler.max_t` and `params.eta`.
+
+    A setting is written as in the file, with the overrides applied. The algorithm is the chosen
+    one, and the values of variables are settings of their own.
+    """
+    given = _settings("", tree_of(space), levels=2)
+    found = {name: masked(space.public(text)) for name, text in given}
+    found.pop("name", None)
+    found |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
+    found |= {f"variables.{name}": value for name, value in space.variables.items()}
+    return found
+
+
+def _settings(path: str, node: Node, levels: int) -> Iterator[tuple[str, str]]:
+    if not node.is_map or not levels:
+        text = node.value if isinstance(node.value, str) else node.show(LONGEST)
+        yield path.removeprefix("space."), text
+        return
+    for key, inner in node.value.items():
+        is_space = not path and key == "space"
+        yield from _settings(f"{path}.{key}".lstrip("."), inner, levels + is_space - 1)

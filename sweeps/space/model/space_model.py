@@ -1,0 +1,336 @@
+"""The `Space`, which is a validated space file."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.best_step import Constraint
+from sweeps.core.plugins.command_template import code_files, folder_of
+from sweeps.core.resources import Shape
+from sweeps.core.text.secrets import hide_values
+from sweeps.space.model.conditions import ABSENT, Key
+from sweeps.space.model.domains import Dimension, Keys
+from sweeps.space.model.enumeration import any_key, assignments
+from sweeps.space.model.step_names import Step
+from sweeps.space.model.templates import (
+    Sections,
+    conditions_of,
+    dimensions,
+    fill,
+    tuned_data,
+    variant_names,
+    walk,
+)
+from sweeps.space.parse.nodes import Node
+from sweeps.space.python.passed_space import PLACE
+from sweeps.space.sections.command_checks import command_options
+from sweeps.space.sections.section_models import (
+    BundleKeys,
+    Checkpoints,
+    DataSpec,
+    Limits,
+    Objective,
+    Repeats,
+    RuntimeEnv,
+    SchedulerSpec,
+    Search,
+    TrainerSpec,
+    variant_of,
+)
+from sweeps.space.sections.tracker_section import DEFAULT as DEFAULT_TRACKERS
+from sweeps.space.sections.tracker_section import TrackerSpec
+from sweeps.space.sections.trainer_definition import TrainerDefinition
+
+
+@dataclass(frozen=True)
+class Space:
+    """A validated search space, which `sweeps.load` returns.
+
+    Attributes:
+        name: Name of the sweep, of letters, digits, `.`, `_` and `-`.
+        path: Absolute path of the file. For a dict of a Python script, the path of the script.
+        text: Text of the file, without the overrides.
+        overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
+        trainer: The built-in trainer or the user's training loop, and its backend.
+        data: The section `data`. A tuned `train` is replaced by its first source, and the other
+            tuned keys have their defaults; see `variant`.
+        objectives: The objectives, at least one.
+        constraints: Bounds on metrics. A trial is feasible if it satisfies all of these bounds.
+        search: The sampler and its options.
+        scheduler: The scheduler and its options.
+        repeats: Number of times that each configuration is trained.
+        limits: Budget of the sweep.
+        checkpoints: Which checkpoints the ended trials keep.
+        bundle: The model in the bundle of the winner.
+        sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the
+            order of the file. If a key of `data` is tuned, `data` comes first, with the templates
+            of its tuned keys.
+        dimensions: All dimensions in the order of the file. A dimension comes before the dimensions
+            inside it.
+        cells: Every combination of the grids' options. Each cell maps names of grids to keys of
+            options. `({},)` if there is no grid. A grid inside an option of another grid is only in
+            cells with that option. A grid inside an option of a choice is in every cell, because
+            the choice is not sampled yet. A grid with a condition is only in cells for which the
+            condition is true.
+        shapes: Every distinct shape that a trial can have.
+        tree: Tree of the text, without the overrides.
+        places: Place of every value in the file, such as `space.yaml:4:3`, by the value's dotted
+            path; see `place`.
+        algorithm_reason: Reason for the algorithm that was chosen for `search.algorithm: auto`; ""
+            if the file names the algorithm.
+        trackers: Trackers that record the sweep.
+        runtime_env: Environment of the worker processes.
+        trainer_definition: Definition of the trainer, from the trainer's module.
+        notes: Messages for the user about the file, such as keys without an effect.
+        variables: Value of each environment variable that the file uses, without secrets. The
+            values are already in the other attributes.
+        secrets: Names of the environment variables that the file uses and whose values are secrets.
+        missing_secrets: Those of `secrets` that are not set. Trials cannot run without them.
+        functions: Folder of the module with the functions that a Python script passed and that no
+            other module has; None if there are none.
+        tables: Tables that a Python script passed in the dict, by their key of the section `data`.
+    """
+
+    name: str
+    path: Path
+    text: str
+    overrides: tuple[str, ...]
+    trainer: TrainerSpec
+    data: DataSpec
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...]
+    search: Search
+    scheduler: SchedulerSpec
+    repeats: Repeats
+    limits: Limits
+    checkpoints: Checkpoints
+    bundle: BundleKeys
+    sections: Sections
+    dimensions: tuple[Dimension, ...]
+    cells: tuple[Keys, ...]
+    shapes: tuple[Shape, ...]
+    tree: Node = field(compare=False, repr=False)
+    places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    algorithm_reason: str = field(default="", compare=False, repr=False)
+    trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS
+    runtime_env: RuntimeEnv = field(default_factory=RuntimeEnv)
+    trainer_definition: TrainerDefinition = field(
+        default_factory=TrainerDefinition, compare=False, repr=False
+    )
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    missing_secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    functions: Path | None = field(default=None, compare=False, repr=False)
+    tables: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_passed(self) -> bool:
+        """True if a Python script passed the space as a dict."""
+        return self.places.get("") == PLACE
+
+    def to_yaml(self) -> str:
+        """Return the space as the text of a space file, with overrides and without comments.
+
+        Tables that a script passed are left out. A function that the script passed and that no
+        module has appears under its generated name, such as `train_89df371f:train`, which only a
+        sweep can import. Otherwise the text works as a space file.
+        """
+        from sweeps.space.parse.space_source import tree_of
+        from sweeps.space.yaml.yaml_writer import block
+
+        return block(tree_of(self).plain())
+
+    @property
+    def has_mlflow(self) -> bool:
+        """True if MLflow is one of the sweep's trackers."""
+        return any(tracker.name == "mlflow" for tracker in self.trackers)
+
+    def public(self, text: str) -> str:
+        """Return a text with `***` for the values of environment variables in `runtime_env`.
+
+        The text may be the space file or an override.
+        """
+        return hide_values(text, self.runtime_env.env_vars)
+
+    @property
+    def objective(self) -> Objective:
+        """The first objective. Most sweeps have only one objective."""
+        return self.objectives[0]
+
+    @property
+    def refit_splits(self) -> tuple[str, ...]:
+        """The splits on whose rows a trial is trained again.
+
+        Test is one of them only if `bundle` allows this and test is a random part.
+        """
+        test = self.data.test
+        is_random = test is not None and test.kind in ("fraction", "group")
+        on_test = self.bundle.train_on == "all" and is_random
+        return ("train", "valid", "test") if on_test else ("train", "valid")
+
+    @property
+    def trains_winner(self) -> bool:
+        """True if the winner is trained again after the search, on the rows of several splits."""
+        return self.data.folds > 0 or self.bundle.train_on == "all"
+
+    @property
+    def always(self) -> tuple[Dimension, ...]:
+        """Dimensions that are active in every trial.
+
+        They have no condition, and are not inside an option of another dimension.
+        """
+        conditions = conditions_of(self.sections)
+        return tuple(dim for dim in self.dimensions if not conditions[dim.name])
+
+    def place(self, key: str) -> str:
+        """Return the place of a key as `file:line:column` or `--set ...`.
+
+        For an absent key, return the place of the nearest key above it.
+
+        Args:
+            key: Dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`, with or
+                without `space.`.
+        """
+        for path in (key.removeprefix("space."), key):
+            while path:
+                if path in self.places:
+                    return self.places[path]
+                path = path.rpartition(".")[0]
+        return self.places.get("", str(self.path))
+
+    def fill(self, choose: Callable[[Dimension], Key]) -> dict[str, Any]:
+        """Build a configuration: call `choose` for every active dimension, in the file's order.
+
+        Args:
+            choose: Function that returns a key for a dimension; `Dimension.value` converts this key
+                to the value. A dimension inside an option is active only if that option was chosen.
+                A dimension with a condition is active only if the condition is true.
+
+        Returns:
+            A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling":
+            dict}`. Every dimension is replaced by its value. An inactive dimension is left out, or
+            replaced by its `otherwise` if it has one. `data` has the tuned keys only; see
+            `variant`.
+
+        Raises:
+            ValueError: `choose` returned a key that no option of the dimension has.
+        """
+        known: Keys = {}
+        filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
+        empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
+        return {
+            name: nothing if filled.get(name, ABSENT) is ABSENT else filled[name]
+            for name, nothing in empty.items()
+        }
+
+    def variant(self, data: Mapping[str, Any]) -> DataSpec:
+        """Return the data of a trial.
+
+        Args:
+            data: The trial's values of the tuned keys of the section `data`, as `fill` returns
+                them.
+        """
+        return variant_of(self.data, data)
+
+    @functools.cached_property
+    def variants(self) -> tuple[DataSpec, ...]:
+        """The distinct variants of the data that trials can have, in the order of the file.
+
+        In these variants, a tuned `rows` is 1.
+        """
+        data = tuned_data(self.sections)
+        all_rows = {"rows": 1.0} if "rows" in data else {}
+        specs = (
+            self.variant(filled["data"] | all_rows)
+            for filled, _ in assignments({"data": data}, variant_names(self.sections))
+        )
+        return tuple({repr(spec): spec for spec in specs}.values())
+
+
+def user_references(space: Space) -> list[str]:
+    """Return every distinct reference `module:attr` in a space.
+
+    References occur in the trainer, the data and the steps.
+    """
+    from sweeps.core.plugins import references
+
+    sources = [
+        *(spec.train for spec in space.variants),
+        *(s.path for s in (space.data.valid, space.data.test) if s is not None),
+    ]
+    names = [
+        space.trainer.loop,
+        space.trainer.load,
+        space.trainer.backend,
+        *space.trainer.references,
+        *sources,
+    ]
+    names += [
+        part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)
+    ]
+    references_found = []
+    for name in names:
+        with contextlib.suppress(references.RefError):
+            references.parse(name or "")
+            references_found.append(str(name))
+    return list(dict.fromkeys(references_found))
+
+
+def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
+    """Return the files that the commands of the trainer name, such as scripts.
+
+    Each file is mapped to the folder in which it was found.
+
+    Args:
+        space: The search space.
+        roots: Folders to look in. A command is looked up in the first folder that has one of its
+            files.
+    """
+    found: dict[Path, Path] = {}
+    for command in command_options(space.trainer, space.trainer_definition).values():
+        folder = folder_of(command, roots)
+        found |= dict.fromkeys(code_files(command, folder), folder)
+    return found
+
+
+def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
+    """Return the preprocessing chains that depend only on constants and grids.
+
+    They can be fitted before any trial is sampled.
+
+    The list has distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain
+    to fit on these data.
+    """
+
+    class Unknown(Exception):
+        pass
+
+    fits = {}
+    dims = [
+        *dimensions(space.sections.get("data")),
+        *dimensions(space.sections.get("preprocessor")),
+    ]
+    referenced = {term.name for dim in dims for term in dim.when}
+    for cell in space.cells:
+        guessed: set[str] = set()
+
+        def choose(dimension: Dimension, cell: Keys = cell, guessed: set[str] = guessed) -> Key:
+            if dimension.name in cell:
+                return cell[dimension.name]
+            if dimension.name.split(".")[0] in ("preprocessor", "data"):
+                raise Unknown
+            guessed.add(dimension.name)
+            return any_key(dimension)
+
+        with contextlib.suppress(Unknown):
+            filled = space.fill(choose)
+            fit = (filled["data"], filled["preprocessor"])
+            if not referenced & guessed:
+                fits[repr(fit)] = fit
+    return list(fits.values())

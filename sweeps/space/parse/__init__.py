@@ -1,0 +1,1 @@
+"""Read a space file, find its problems, and build the `Space`."""

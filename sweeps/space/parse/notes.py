@@ -1,0 +1,77 @@
+"""Find parts of a valid space that are seldom what the user wants. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from sweeps.core.metrics import usual_goal
+from sweeps.space.model.templates import Template, walk
+from sweeps.space.parse.nodes import scalar
+from sweeps.space.sections.section_models import Objective
+
+
+def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
+    """Return a note for each objective that searches for the worst value of a well-known metric."""
+    notes = []
+    for i, objective in enumerate(objectives):
+        usual = usual_goal(objective.metric)
+        if usual is not None and usual != objective.goal:
+            key = f"objective.{i}.goal" if len(objectives) > 1 else "objective.goal"
+            better = "lower" if usual == "minimize" else "higher"
+            text = (
+                f"a {better} `{objective.metric}` is usually better, but the goal is "
+                f"`{objective.goal}`"
+            )
+            notes.append(f"{key}: {text}; write `goal: {usual}`")
+    return tuple(notes)
+
+
+def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each text in `params` that names a dimension.
+
+    An example is "{params.layers} * 16".
+
+    Args:
+        params: The section `space.params`.
+        names: Names of the dimensions.
+    """
+    tuned = {name.rpartition(".")[2] for name in names}
+    texts = {
+        text: name
+        for name, template in (params.items() if isinstance(params, dict) else ())
+        for text in walk(template)
+        if isinstance(text, str)
+    }
+    for text, name in texts.items():
+        named = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", text)
+        if tuned & {word for pair in named for word in pair}:
+            yield (
+                f"space.params.{name}: the loop gets the text {text}, because sweeps computes no "
+                "values; compute the value in the loop, from the values of the other parameters"
+            )
+
+
+def list_notes(params: Template) -> tuple[str, ...]:
+    """Return a note for each parameter that is a list of several numbers or texts.
+
+    Use this only for a space without a dimension.
+
+    A text such as "32,64,128" is a list too: Hydra tries each part.
+
+    Args:
+        params: The section `space.params`.
+    """
+    lists = {}
+    for name, value in params.items() if isinstance(params, dict) else ():
+        if isinstance(value, str) and re.fullmatch(r"[^\s,]+(,[^\s,]+)+", value):
+            value = [scalar(part) for part in value.split(",")]
+        if isinstance(value, (list, tuple)):
+            lists[name] = value
+    return tuple(
+        f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, "
+        f"write `{{choice: {json.dumps(value)}}}`"
+        for name, value in lists.items()
+        if len(value) > 1 and all(isinstance(each, (int, float, str)) for each in value)
+    )

@@ -1,0 +1,139 @@
+"""Short, unique, readable keys for the options of a grid or a choice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from sweeps.space.model.conditions import ABSENT, Key
+from sweeps.space.model.domains import Dimension
+from sweeps.space.model.step_names import NONE, Step
+from sweeps.space.model.templates import Chain, Template
+from sweeps.space.yaml.yaml_writer import flow
+
+LIMIT = 60
+
+
+def canonical(template: Template) -> Hashable:
+    """Return a hashable value with which two templates can be compared.
+
+    Only equal templates have the same value.
+
+    1 and 1.0 are equal templates, but `true` and 1 are not. The names of dimensions are not
+    compared.
+    """
+    if isinstance(template, Dimension):
+        numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
+        return (
+            "dimension",
+            template.kind,
+            tuple(canonical(option.value) for option in template.options),
+            numbers,
+            template.when,
+        )
+    if isinstance(template, Chain):
+        return ("chain", *map(canonical, template.items))
+    if isinstance(template, Step):
+        return ("step", template.name, canonical(template.columns), canonical(template.params))
+    if isinstance(template, dict):
+        return (
+            "mapping",
+            frozenset((canonical(key), canonical(value)) for key, value in template.items()),
+        )
+    if isinstance(template, (list, tuple)):
+        return ("list", *map(canonical, template))
+    if isinstance(template, float) and math.isnan(template):
+        return ("nan",)
+    if isinstance(template, (bool, str)) or template is None:
+        return (type(template).__name__, template)
+    return ("number", template)
+
+
+def option_keys(values: list[Template]) -> list[Key]:
+    """Return a unique key for each option.
+
+    - The key of a scalar is the scalar itself. Infinities and NaN become text. A scalar that Python
+      considers equal to an earlier option, such as `1` after `true`, becomes text too.
+    - The key of a chain is the names of its steps, joined by `+`. If several chains have the same
+      step names, their keys also show the arguments that differ.
+    - The key of a list or a mapping is its YAML text, shortened.
+    """
+    twins: dict[str, list[Chain]] = defaultdict(list)
+    for value in values:
+        if isinstance(value, Chain):
+            twins[_chain_key(value)].append(value)
+    keys: list[Key] = []
+    for value in values:
+        if isinstance(value, Chain):
+            keys.append(_cut(_chain_key(value, twins[_chain_key(value)])))
+        elif (
+            value is None
+            or isinstance(value, (bool, int, str))
+            or (isinstance(value, float) and math.isfinite(value))
+        ):
+            keys.append(value)
+        else:
+            keys.append(_cut(say(value)))
+    return _numbered(keys)
+
+
+def _numbered(keys: list[Key]) -> list[Key]:
+    """Make keys unique.
+
+    The first of several equal keys stays; each later one becomes text, such as `"1"` for 1.
+
+    If another option already has this text as its key, a number such as `#2` is added to the text.
+    """
+    unique_keys: list[Key] = []
+    for key in keys:
+        texts = (f"{say(key)}#{number}" for number in itertools.count(2))
+        candidates = itertools.chain((key, say(key)), texts)
+        unique_keys.append(next(each for each in candidates if each not in unique_keys))
+    return unique_keys
+
+
+def _cut(text: str) -> str:
+    """Shorten a text to `LIMIT` characters."""
+    return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+
+def _chain_key(chain: Chain, twins: Sequence[Chain] = ()) -> str:
+    """Return the names of a chain's steps, joined by `+`.
+
+    Args:
+        chain: The chain.
+        twins: Chains with the same step names. An argument is shown if it differs in one of them.
+    """
+    parts = []
+    for i, item in enumerate(chain.items):
+        if isinstance(item, Dimension):
+            parts.append(item.kind)
+            continue
+        others = [step.arguments() for twin in twins if isinstance(step := twin.items[i], Step)]
+        shown = [
+            f"{name}={say(value)}"
+            for name, value in item.arguments().items()
+            if any(canonical(other.get(name, ABSENT)) != canonical(value) for other in others)
+        ]
+        parts.append(item.short + (f"({', '.join(shown)})" if shown else ""))
+    return "+".join(parts) or NONE
+
+
+def say(value: Template) -> str:
+    """Return a template as YAML text on one line.
+
+    A dimension is shown as its kind, such as `uniform`.
+    """
+    if isinstance(value, Dimension):
+        return value.kind
+    if isinstance(value, Chain):
+        return _chain_key(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(say, value)) + "]"
+    if value is None or isinstance(value, (bool, float)):
+        return flow(value)
+    return str(value)

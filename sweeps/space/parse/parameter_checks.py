@@ -1,0 +1,112 @@
+"""Check the values and domains of parameters in a space file against their JSON Schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweeps.space.model.domains import Dimension
+from sweeps.space.model.templates import Template
+from sweeps.space.parse.nodes import Node, scalar_hint
+from sweeps.space.schema.parameter_schema import (
+    Fragment,
+    allows,
+    is_within_bounds,
+    rule_of,
+    types_of,
+)
+
+
+def value_problems(
+    fragment: Fragment, node: Node, template: Template
+) -> Iterator[tuple[Node, str]]:
+    """Check a parameter's value, or every value that its domain can produce.
+
+    Args:
+        fragment: JSON Schema of the parameter.
+        node: The value in the space file: a constant or a domain.
+        template: The parsed value: a constant or a dimension.
+
+    Yields:
+        For each problem, the node that the JSON Schema does not allow, and the message.
+    """
+    if isinstance(template, Dimension) and template.options:
+        nodes = node.value[template.kind].value
+        for option, child in zip(template.options, nodes, strict=True):
+            yield from value_problems(fragment, child, option.value)
+    elif isinstance(template, Dimension):
+        if text := _domain_problem(fragment, template):
+            yield node, f"{text}, got {node.show()}"
+    elif node.is_map and "when" in node.value:
+        return  # a constant cannot have a condition; `DimensionParser.domain` reports it
+    elif not allows(fragment, node.plain()):
+        yield node, mismatch(fragment, node)
+
+
+def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
+    """Return the message about a value that the JSON Schema of its parameter does not allow.
+
+    Args:
+        fragment: JSON Schema of the parameter, or of another key of the space file.
+        node: The value in the space file.
+        tunable: True if the parameter may have a domain. If the value is a list, the message then
+            suggests a `choice` of the items of the list.
+    """
+    types, hint = types_of(fragment), ""
+    if tunable and node.is_list:
+        hint = to_try_each(node)
+    elif types == ("string",):
+        hint = "; put quotes around it" if isinstance(node.value, (bool, int, float)) else ""
+    elif types == ("boolean",) or {"integer", "number"} & set(types):
+        hint = scalar_hint(node.value, boolean=types == ("boolean",))
+    return f"must be {rule_of(fragment)}, got {node.show()}{hint}"
+
+
+def to_try_each(node: Node) -> str:
+    """Return a hint to write a list as a `choice`.
+
+    Return "" if the node is not a list, or is an empty list.
+    """
+    return (
+        f"; to try each value, write {{choice: {node.show()}}}"
+        if node.is_list and node.value
+        else ""
+    )
+
+
+def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
+    """Check that a parameter may have every value of a domain of numbers.
+
+    Return the broken rule, such as "must be at least 0". Return None if the parameter may have
+    every value of the domain.
+    """
+    names = types_of(fragment)
+    rule = f"must be {rule_of(fragment)}"
+    if "enum" in fragment:
+        return (
+            rule if not all(isinstance(value, (int, float)) for value in fragment["enum"]) else None
+        )
+    if names and not {"integer", "number"} & set(names):
+        return rule
+    steps = dim.q is not None and float(dim.q).is_integer() and float(dim.lower or 0).is_integer()
+    if names and "number" not in names and not (dim.is_integer or steps):
+        return (
+            f"{rule}, but `{dim.kind}` also gives fractions; use "
+            f"{_INTEGERS.get(dim.kind, 'randint')}"
+        )
+    if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds
+        return None
+    ends = [dim.lower, dim.highest]
+    if (
+        not dim.is_integer and dim.q is None
+    ):  # the bounds of a continuous domain are practically never sampled
+        open_ends = {fragment.get("exclusiveMinimum"), fragment.get("exclusiveMaximum")}
+        ends = [end for end in ends if end not in open_ends]
+    return None if all(is_within_bounds(fragment, end) for end in ends) else rule
+
+
+_INTEGERS = {
+    "uniform": "randint",
+    "loguniform": "lograndint",
+    "quniform": "qrandint",
+    "qloguniform": "qlograndint",
+}

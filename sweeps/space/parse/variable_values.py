@@ -1,0 +1,126 @@
+"""Replace environment variables in the tree of a space file.
+
+A variable whose value is a secret stays in the tree as `${NAME}`, so that its value is not
+recorded. It is allowed in two places only: in `runtime_env.env_vars`, whose values are never
+recorded, and in the arguments of a loader, which are replaced when the loader is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sweeps.core.plugins import references
+from sweeps.core.text import environment_variables
+from sweeps.core.text.environment_variables import Reference, VariableError
+from sweeps.core.text.secrets import is_secret_variable, remember
+from sweeps.space.parse.nodes import Node, scalar
+
+
+@dataclass
+class Variables:
+    """The environment variables that a space file uses.
+
+    Attributes:
+        environment: The variables that are set.
+        optional: True if a secret may be unset, because the space is only looked at.
+        values: Value of each variable that is no secret. It is recorded, so that a resumed sweep
+            has the same space.
+        secrets: Names of the secrets. Their values are not recorded.
+        missing: Names of the secrets that are not set.
+    """
+
+    environment: Mapping[str, str]
+    optional: bool = False
+    values: dict[str, str] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def text(self, reference: Reference, place: str) -> str:
+        """Return the text for a variable.
+
+        Args:
+            reference: The variable.
+            place: "recorded", "hidden" (in `runtime_env.env_vars`) or "late" (an argument of a
+                loader).
+
+        Raises:
+            VariableError: The variable is not set, or is a secret in a place that is recorded.
+        """
+        secret = reference.is_secret(self.environment)
+        if secret and place == "recorded":
+            way = "pass it with `runtime_env.env_vars`, or as an argument of a loader"
+            raise VariableError(
+                f"{reference.name} is a secret, and this value would be recorded; {way}"
+            )
+        if secret:
+            self.secrets += [reference.name] * (reference.name not in self.secrets)
+            if (
+                self.optional
+                and reference.default is None
+                and reference.name not in self.environment
+            ):
+                self.missing += [reference.name] * (reference.name not in self.missing)
+                return reference.written
+        value = reference.value(self.environment)
+        if secret:
+            return reference.written if place == "late" else value
+        self.values[reference.name] = value
+        return value.replace("${", "$${") if place == "late" else value
+
+
+def replace_variables(node: Node, found: Variables, place: str = "recorded") -> Node:
+    """Return a tree with the values of environment variables.
+
+    Add a problem for each variable that cannot be replaced.
+
+    A scalar without quotes gets the type that its text has after the replacement, so `${N}` may
+    become a number. Keys stay as they are.
+
+    Args:
+        node: The tree of the space file, with the overrides.
+        found: The environment; the variables that the file uses are added.
+        place: What happens to the values; see `Variables.text`.
+    """
+    if node.path == "runtime_env.env_vars":
+        place = "hidden"
+    if node.is_map:
+        inside: Any = {}
+        for key, child in node.items():
+            is_call = node.path.startswith("data.") and references.is_reference(str(key))
+            inside[key] = replace_variables(child, found, "late" if is_call else place)
+    elif node.is_list:
+        inside = [replace_variables(child, found, place) for _, child in node.items()]
+    elif isinstance(node.value, str) and "${" in node.value:
+        return _replaced(node, found, place)
+    else:
+        return node
+    return replace(node, value=inside)
+
+
+def remember_secrets(root: Node) -> None:
+    """Hide the secrets of `runtime_env.env_vars` in the texts of this process.
+
+    Args:
+        root: The tree of the space file, in which environment variables are replaced. Its values
+            may have wrong types.
+    """
+    for name, child in root.find("runtime_env.env_vars").items():
+        if is_secret_variable(str(name), str(child.value)):
+            remember(str(child.value))
+
+
+def _replaced(node: Node, found: Variables, place: str) -> Node:
+    try:
+        text = environment_variables.replace(
+            node.value, lambda reference: found.text(reference, place), keep_escapes=place == "late"
+        )
+        value = text if node.raw.startswith("'") else scalar(text)
+    except ValueError as e:
+        node.wrong(str(e))
+        return node
+    quoted = "'" * node.raw.startswith("'")
+    return replace(
+        node, value=value, raw=f"{quoted}{text}{quoted}" if place == "recorded" else node.raw
+    )

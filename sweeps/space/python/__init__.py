@@ -1,0 +1,1 @@
+"""Spaces, tables and functions that Python scripts pass, and their saved form."""

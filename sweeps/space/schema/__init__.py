@@ -1,0 +1,1 @@
+"""The JSON Schema of a space file, and the schemas of parameters."""

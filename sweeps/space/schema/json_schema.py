@@ -1,0 +1,420 @@
+"""JSON Schema of the space file, for editors: keys, types, defaults, descriptions, and parameters.
+
+The schema accepts some files that `load` refuses, because JSON Schema cannot compare two values of
+a file. For example, it accepts a lower bound above the upper bound, and a `when` that names an
+unknown dimension. A text such as `${N}` is accepted wherever a value is checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweeps.core.best_step import COMPARISONS
+from sweeps.core.plugins import plugin_registry, references
+from sweeps.core.resources import ELASTIC
+from sweeps.space.model.domains import BRANCHING, DESCRIPTIONS, RULES
+from sweeps.space.model.step_names import (
+    BUILTIN_STEPS,
+    NONE,
+    STEP_DESCRIPTIONS,
+    required_parameters,
+)
+from sweeps.space.parse.problems import fragments
+from sweeps.space.schema import docstrings
+from sweeps.space.schema.parameter_schema import Fragment, allows, types_of
+from sweeps.space.sections import section_models
+from sweeps.space.sections.auto_algorithm import AUTO
+from sweeps.space.sections.space_sections import AMOUNT, SCALING
+from sweeps.space.sections.trainer_definition import TrainerDefinition
+from sweeps.space.sections.trainer_section import PACKAGE, trainer_definitions
+
+Schema = dict[str, Any]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+TEXT: Schema = {"type": "string", "minLength": 1}
+REFERENCE: Schema = {"type": "string", "pattern": references.PATTERN}
+NULL: Schema = {"type": "null"}
+# A text that contains an environment variable
+VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
+ANY_OPTIONS: Schema = {"type": ["object", "null"]}
+# Keys of a fragment that do not say which values are allowed. sweeps has formats of its own.
+ANNOTATIONS = ("default", "description", "format")
+
+# Descriptions of the top-level keys, which the reference page of the space file shows as well.
+TOP_LEVEL = {
+    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this "
+    "name. The default is the file's name.",
+    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your "
+    "own loop.",
+    "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
+    "objective": "The metric to optimize: one mapping, or a list of mappings for several "
+    "objectives.",
+    "constraints": "Conditions that the metrics of a feasible trial satisfy, "
+    'such as `{latency_ms: "<= 5"}`.',
+    "search": "The sampler, its seed, and configurations to start with.",
+    "scheduler": "The rule that stops trials early. A step is one report of the loop.",
+    "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
+    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a "
+    "trial.",
+    "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
+    "bundle": "The model that the sweep exports at its end.",
+    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray "
+    "sets it up.",
+    "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
+    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), "
+    "and the trainer's parameters (`params`).",
+}
+# Descriptions of the keys of the section `space`.
+IN_SPACE = {
+    "preprocessor": "A step, a list of steps, or a domain of these.",
+    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of "
+    "such mappings.",
+    "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
+}
+
+# Descriptions of the parts of a chain, and of a condition.
+COLUMNS = (
+    "Columns: `numeric`, `categorical`, `all`, a name, a pattern such as `pixel_*`, or a list of "
+    "these. By default, the step decides."
+)
+WHEN = (
+    "Earlier dimensions, and the values that they must have: a value, a list of values, or text "
+    "such as `> 3`."
+)
+
+_COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
+_IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
+
+
+def mapping(properties: Mapping[str, Schema], **rules: Any) -> Schema:
+    """Return the schema of a mapping that has only these keys."""
+    return {"type": "object", "properties": dict(properties), "additionalProperties": False} | rules
+
+
+def any_of(*forms: Fragment, **rules: Any) -> Schema:
+    """Return a schema that allows a value if at least one of the forms allows it."""
+    return {"anyOf": list(forms), **rules}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a schema in `$defs`."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def value(fragment: Fragment, *others: Schema) -> Schema:
+    """Return the schema of a value that a fragment allows, or a variable, or another form."""
+    rules = {key: rule for key, rule in fragment.items() if key not in ANNOTATIONS}
+    about = {key: fragment[key] for key in ("default", "description") if key in fragment}
+    if "description" in about:
+        about["description"] = _sentence(about["description"])
+    return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **about) if rules else about
+
+
+def parameter(fragment: Fragment) -> Schema:
+    """Return the schema of a parameter: a constant that `fragment` allows, null, or a domain."""
+    is_number = {"integer", "number"} & set(types_of(fragment))
+    return value(fragment, NULL, ref("domain" if is_number else "branch"))
+
+
+def section(model: type, **rules: Any) -> Schema:
+    """Return the schema of a dataclass: of a section, of the options of a plug-in, or of a split.
+
+    Descriptions come from the section `Attributes` of the dataclass's docstring, or from the
+    fields. A key that may be absent may also be null, which stands for its default.
+    """
+    descriptions = docstrings.section(model.__doc__, "Attributes")
+    required = [
+        field.name
+        for field in dataclasses.fields(model)
+        if field.default is field.default_factory is dataclasses.MISSING
+    ]
+    properties = {}
+    for name, fragment in fragments(model).items():
+        text = descriptions.get(name) or fragment.get("description", "")
+        about: Schema = {"description": text}
+        if not allows(fragment, fragment.get("default")):  # such as 0 for an absent number
+            about["default"] = None
+        optional = [] if name in required else [NULL]
+        properties[name] = value({**fragment, **about}, *optional)
+    return mapping(properties, required=required, **rules)
+
+
+def schema() -> Schema:
+    """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
+    trainers = trainer_definitions()
+    objective = section(section_models.Objective)
+    name = {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"}
+    required: Schema = {
+        "trainer": _trainer(trainers),
+        "data": _data(),
+        "objective": any_of(objective, {"type": "array", "items": objective, "minItems": 1}),
+    }
+    optional = {
+        "name": value(name),
+        "constraints": {"type": "object", "additionalProperties": value(_COMPARISON)},
+        "search": _search(),
+        "scheduler": _scheduler(),
+        "repeats": value({"type": "integer", "minimum": 1}, section(section_models.Repeats)),
+        "limits": section(section_models.Limits),
+        "checkpoints": section(section_models.Checkpoints),
+        "bundle": section(section_models.BundleKeys),
+        "runtime_env": section(section_models.RuntimeEnv),
+        "trackers": _trackers(),
+        "space": _space(),
+    }
+    properties = required | {key: any_of(form, NULL) for key, form in optional.items()}
+    described = {key: {**properties[key], "description": text} for key, text in TOP_LEVEL.items()}
+    rules = {
+        "required": ["trainer", "objective"],
+        # a user's loop, which a mapping names, may read its own data
+        "allOf": [{"if": _IS_NAME, "then": {"required": ["data"]}}, *_parameter_rules(trainers)],
+        "$defs": _definitions() | _plug_ins() | _parameters(trainers),
+    }
+    return {"$schema": DRAFT, "description": "A space file of sweeps."} | mapping(
+        described, **rules
+    )
+
+
+# ---- the trainer and its parameters
+
+
+def _trainer(trainers: Mapping[str, TrainerDefinition]) -> Schema:
+    """Return the schema of `trainer`: a name, or a mapping with the options of any trainer."""
+    keys = {
+        **section(section_models.TrainerKeys)["properties"],
+        **section(section_models.LoopKeys)["properties"],
+    }
+    for definition in trainers.values():
+        for key, fragment in definition.options.items():
+            keys.setdefault(key, {"description": _sentence(fragment.get("description", ""))})
+    return any_of(
+        _enum({name: _trainer_summary(name) for name in trainers}),
+        TEXT,
+        {"type": "object", "properties": keys},
+    )
+
+
+def _trainer_summary(trainer: str) -> str:
+    """Return the first sentence of the docstring of a trainer's module, which is not imported."""
+    path = references.source_of(f"{PACKAGE}.{trainer}")
+    tree = None if path is None else references.parse_source(path)
+    return docstrings.summary(None if tree is None else ast.get_docstring(tree))
+
+
+def _parameters(trainers: Mapping[str, TrainerDefinition]) -> dict[str, Schema]:
+    """Return the schema of the parameters of each trainer, such as `params.xgboost`."""
+    return {
+        f"params.{name}": mapping(
+            {key: parameter(fragment) for key, fragment in definition.parameters.items()},
+            additionalProperties=definition.additional_parameters,
+        )
+        for name, definition in trainers.items()
+    }
+
+
+def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Schema]:
+    """Yield a rule for each trainer, which checks `space.params` if the file names the trainer."""
+    is_domain = any_of(*({"required": [kind]} for kind in BRANCHING))
+    for name, definition in trainers.items():
+        named = {"properties": {"name": {"const": name}}, "required": ["name"]}
+        forms: list[Schema] = [{"const": name}, {"type": "object", **named}]
+        if definition.selected_by is not None:
+            forms.append({"type": "object", "required": [definition.selected_by]})
+        params = {"if": {"type": "object", "not": is_domain}, "then": ref(f"params.{name}")}
+        yield {
+            "if": {"properties": {"trainer": any_of(*forms)}, "required": ["trainer"]},
+            "then": {"properties": {"space": {"properties": {"params": params}}}},
+        }
+
+
+# ---- samplers, schedulers and trackers
+
+
+def _search() -> Schema:
+    """Return the schema of `search`, whose options depend on the algorithm."""
+    form = section(section_models.Search)
+    description = form["properties"]["algorithm"]["description"]
+    names = {AUTO: "Choose a sampler that suits the space and the limits.", **_summaries("sampler")}
+    form["properties"]["algorithm"] = value(
+        _enum(names) | {"description": description}, REFERENCE, NULL
+    )
+    rules = []
+    for name in plugin_registry.names("sampler"):
+        options = any_of(ref(f"search.options.{name}"), NULL)
+        rules.append(_rule("algorithm", name, then={"properties": {"options": options}}))
+    return form | {"allOf": rules, "dependentRequired": {"options": ["algorithm"]}}
+
+
+def _scheduler() -> Schema:
+    """Return the schema of `scheduler`, whose other keys depend on the name."""
+    text = "The scheduler. `module:attr` names a class of your own."
+    name = value(_enum(_summaries("scheduler")) | {"description": text}, REFERENCE)
+    names = plugin_registry.names("scheduler")
+    rules = [_rule("name", each, then=ref(f"scheduler.{each}")) for each in names]
+    return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
+
+
+def _rule(key: str, name: str, then: Schema) -> Schema:
+    """Return the schema of a mapping that must fit `then` if a key has a certain value."""
+    return {"if": {"properties": {key: {"const": name}}, "required": [key]}, "then": then}
+
+
+def _plug_ins() -> dict[str, Schema]:
+    """Return the schemas of the options of samplers and schedulers, such as `scheduler.asha`."""
+    made = {
+        f"search.options.{name}": section(plugin_registry.built_in("sampler", name))
+        for name in plugin_registry.names("sampler")
+    }
+    for name in plugin_registry.names("scheduler"):
+        form = section(plugin_registry.built_in("scheduler", name))
+        form["properties"]["name"] = {"const": name}
+        made[f"scheduler.{name}"] = form
+    return made
+
+
+def _trackers() -> Schema:
+    """Return the schema of the list of trackers: names, references, and names with options."""
+    options = {
+        name: any_of(mapping({}), NULL, description=text)
+        for name, text in _summaries("tracker").items()
+    }
+    with_options = mapping(
+        options,
+        patternProperties={REFERENCE["pattern"]: ANY_OPTIONS},
+        minProperties=1,
+        maxProperties=1,
+    )
+    names = value(_enum(_summaries("tracker")), REFERENCE, with_options)
+    return {"type": "array", "items": names}
+
+
+def _enum(names: Mapping[str, str]) -> Schema:
+    """Return the schema of one of some names, each with a description."""
+    return {"enum": list(names), "enumDescriptions": list(names.values())}
+
+
+def _summaries(kind: str) -> dict[str, str]:
+    """Return the first paragraph of the docstring of each built-in plug-in of a kind."""
+    return {
+        name: docstrings.summary(plugin_registry.built_in(kind, name).__doc__)
+        for name in plugin_registry.names(kind)
+    }
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a capital letter at the beginning and a period at the end."""
+    return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
+
+
+# ---- the data and the space
+
+
+def _data() -> Schema:
+    """Return the schema of `data`, in which some keys have several forms, or may be tuned."""
+    form = section(section_models.DataKeys)
+    loader = {REFERENCE["pattern"]: ANY_OPTIONS}
+    source = any_of(TEXT, mapping({}, patternProperties=loader, minProperties=1))
+    by_rows = [section(section_models.ByColumn), section(section_models.ByTime)]
+    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    split = any_of(share, source, *by_rows)
+    folds = [section(section_models.ByFolds), section(section_models.ByRolling)]
+    columns = {"type": "array", "items": any_of(TEXT, ref("branch"))}
+    forms = {
+        "train": any_of(source, ref("branch")),
+        "valid": any_of(split, *folds),
+        "test": any_of(split, NULL),
+        "read": any_of(section(section_models.ReadKeys), NULL),
+        "drop": any_of(columns, NULL, ref("branch")),
+        "rows": parameter({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+        "weight": any_of(TEXT, NULL, ref("branch")),
+        "class_weight": parameter({"enum": ["balanced"]}),
+    }
+    for key, forms_of_key in forms.items():
+        description = form["properties"][key]["description"]
+        form["properties"][key] = {**forms_of_key, "description": description}
+    return form
+
+
+def _space() -> Schema:
+    """Return the schema of `space`. `_parameter_rules` checks the parameters."""
+    scaling = {key: parameter(fragment) for key, fragment in SCALING.items()}
+    workers = {"type": "integer", "minimum": 1}
+    bounds = {"type": "array", "items": workers, "minItems": 2, "maxItems": 2}
+    text = "The smallest and the largest number of workers, which may change as a trial runs."
+    elastic = mapping({ELASTIC: bounds | {"description": text}}, required=[ELASTIC])
+    scaling["num_workers"]["anyOf"].insert(0, elastic)
+    amounts = {**SCALING["resources_per_worker"], "additionalProperties": parameter(AMOUNT)}
+    scaling["resources_per_worker"] = parameter(amounts)
+    sections = {
+        "preprocessor": ref("chain"),
+        "scaling": any_of(mapping(scaling), ref("branch")),
+        "params": {"type": "object"},
+    }
+    described = {
+        name: any_of(form, NULL, description=IN_SPACE[name]) for name, form in sections.items()
+    }
+    return mapping(described)
+
+
+def _definitions() -> dict[str, Schema]:
+    """Return the schemas of domains, conditions and chains, which other schemas refer to."""
+    options: dict[str, Schema] = {kind: {"type": "array", "minItems": 1} for kind in BRANCHING}
+    numbers: dict[str, Schema] = {
+        kind: {
+            "type": "array" if rule.needed else ["array", "null"],
+            "items": value({"type": "integer" if rule.integer else "number"}),
+            "minItems": rule.needed,
+            "maxItems": len(rule.args),
+        }
+        for kind, rule in RULES.items()
+    }
+    scalar = {"type": ["string", "number", "boolean", "null"]}
+    scalars = {"type": "array", "items": scalar, "minItems": 1}
+    names = {**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}
+    chain = [value(_enum(names)), REFERENCE, ref("step")]
+    columns = {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1}
+    return {
+        "domain": _one_of({**options, **numbers}),
+        "branch": _one_of(options),
+        "when": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": any_of(scalar, scalars),
+            "description": WHEN,
+        },
+        "step": _step(),
+        "columns": any_of(TEXT, columns, NULL, ref("branch"), description=COLUMNS),
+        "chain": any_of(*chain, {"type": "array", "items": any_of(*chain, NULL)}),
+    }
+
+
+def _one_of(domains: Mapping[str, Schema]) -> Schema:
+    """Return the schema of a mapping with one domain and an optional condition."""
+    properties = {
+        kind: form | {"description": DESCRIPTIONS[kind]} for kind, form in domains.items()
+    }
+    return mapping(
+        {**properties, "when": ref("when")},
+        oneOf=[{"required": [kind]} for kind in domains],
+        maxProperties=2,
+    )
+
+
+def _step() -> Schema:
+    """Return the schema of a step with parameters, or of a domain whose options are chains."""
+    properties: dict[str, Schema] = {kind: {} for kind in BRANCHING}
+    for step, parameters in BUILTIN_STEPS.items():
+        own = {name: parameter(fragment) for name, fragment in parameters.items()}
+        needed = required_parameters(step)
+        form = mapping({"columns": ref("columns"), **own}, required=needed)
+        others = [ref("branch"), *([] if needed else [NULL])]
+        properties[step] = any_of(form, *others, description=STEP_DESCRIPTIONS[step])
+    return mapping(
+        {**properties, "when": ref("when")},
+        patternProperties={REFERENCE["pattern"]: ANY_OPTIONS},
+        minProperties=1,
+        maxProperties=2,
+    )

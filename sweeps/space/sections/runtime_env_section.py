@@ -1,0 +1,52 @@
+"""Parse the section `runtime_env`, which describes the environment of the worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.problems import check
+from sweeps.space.sections.section_models import RuntimeEnv
+
+KEY = "runtime_env"
+
+
+def read_runtime_env(node: Node, folder: Path) -> RuntimeEnv:
+    """Return the section with absolute paths. After a problem, return an empty section.
+
+    Args:
+        node: The section.
+        folder: Folder to which relative paths refer.
+    """
+    given = check(RuntimeEnv, node)
+    if given is None:
+        return RuntimeEnv()
+    if given.image_uri and (
+        other := next(
+            (key for key in ("pip", "py_modules", "working_dir") if getattr(given, key)), None
+        )
+    ):
+        node.get(other).wrong(
+            "cannot be combined with `image_uri`; put the packages and the files into the image"
+        )
+    modules = [_absolute(child, folder) for _, child in node.get("py_modules").items()]
+    working_dir = given.working_dir and _absolute(node.get("working_dir"), folder)
+    return replace(given, py_modules=tuple(modules), working_dir=working_dir)
+
+
+def _absolute(node: Node, folder: Path) -> str:
+    """Return a path as an absolute path; add a problem if it does not exist.
+
+    URIs are returned unchanged.
+    """
+    path = str(node.value)
+    if "://" in path:
+        return path
+    found = folder / Path(path).expanduser()
+    if not (found.is_dir() or (found.suffix in (".whl", ".zip") and found.is_file())):
+        node.wrong(
+            f"there is no folder {path} in {folder}; give a folder, a wheel, or a URI such as "
+            "s3://bucket/code.zip"
+        )
+    return str(found.resolve())

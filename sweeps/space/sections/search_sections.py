@@ -1,0 +1,395 @@
+"""Parse the sections that configure the search.
+
+These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`, `checkpoints` and
+`bundle`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.best_step import COMPARISONS, Constraint
+from sweeps.core.plugins import plugin_registry
+from sweeps.core.resources import COSTS
+from sweeps.core.text.suggestions import did_you_mean
+from sweeps.space.parse.nodes import Node, Scalar
+from sweeps.space.parse.problems import check, report_domains, wrong_name
+from sweeps.space.parse.synonyms import suggest
+from sweeps.space.parse.when_parser import comparison_of
+from sweeps.space.schema.parameter_schema import rule_of
+from sweeps.space.sections.auto_algorithm import AUTO
+from sweeps.space.sections.section_models import (
+    BundleKeys,
+    Checkpoints,
+    Limits,
+    Objective,
+    Repeats,
+    SchedulerSpec,
+    Search,
+)
+from sweeps.space.sections.trainer_section import portfolio_files
+
+SEARCH_SECTIONS = (
+    "objective",
+    "constraints",
+    "search",
+    "scheduler",
+    "repeats",
+    "limits",
+    "checkpoints",
+    "bundle",
+)
+
+
+class SearchSections:
+    """Parser of the sections that configure the search.
+
+    The constructor parses all of these sections.
+
+    If a section has a problem, its attribute has the default of the section. Without valid limits,
+    `limits` is None, because the number of trials is not known.
+
+    Args:
+        root: The space file.
+        roots: Folders in which references to the user's modules are looked up.
+
+    Attributes:
+        objectives: Metrics to optimize, from the section `objective`.
+        constraints: Bounds on metrics. A bound that has a problem is left out.
+        search: The sampler, with its options.
+        scheduler: The scheduler, with its options.
+        repeats: Number of times that each configuration is trained.
+        limits: Budget of the sweep.
+        checkpoints: Rules for the checkpoints to keep.
+        bundle: The model in the bundle of the winner.
+    """
+
+    def __init__(self, root: Node, roots: Iterable[Path] = ()):
+        self.root = root
+        self.roots = tuple(roots)
+        self.objectives = self._read_objectives()
+        self.constraints = self._read_constraints()
+        self.search = self._read_search() or Search()
+        self.scheduler = self._read_scheduler() or SchedulerSpec()
+        self.repeats = self._read_repeats() or Repeats()
+        self.limits = check(Limits, root.get("limits"))
+        self.checkpoints = check(Checkpoints, root.get("checkpoints")) or Checkpoints()
+        self.bundle = check(BundleKeys, root.get("bundle")) or BundleKeys()
+        self._check_checkpoints()
+        self._check_objectives()
+        if perturbs(self.scheduler):
+            self._check_population(self.scheduler)
+        if self.scheduler.population and self.limits and not self.limits.max_trials:
+            self.limits = replace(self.limits, max_trials=self.scheduler.population)
+
+    @property
+    def parsed(self) -> dict[str, Any]:
+        """The parsed sections as keyword arguments of `Space`.
+
+        The keys are the names of this object's attributes.
+        """
+        names = ("objectives", *SEARCH_SECTIONS[1:])
+        return {name: getattr(self, name) for name in names}
+
+    def _read_objectives(self) -> tuple[Objective, ...]:
+        """Parse `objective`. Return () after a problem."""
+        node = self.root.get("objective")
+        if not node.is_list:
+            objective = check(Objective, node)
+            return (objective,) if objective else ()
+        if not node.value:
+            node.wrong("must be a mapping or a list of mappings, got an empty list")
+        objectives = []
+        metrics = set()
+        for child in node.value:
+            objective = check(Objective, child)
+            if objective is None:
+                continue
+            if objective.metric in metrics:
+                text = f"`{objective.metric}` is already the metric of another objective"
+                child.get("metric").wrong(text)
+            metrics.add(objective.metric)
+            objectives.append(objective)
+        return tuple(objectives) if len(objectives) == len(node.value) else ()
+
+    def _read_constraints(self) -> tuple[Constraint, ...]:
+        """Parse `constraints`, a mapping of metrics to comparisons such as `<= 5`."""
+        node = self.root.get("constraints")
+        if node.value is None or report_domains(node):
+            return ()
+        if not node.is_map:
+            node.wrong(
+                f'must be a mapping of metrics to comparisons, such as {{latency_ms: "<= 5"}}, '
+                f"got {node.show()}"
+            )
+            return ()
+        constraints = []
+        for metric, child in node.items():
+            comparison = comparison_of(child.value)
+            if not isinstance(metric, str) or not metric:
+                child.wrong_key("a metric's name must be text")
+            elif comparison is None:
+                child.wrong(
+                    f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= '
+                    f'5", got {child.show()}'
+                )
+            else:
+                sign, bound = comparison
+                constraints.append(Constraint(metric, sign, float(bound)))
+        return tuple(constraints)
+
+    def _read_repeats(self) -> Repeats | None:
+        """Parse `repeats`, which is a number or a mapping."""
+        node = self.root.get("repeats")
+        if node.value is not None and not node.is_map:
+            count = replace(node, path="repeats.count", key_mark=None)
+            node = replace(node, value={"count": count})
+        return check(Repeats, node)
+
+    # ---- the sampler
+
+    def _read_search(self) -> Search | None:
+        """Parse the algorithm and its options.
+
+        `InitialPointsParser` parses `initial_points`, once the dimensions are known.
+        """
+        node = self.root.get("search")
+        search = check(Search, node)
+        if search is None:
+            return None
+        algorithm = node.get("algorithm")
+        if (problem := self._algorithm_problem(search.algorithm, algorithm)) is not None:
+            algorithm.wrong(problem)
+            return None
+        if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
+            portfolio = node.value["portfolio"]
+            portfolio.wrong(wrong_name(portfolio.path, portfolio, names))
+        if search.options and search.algorithm == AUTO:
+            text = "need `search.algorithm`, the name of the algorithm that has these options"
+            node.value["options"].wrong(text)
+        elif search.options and plugin_registry.is_built_in("sampler", search.algorithm):
+            self._check_options(node.value["options"], search.algorithm)
+        return search
+
+    def _algorithm_problem(self, algorithm: str, node: Node) -> str | None:
+        """Return what is wrong with the name of an algorithm, or with a reference `module:attr`.
+
+        The code is not imported here, so `sweeps run` checks later that it is a sampler.
+        """
+        valid = (AUTO, *plugin_registry.names("sampler"))
+        if algorithm in valid:
+            return None
+        if ":" in algorithm:
+            return plugin_registry.problem("sampler", algorithm, self.roots)
+        return wrong_name(node.path, node, valid)
+
+    def _check_options(self, options: Node, algorithm: str) -> None:
+        """Check the names and values of the options of a built-in algorithm."""
+        own = option_names("sampler", algorithm)
+        for name, child in options.items():
+            if name not in own:
+                hint = f"`{name}` is an option of {', '.join(_owners('sampler', name))}"
+                if not _owners("sampler", name):
+                    hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
+                child.wrong_key(f"unknown option of {algorithm}; {hint}")
+        given = {name: child for name, child in options.items() if name in own}
+        check(plugin_registry.built_in("sampler", algorithm), replace(options, value=given))
+
+    # ---- the scheduler
+
+    def _read_scheduler(self) -> SchedulerSpec | None:
+        """Parse the scheduler: a built-in one with options, or a reference to a user's class."""
+        node, names = self.root.get("scheduler"), plugin_registry.names("scheduler")
+        tuned = report_domains(node)
+        if node in tuned or node.get("name") in tuned:
+            return None
+        if node.value is not None and not node.is_map:
+            node.wrong(
+                f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}"
+            )
+            return None
+        given = {key: child for key, child in node.items() if child.value is not None}
+        name = given.pop("name", replace(node, value=None).get("name"))
+        if name.value is None and not given:
+            name = replace(name, value="none")
+        if isinstance(name.value, str) and ":" in name.value:
+            return self._own_scheduler(name, given)
+        self._check_scheduler_keys(name.value, given)
+        if name.value in names:
+            return self._built_in_scheduler(node, name.value, given)
+        rule = wrong_name("scheduler.name", name, names)
+        if name.value is None:
+            rule = f"is required; give {rule_of({'enum': names})}"
+        name.wrong(rule)
+        return None
+
+    def _built_in_scheduler(
+        self, node: Node, name: str, given: Mapping[str, Node]
+    ) -> SchedulerSpec | None:
+        """Return a built-in scheduler, after checking its options against its class's fields."""
+        own = option_names("scheduler", name)
+        options = {key: child for key, child in given.items() if key in own}
+        scheduler = check(plugin_registry.built_in("scheduler", name), replace(node, value=options))
+        if scheduler is None or len(options) < len(given):
+            return None
+        for key, text in scheduler.option_problems():
+            self.root.wrong_inside(f"scheduler.{key}", text)
+        return SchedulerSpec(name, {key: getattr(scheduler, key) for key in own})
+
+    def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
+        """Return a user's scheduler.
+
+        Its options are not checked here, because parsing runs no user code; `sweeps run` checks
+        them.
+        """
+        if (problem := plugin_registry.problem("scheduler", name.value, self.roots)) is not None:
+            name.wrong(problem)
+            return None
+        return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
+
+    def _check_scheduler_keys(self, name: Scalar, given: Mapping[str, Node]) -> None:
+        """Add a problem for each key that a built-in scheduler does not have.
+
+        Args:
+            name: The scheduler's name, which may be wrong.
+            given: Nodes of the section's other keys, by key.
+        """
+        for key, child in given.items():
+            owners = _owners("scheduler", key)
+            if not owners:
+                hint = suggest("scheduler", key, scheduler_keys())
+                child.wrong_key(f"unknown key; {hint}")
+            elif name in plugin_registry.names("scheduler") and name not in owners:
+                text = f"is a key of {', '.join(owners)}, not of {name}; keys of {name}"
+                keys = ", ".join(option_names("scheduler", name))
+                child.wrong_key(f"{text}: {keys}")
+
+    # ---- contradictions between sections
+
+    def _check_checkpoints(self) -> None:
+        """Add a problem if checkpoints are limited, but trials may continue from those of others.
+
+        Trials may do so under PBT, for example.
+        """
+        if not self.checkpoints.all_stay and perturbs(self.scheduler):
+            text = (
+                f"cannot be limited under {self.scheduler.name}, because its trials continue from "
+                "the checkpoints of other trials"
+            )
+            self.root.wrong_inside("checkpoints", text)
+
+    def _check_objectives(self) -> None:
+        """Add a problem for each section that contradicts the objectives."""
+        scheduler = self.scheduler.name if compares_trials(self.scheduler) else None
+        built_in = plugin_registry.is_built_in("scheduler", scheduler or "")
+        got = f"got {scheduler}" + (
+            ""
+            if built_in
+            else ", and sweeps assumes that a scheduler of yours compares running trials"
+        )
+        if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
+            metric = self.objectives[0].metric
+            text = (
+                f"must be none, because a scheduler compares running trials, but `{metric}` is "
+                f"known only after a trial has ended; {got}"
+            )
+            self.root.wrong_inside("scheduler.name", text)
+        if len(self.objectives) < 2:
+            return
+        if scheduler:
+            text = (
+                "must be none, because running trials with several objectives cannot be ranked "
+                f"by one number; {got}"
+            )
+            self.root.wrong_inside("scheduler.name", text)
+        able = [
+            name
+            for name in plugin_registry.names("sampler")
+            if plugin_registry.built_in("sampler", name).several_objectives
+        ]
+        if self.search.algorithm in set(plugin_registry.names("sampler")) - set(able):
+            self.root.wrong_inside(
+                "search.algorithm",
+                f"must be {rule_of({'enum': able})} for several objectives, got "
+                f"{self.search.algorithm}",
+            )
+        if self.limits and self.limits.target is not None:
+            self.root.wrong_inside(
+                "limits.target", "is allowed only for one objective, but the file has several"
+            )
+
+    def _check_population(self, scheduler: SchedulerSpec) -> None:
+        """Add a problem for limits and repeats that contradict the population of a scheduler."""
+        most, concurrent = (
+            (self.limits.max_trials, self.limits.max_concurrent_trials)
+            if self.limits
+            else (0, None)
+        )
+        size = scheduler.population or most
+        if scheduler.population and most not in (0, size):
+            text = (
+                f"must be equal to limits.max_trials, {most}, because every trial of "
+                f"{scheduler.name} is in the population; got {size}"
+            )
+            self.root.wrong_inside("scheduler.population", text)
+        elif concurrent is not None and concurrent < size:
+            rule = (
+                f"must be at least {size}, the population of {scheduler.name}, because all its "
+                "members start before any of them ends"
+            )
+            text = f"{rule}; got {concurrent}"
+            self.root.wrong_inside("limits.max_concurrent_trials", text)
+        if self.repeats.count > 1:
+            text = (
+                f"must be 1 under {scheduler.name}, whose members change their parameters as they "
+                f"train; got {self.repeats.count}"
+            )
+            self.root.wrong_inside("repeats.count", text)
+
+
+def option_names(kind: str, name: str) -> tuple[str, ...]:
+    """Return the names of the options of a built-in sampler or scheduler.
+
+    `kind` is "sampler" or "scheduler".
+    """
+    return tuple(field.name for field in dataclasses.fields(plugin_registry.built_in(kind, name)))
+
+
+def _owners(kind: str, option: str) -> list[str]:
+    """Return the built-in samplers or schedulers that have an option."""
+    return [name for name in plugin_registry.names(kind) if option in option_names(kind, name)]
+
+
+def scheduler_keys() -> tuple[str, ...]:
+    """Return the keys that `scheduler` may have: the name, and all built-in options."""
+    keys = ["name"]
+    for name in plugin_registry.names("scheduler"):
+        keys += option_names("scheduler", name)
+    return tuple(dict.fromkeys(keys))
+
+
+def perturbs(scheduler: SchedulerSpec) -> bool:
+    """Return True if a scheduler is built in and changes the parameters of trials.
+
+    Return False for a user's scheduler, because parsing runs no user code. `sweeps run` later asks
+    the scheduler itself.
+    """
+    return (
+        plugin_registry.is_built_in("scheduler", scheduler.name)
+        and plugin_registry.built_in("scheduler", scheduler.name).perturbs
+    )
+
+
+def compares_trials(scheduler: SchedulerSpec) -> bool:
+    """Return True if a scheduler compares trials before they end.
+
+    A user's scheduler is assumed to compare trials.
+    """
+    if not plugin_registry.is_built_in("scheduler", scheduler.name):
+        return True
+    model = plugin_registry.built_in("scheduler", scheduler.name)
+    return bool(model.stops or model.pauses or model.perturbs)

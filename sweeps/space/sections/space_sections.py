@@ -1,0 +1,263 @@
+"""Parse the sections under `space:`: preprocessor, scaling and params."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from sweeps.core.resources import ELASTIC
+from sweeps.core.text.suggestions import closest, did_you_mean
+from sweeps.space.model.domains import RULES
+from sweeps.space.model.templates import Sections, Template
+from sweeps.space.parse.dimension_parser import Read
+from sweeps.space.parse.nodes import INVALID, Node, Scalar
+from sweeps.space.parse.parameter_checks import mismatch
+from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.synonyms import suggest
+from sweeps.space.schema.parameter_schema import Fragment, allows
+from sweeps.space.sections.chain_parser import ChainParser
+from sweeps.space.sections.trainer_definition import TrainerDefinition
+
+SECTIONS = ("preprocessor", "scaling", "params")
+# Parameters for which the frameworks take several quantiles. The model then predicts several
+# numbers
+_QUANTILES = (("xgboost", "quantile_alpha"), ("xgboost", "expectile_alpha"), ("lightgbm", "alpha"))
+MOST_NAMES = 12  # the largest number of parameters that a message lists
+SCALING: dict[str, Fragment] = {
+    "num_workers": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1_000_000,
+        "default": 1,
+        "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number "
+        "may change while the trial runs.",
+    },
+    "use_gpu": {
+        "type": "boolean",
+        "default": False,
+        "description": "Whether each worker has 1 GPU. The key `GPU` of `resources_per_worker` "
+        "sets another amount.",
+    },
+    "resources_per_worker": {
+        "type": "object",
+        "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` "
+        "(may be a fraction), `memory` in bytes, "
+        "and Ray's custom resources.",
+    },
+}
+AMOUNT: Fragment = {
+    "type": "number",
+    "minimum": 0,
+    "maximum": 10**15,
+    "description": "Amount of this resource for each worker. The amount of `memory` is in bytes.",
+}
+
+
+class SpaceParser(ChainParser):
+    """Parser of the section `space`.
+
+    Args:
+        problems: Collects the problems.
+        roots: Folders in which the user's modules are looked up.
+        started: True for the file of a sweep that has already started. The trainer's module may
+            have changed since, so that parameters are not checked.
+        definition: Definition of the trainer, from the trainer's module.
+        trainer: The trainer's name, for messages.
+    """
+
+    def __init__(
+        self,
+        problems: Problems,
+        roots: tuple[Path, ...],
+        started: bool,
+        definition: TrainerDefinition,
+        trainer: str,
+    ):
+        super().__init__(problems, roots)
+        self.started = started
+        self.definition = definition
+        self.trainer = trainer
+
+    def space(self, node: Node) -> Sections:
+        """Parse all sections under `space`.
+
+        Return their templates by name, in the order of the file.
+        """
+        if node.value is None:
+            return {}
+        if not node.is_map:
+            node.wrong(f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}")
+            return {}
+        read: dict[str, Read] = {
+            "preprocessor": self.chain,
+            "scaling": self.scaling,
+            "params": self.params,
+        }
+        sections = {}
+        for key, child in node.items():
+            if key not in read:
+                hint = suggest("space", key, SECTIONS)
+                hint += (
+                    "; put a parameter of the loop under `params`"
+                    if hint.startswith("valid")
+                    else ""
+                )
+                self.problems.add(child.at, f"space.{key}", f"unknown section; {hint}")
+            else:
+                sections[key] = read[key](child)
+        return sections
+
+    def params(self, node: Node) -> Template:
+        """Parse a mapping of parameters, or a dimension whose options are such mappings."""
+        return self._mapping(node, "such as {eta: 0.1}", self._parameter)
+
+    def scaling(self, node: Node) -> Template:
+        """Parse a mapping with the keys of `SCALING`, or a dimension of such mappings."""
+        return self._mapping(node, f"with keys {', '.join(SCALING)}", self._scaling_key)
+
+    def _mapping(self, node: Node, form: str, read: Callable[[Node, Scalar], Template]) -> Template:
+        """Parse a mapping, or a dimension whose options are mappings.
+
+        Args:
+            node: The mapping.
+            form: The expected form of the mapping, for messages.
+            read: Function that parses the value of one key, given the value and the key.
+        """
+
+        def mapping(node: Node) -> Template:
+            if node.value is not None and not node.is_map:
+                return node.wrong(f"must be a mapping {form}, got {node.show()}")
+            return {key: read(child, key) for key, child in node.items() if key != "when"}
+
+        return self.value(node, mapping, values="")
+
+    def _parameter(self, node: Node, name: Scalar) -> Template:
+        if not isinstance(name, str) or not name:
+            return node.wrong_key("the name of a parameter must be text; put quotes around it")
+        template = self.anything(node)
+        if template is not INVALID:
+            self._check_parameter(node, name, template)
+        return template
+
+    def _check_parameter(self, node: Node, name: str, template: Template) -> None:
+        """Check a parameter's name and values against the trainer's `TRAINER["parameters"]`."""
+        known = self.definition.parameters
+        if self.started or not known:
+            return
+        if ((self.trainer, name) in _QUANTILES and node.is_list) or "MultiQuantile" in str(
+            node.plain()
+        ):
+            text = "a model predicts one quantile; give one, and run a sweep for each of the others"
+            node.wrong(f"{text}, got {node.show()}")
+        elif name in known:
+            self.check_values(known[name], node, template)
+        elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
+            hint = did_you_mean(name, known)
+            if hint.startswith("valid") and len(known) > MOST_NAMES:
+                hint = (
+                    f"valid: {', '.join(list(known)[:MOST_NAMES])} and {len(known) - MOST_NAMES} "
+                    "more, which `sweeps schema` lists"
+                )
+            text = f"is not a parameter of {self.trainer}; {hint}"
+            node.wrong_key(text)
+
+    def _scaling_key(self, node: Node, key: Scalar) -> Template:
+        if key == "resources_per_worker":
+            return self._mapping(node, "such as {CPU: 1}", self._amount)
+        if key == "num_workers":
+            return self._scaling_value(node, SCALING[key], self._num_workers)
+        if key in SCALING:
+            return self._scaling_value(node, SCALING[key])
+        return node.wrong_key(f"unknown key; {suggest('scaling', key, SCALING)}")
+
+    def _num_workers(self, node: Node) -> Template:
+        """Parse a number of workers, or an elastic number such as {elastic: [1, 4]}."""
+        if node.is_map and ELASTIC in node.value:
+            return self._elastic(node)
+        if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
+            text = (
+                f"for a number that may change while a trial runs, write {{elastic: {node.show()}}}"
+            )
+            text = f"{mismatch(SCALING['num_workers'], node)}; {text}"
+            return node.wrong(text)
+        return self._scaling_constant(node, SCALING["num_workers"])
+
+    def _elastic(self, node: Node) -> Template:
+        """Parse an elastic number of workers.
+
+        It is a constant, because every trial has the same two bounds.
+        """
+        form = "elastic needs a list [lower, upper]"
+        bounds = node.value[ELASTIC]
+        if len(node.value) > 1:
+            others = ", ".join(str(key) for key in node.value if key != ELASTIC)
+            text = f"`elastic` must be the only key of its mapping; the mapping also has: {others}"
+            return node.wrong(text, bounds.at)
+        if not bounds.is_list or len(bounds.value) != 2:
+            text = f"{form} with two numbers of workers, got {bounds.show()}"
+            return node.wrong(text, bounds.mark)
+        for bound in bounds.value:
+            if not allows(SCALING["num_workers"], bound.plain()):
+                rule = mismatch(SCALING["num_workers"], bound, tunable=False)
+                return node.wrong(f"{form}: each bound {rule}", bound.mark)
+        lower, upper = map(int, bounds.plain())  # 1.0 is an integer in JSON Schema.
+        if lower >= upper:
+            hint = (
+                f"; for a fixed number of workers, write `num_workers: {lower}`"
+                if lower == upper
+                else ""
+            )
+            return node.wrong(
+                f"{form}: the upper bound must be greater than the lower bound, got "
+                f"{bounds.show()}{hint}",
+                bounds.mark,
+            )
+        return {ELASTIC: [lower, upper]}
+
+    def _amount(self, node: Node, resource: Scalar) -> Template:
+        """Parse the amount of a resource of one worker."""
+        if not isinstance(resource, str) or not resource:
+            return node.wrong_key("a resource's name must be text")
+        if (
+            resource.upper() in ("CPU", "GPU") and resource != resource.upper()
+        ):  # Ray would wait forever for a custom resource of this name
+            text = f"unknown resource; did you mean `{resource.upper()}`?"
+            return node.wrong_key(text)
+        return self._scaling_value(node, AMOUNT)
+
+    def _scaling_value(self, node: Node, fragment: Fragment, read: Read | None = None) -> Template:
+        """Parse a scalar, or a dimension of scalars.
+
+        Args:
+            node: The value in the space file.
+            fragment: JSON Schema of the scalars.
+            read: Function that parses a constant. If None, a constant must fit the fragment.
+        """
+        return self.value(
+            node,
+            read or partial(self._scaling_constant, fragment=fragment),
+            values="integers",
+            numbers=partial(self._scaling_range, fragment=fragment),
+        )
+
+    def _scaling_constant(self, node: Node, fragment: Fragment) -> Template:
+        if node.value is None or not allows(fragment, node.plain()):
+            return node.wrong(mismatch(fragment, node))
+        constant: Scalar = node.value
+        return constant
+
+    def _scaling_range(self, node: Node, kind: str, fragment: Fragment) -> Template:
+        """Parse a range of integers.
+
+        All resource requirements that a trial may have must be known before the sweep starts. A
+        range of fractions is therefore not allowed.
+        """
+        if not RULES[kind].integer:
+            return node.wrong(
+                f"must be a constant, a grid, a choice or a range of integers, got {node.show()}"
+            )
+        template = self.numbers(node, kind)
+        if template is not INVALID:
+            self.check_values(fragment, node, template)
+        return template

@@ -1,0 +1,407 @@
+"""Parse the section `trainer`, which names a built-in trainer or a user's training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.errors import InputError
+from sweeps.core.installed_package import extras, install
+from sweeps.core.plugins import references
+from sweeps.core.plugins.library_code import is_library_file
+from sweeps.core.text.suggestions import did_you_mean
+from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.parameter_checks import mismatch
+from sweeps.space.parse.problems import Problems, check, key_names, report_domains
+from sweeps.space.parse.synonyms import suggest
+from sweeps.space.schema.parameter_schema import (
+    COMMAND_FORMAT,
+    PACKAGE_FORMAT,
+    REFERENCE_FORMAT,
+    Fragment,
+    allows,
+)
+from sweeps.space.sections.command_checks import command_hint
+from sweeps.space.sections.section_models import LoopKeys, TrainerKeys, TrainerSpec
+from sweeps.space.sections.trainer_definition import (
+    NAME,
+    UNKNOWN,
+    TrainerDefinition,
+    definition_of,
+    has_definition,
+)
+
+PACKAGE = "sweeps.trainers"
+# Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn,
+# `trainer: "sklearn.svm:SVC"` is short for `trainer: {estimator: "sklearn.svm:SVC"}`.
+ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
+
+
+def trainer_names() -> list[str]:
+    """Return the names of the built-in trainers, which are the modules of `sweeps.trainers`."""
+    return [file.stem for file in _files("*.py") if not file.stem.startswith("_")]
+
+
+def trainer_definitions() -> dict[str, TrainerDefinition]:
+    """Return the definition of each built-in trainer by its name."""
+    return {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+
+
+def portfolio_files() -> dict[str, Path]:
+    """Return the file of each portfolio by its name. A portfolio has known good configurations."""
+    return {file.stem: file for file in _files("portfolios/*.yaml")}
+
+
+def trainer_modules() -> list[str]:
+    """Return the dotted names of all modules of `sweeps.trainers`, shared ones included."""
+    return [f"{PACKAGE}.{file.stem}" for file in _files("*.py") if file.stem != "__init__"]
+
+
+def _files(pattern: str) -> list[Path]:
+    """Return the files of `sweeps.trainers` that match a pattern, sorted by name."""
+    package = references.source_of(PACKAGE)
+    return sorted(package.parent.glob(pattern)) if package else []
+
+
+def selecting_options() -> dict[str, str]:
+    """Return the options that select a built-in trainer, and the trainer that each selects.
+
+    Such an option selects the trainer in a section `trainer` without `name`.
+    """
+    return {
+        definition.selected_by: name
+        for name, definition in trainer_definitions().items()
+        if definition.selected_by
+    }
+
+
+class TrainerSection:
+    """Parser of the section `trainer`.
+
+    Args:
+        roots: Folders in which the user's modules are looked up.
+        problems: Collects the problems.
+        started: True for the file of a sweep that has already started. Packages may then be
+            missing.
+
+    Attributes:
+        name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if
+            the section has a problem.
+        definition: Definition of the trainer, from the trainer's module.
+    """
+
+    def __init__(self, roots: tuple[Path, ...], problems: Problems, started: bool):
+        self.roots, self.problems, self.started = roots, problems, started
+        self.name, self.definition = "", UNKNOWN
+
+    def read(self, node: Node) -> TrainerSpec | None:
+        """Return the trainer, or None after adding a problem."""
+        trainer = self._trainer(node)
+        self.name = (trainer.name or trainer.loop) if trainer is not None else ""
+        return trainer
+
+    def _trainer(self, node: Node) -> TrainerSpec | None:
+        """Parse the section, which is a name or a mapping. Return None after a problem."""
+        if node.value is None:
+            text = (
+                f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: "
+                f"module:attr, backend: ...}}"
+            )
+            node.wrong_key(text)
+        elif (
+            isinstance(node.value, str)
+            and node.value.startswith("sklearn.")
+            and self._is_estimator(node.value)
+        ):
+            option = replace(node, path=f"{node.path}.estimator")
+            return self._from_selecting_option(replace(node, value={"estimator": option}))
+        elif isinstance(node.value, str):
+            return self._from_keys(node, replace(node, value={}))
+        elif not node.is_map:
+            node.wrong(
+                f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}"
+            )
+        elif "loop" in node.value:
+            return self._from_loop(node)
+        elif "name" in node.value:
+            return self._from_keys(replace(node.value["name"], path=node.path), node)
+        else:
+            return self._from_selecting_option(node)
+        return None
+
+    def _from_selecting_option(self, node: Node) -> TrainerSpec | None:
+        """Return the built-in trainer that one of the options in a mapping selects."""
+        selected = {
+            option: trainer
+            for option, trainer in selecting_options().items()
+            if option in node.value
+        }
+        if len(selected) > 1:
+            node.wrong_key(
+                f"has the keys {' and '.join(selected)}, but each selects another trainer; keep "
+                "one of them"
+            )
+            return None
+        if not selected:
+            return self._from_loop(node)  # which adds the problem
+        name = replace(node, value=next(iter(selected.values())), mark=node.at)
+        return self._from_keys(name, node)
+
+    def _from_keys(self, name: Node, node: Node) -> TrainerSpec | None:
+        """Return the trainer with a name. Return None after a problem.
+
+        Args:
+            name: Name of the trainer.
+            node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
+        """
+        names = key_names(TrainerKeys)
+        own = {key: child for key, child in node.items() if key in names}
+        keys = check(TrainerKeys, replace(node, value=own))
+        if keys is None:
+            return None
+        trainer = self._from_name(name, str(name.value))
+        if trainer is None:
+            return None
+        if keys.load and (fault := self._reference_problem(keys.load, "load")):
+            node.value["load"].wrong(fault)
+        self._check_backend(keys.backend, node)
+        if (
+            trainer.name is not None
+            and keys.backend
+            and ":" not in keys.backend
+            and keys.backend != trainer.backend
+        ):
+            text = (
+                f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; "
+                "leave the key out"
+            )
+            node.value["backend"].wrong(text)
+        given = {key: child for key, child in node.items() if key not in names}
+        options = self._options(replace(node, value=given), str(name.value))
+        return replace(
+            trainer,
+            backend=keys.backend or trainer.backend,
+            load=keys.load or trainer.load,
+            reuse=keys.reuse,
+            options=options,
+            references=self._of_format(REFERENCE_FORMAT, options),
+            packages=self._of_format(PACKAGE_FORMAT, options),
+            environment=self._environment(options),
+        )
+
+    def _environment(self, options: dict[str, Any]) -> dict[str, str]:
+        """Return the environment variables that the options set."""
+        return {
+            name: str(options[key])
+            for name, key in self.definition.environment.items()
+            if options.get(key) is not None
+        }
+
+    def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
+        """Return the values of the options whose fragment has a format."""
+        known = self.definition.options
+        return tuple(
+            value
+            for key, value in options.items()
+            if value is not None and known[key].get("format") == name
+        )
+
+    def _options(self, node: Node, trainer: str) -> dict[str, Any]:
+        """Return the value of each option of the trainer.
+
+        Add a problem for each option that is unknown, missing or invalid.
+
+        Args:
+            node: The options in the space file.
+            trainer: The trainer's name, for messages.
+        """
+        known = self.definition.options
+        options = {
+            key: fragment["default"] for key, fragment in known.items() if "default" in fragment
+        }
+        for key, child in node.items():
+            if key not in known:
+                valid = [*known, *key_names(TrainerKeys)]
+                child.wrong_key(f"unknown key; {did_you_mean(str(key), valid)}")
+            elif not report_domains(child):
+                for text in self._option_problems(known[key], child):
+                    child.wrong(text)
+                if child.value is not None:
+                    options[key] = child.plain()
+        for key in known:
+            if key not in options and key not in node.value:
+                meaning = known[key].get("description", "a value")
+                node.get(key).wrong(
+                    f"is required by `{trainer}`; give "
+                    f"{meaning[0].lower()}{meaning[1:].rstrip('.')}"
+                )
+        return options
+
+    def _option_problems(self, fragment: Fragment, node: Node) -> Iterator[str]:
+        """Yield a message for each rule that the value of an option breaks."""
+        if not allows(fragment, node.plain()):
+            yield mismatch(fragment, node, tunable=False) + (
+                command_hint(node) if fragment.get("format") == COMMAND_FORMAT else ""
+            )
+        elif node.value is None:
+            return
+        elif fragment.get("format") == REFERENCE_FORMAT and (
+            text := references.problem(node.value, self.roots)
+        ):
+            yield text
+        elif (
+            fragment.get("format") == PACKAGE_FORMAT
+            and not self.started
+            and references.source_of(node.value) is None
+        ):
+            command = install(node.value) if node.value in extras() else f"pip install {node.value}"
+            yield f"`{node.value}` is not installed; run `{command}`"
+
+    def _from_loop(self, node: Node) -> TrainerSpec | None:
+        """Return the trainer that a mapping with `loop` describes."""
+        keys = check(LoopKeys, node)
+        for key in ("loop", "load"):
+            child = node.get(key)
+            if (
+                isinstance(child.value, str)
+                and child.value
+                and (fault := self._reference_problem(child.value, key))
+            ):
+                child.wrong(fault)
+        if keys is None:
+            return None
+        module = keys.loop.partition(":")[0]
+        definition = self._define(module)
+        if keys.load and (other := keys.load.partition(":")[0]) != module:
+            self._define(other, is_loop=False)
+        literal = definition or UNKNOWN  # gives defaults for missing keys of the mapping
+        backend = keys.backend if "backend" in node.value else literal.backend
+        self._check_backend(backend, node)
+        load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
+        return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
+
+    def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
+        """Return the trainer with a name: a built-in one, or one in the user's module.
+
+        Return None after a problem.
+        """
+        dotted = all(part.isidentifier() for part in name.split("."))
+        if ":" in name:
+            mapping = (
+                f"`{name}` is a loop, not a trainer's name; write {{loop: {node.show()}}}, "
+                "and add `backend: torch` if its ranks need torch's process group"
+            )
+            fault = self._reference_problem(name, "loop")
+            node.wrong(fault if fault and self._is_estimator(name) else mapping)
+        elif dotted and name in trainer_names():
+            return self._from_module(node, name, f"{PACKAGE}.{name}")
+        elif dotted and self._is_own_module(name):
+            return self._from_module(node, None, name)
+        else:
+            hint = suggest("trainer.name", name, trainer_names())
+            text = (
+                f"`{name}` is neither a built-in trainer nor a mapping {{loop: module:attr}}; "
+                f"{hint}"
+            )
+            node.wrong(text)
+        return None
+
+    def _from_module(self, node: Node, name: str | None, module: str) -> TrainerSpec | None:
+        """Return the trainer of a module that has a `TRAINER` literal."""
+        if not has_definition(module, self.roots):
+            text = (
+                f"module `{module}` has no `{NAME}` literal; add this literal, or write {{loop: "
+                f'"{module}:train_func"}}'
+            )
+            node.wrong(text)
+            return None
+        if (definition := self._define(module)) is None:
+            return None
+        missing = [
+            package for package in definition.packages if references.source_of(package) is None
+        ]
+        if missing and not self.started:
+            command = (
+                install(definition.extra)
+                if definition.extra
+                else f"pip install {' '.join(missing)}"
+            )
+            text = (
+                f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
+                f"`{command}`"
+            )
+            node.wrong(text)
+            return None
+        load = f"{module}:{definition.load}" if definition.load else None
+        for ref in (f"{module}:{definition.loop}", load, definition.backend):
+            if ref is not None and ":" in ref and (fault := references.problem(ref, self.roots)):
+                node.wrong(fault)
+                return None
+        return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
+
+    def _check_backend(self, backend: str | None, node: Node) -> None:
+        """Add a problem if a backend is a reference to an object that does not exist.
+
+        `node` is the section as a mapping.
+        """
+        if backend and ":" in backend and (fault := references.problem(backend, self.roots)):
+            node.get("backend").wrong(fault)
+
+    def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
+        """Read the definition of a trainer from its module, and add the problems of its literal.
+
+        Args:
+            module: Dotted name of the module.
+            is_loop: True if the module has the training loop. The definition is then stored in
+                `self.definition`.
+        """
+        try:
+            definition = definition_of(module, self.roots)
+        except InputError as e:
+            self.problems.extend(e.problems)
+            return None
+        if is_loop:
+            self.definition = definition
+        return definition
+
+    def _is_own_module(self, name: str) -> bool:
+        """Return True if a module lies in one of the user's folders."""
+        path = references.source_of(name, self.roots)
+        return path is not None and any(
+            path.absolute().is_relative_to(root.absolute()) for root in self.roots
+        )
+
+    def _reference_problem(self, ref: str, key: str) -> str | None:
+        """Return what is wrong with the reference in `trainer.loop` or `trainer.load`.
+
+        Return None if no problem was found.
+        """
+        if key == "loop" and self._is_estimator(ref):
+            return (
+                f"`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "
+                f'"{ref}"}}'
+            )
+        if (text := references.problem(ref, self.roots)) is not None:
+            return text
+        if key == "loop" and any(
+            name.rpartition(".")[2] == "Trainable"
+            for name in references.base_classes(ref, self.roots)
+        ):
+            return (
+                f"`{ref}` is a subclass of ray.tune.Trainable, not a training loop; write "
+                f'trainer: {{trainable: "{ref}"}}'
+            )
+        return None
+
+    def _is_estimator(self, ref: str) -> bool:
+        """Return True if a reference names something in an installed library of estimators.
+
+        An example of such a library is scikit-learn.
+        """
+        if ":" not in ref:
+            return False
+        package = ref.partition(":")[0].split(".")[0]
+        path = references.source_of(package, self.roots) if package in ESTIMATORS else None
+        return path is not None and is_library_file(path)

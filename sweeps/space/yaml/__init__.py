@@ -1,0 +1,1 @@
+"""YAML text to nodes with line and column, and values as YAML."""

@@ -1,0 +1,1 @@
+"""List, show, compare, control and repair sweeps, and mirror a sweep to its store."""
