@@ -1,5 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from sweeps.core.clock import replaced
+from sweeps.testing.simulated_pool import VirtualClock
 from tests.search.conftest import make_space
 
 __all__ = ["make_space"]
+
+
+@pytest.fixture
+def clock() -> Iterator[VirtualClock]:
+    """A virtual clock in place of the machine's clock."""
+    virtual = VirtualClock()
+    with replaced(virtual):
+        yield virtual

@@ -1,0 +1,128 @@
+"""Controllers without Ray, whose pool and monitor are fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sweeps.controller.controller import STATUS_INTERVAL, SweepController
+from sweeps.core import clock
+from sweeps.core.errors import InputError
+from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.execution.messages import TrialUpdate, Usage
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space import Space
+from sweeps.study import record
+from sweeps.study.states import TrialState
+from sweeps.testing.simulated_pool import VirtualClock
+from tests.search.deaths import Deaf
+from tests.trial_updates import trial_update
+
+BODY = "params: {eta: {uniform: [0, 1]}}"
+
+
+class FakePool(Deaf):
+    """Stand-in for the pool's handle that keeps the trials which were started."""
+
+    def __init__(self) -> None:
+        self.started: list[TrialState] = []
+        self.start = SimpleNamespace(remote=lambda state, *_: self.started.append(state))
+
+
+class FakeMonitor:
+    """Stand-in for a `PoolMonitor`.
+
+    Args:
+        error: Error of a preprocessing chain.
+        restarted: True if the pool was restarted before each poll.
+    """
+
+    def __init__(self, error: InputError | None = None, restarted: bool = False):
+        self.error = error
+        self.restarted = restarted
+        self.data_error: InputError | None = None
+        self.usage: Usage | None = None
+        self.all_started = False
+
+    def prefit_error(self) -> InputError | None:
+        return self.error
+
+    def pool_was_restarted(self) -> bool:
+        return self.restarted
+
+    def update_usage(self) -> None:
+        pass
+
+    def set_all_started(self, all_started: bool) -> None:
+        self.all_started = all_started
+
+    def close(self) -> None:
+        pass
+
+
+def open_controller(
+    space: Space,
+    folder: Path,
+    monitor: FakeMonitor | None = None,
+    *,
+    began: float | None = None,
+    interrupted: bool = False,
+    **options: Any,
+) -> SweepController:
+    """Return the controller of a new driver for a sweep, as it is before the first trial starts.
+
+    Args:
+        space: The sweep's space.
+        folder: The sweep's folder, which may hold the study of an earlier driver.
+        monitor: In the place of the pool's monitor.
+        began: Start of the sweep by the monotonic clock. None for now.
+        interrupted: True if the user has asked to stop the sweep.
+        options: More arguments of `SweepController`.
+    """
+    pool: Any = FakePool()
+    tracker: Any = Deaf()
+    watched: Any = monitor or FakeMonitor()
+    controller = SweepController(
+        SearchLoop.open(folder, space),
+        pool,
+        tracker,
+        began=clock.monotonic() if began is None else began,
+        interrupted=lambda: interrupted,
+        publish_status=lambda status: None,
+        configure_pool=lambda: None,
+        monitor=watched,
+        **options,
+    )
+    controller.finish_leftover_trials()
+    return controller
+
+
+def poll(controller: SweepController, clock: VirtualClock) -> None:
+    """Let the controller poll when the next status update is due."""
+    clock.now += 2 * STATUS_INTERVAL
+    controller.poll()
+
+
+def report_update(trial: str, step: int, loss: float, **options: Any) -> TrialUpdate:
+    """Return an update with one report. The other arguments are those of `trial_update`."""
+    return trial_update(trial, (Report(step, {"loss": loss}, float(step)),), **options)
+
+
+def saved_checkpoint(folder: Path, trial: str, step: int) -> Checkpoint:
+    """Return a checkpoint of a trial, with its folder."""
+    path = folder / "trials" / trial / f"checkpoint_{step:06d}"
+    path.mkdir(parents=True)
+    return Checkpoint(path.name, step, step)
+
+
+def recorded_trials(folder: Path) -> tuple[TrialState, ...]:
+    """Return the trials in the study of a sweep."""
+    study = record.read(folder)
+    assert study is not None
+    return study.trials
+
+
+def recorded_states(folder: Path) -> list[State]:
+    """Return the state of each trial in the study of a sweep."""
+    return [trial.result.state for trial in recorded_trials(folder)]

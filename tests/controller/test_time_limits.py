@@ -1,0 +1,195 @@
+"""When time ends a search, which trial leads it then, and which time is left for the winner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+
+import pytest
+
+from sweeps.controller.controller import SweepController
+from sweeps.controller.deadline import CLOSING, Deadline
+from sweeps.core.trial import State
+from sweeps.testing.simulated_pool import VirtualClock
+from tests.controller.controllers import (
+    BODY,
+    open_controller,
+    recorded_trials,
+    report_update,
+    saved_checkpoint,
+)
+from tests.trial_updates import trial_update
+
+END = 100.0  # when `--minutes` ends the command, in seconds since the start of the sweep
+
+
+@pytest.fixture
+def space(make_space):
+    return make_space(BODY, scheduler="{name: none}")
+
+
+def with_folds(space, folds: int):
+    valid = dataclasses.replace(space.data.valid, folds=folds)
+    return dataclasses.replace(space, data=dataclasses.replace(space.data, valid=valid))
+
+
+def leader_of(controller: SweepController) -> tuple[str, float] | None:
+    """Return the trial that would win now, and its training seconds."""
+    return controller.progress.leader(controller.policy.can_win)
+
+
+def check_end(controller: SweepController, clock: VirtualClock, end: float, reason: str) -> None:
+    """Check when a time limit ends the search, and which one it is."""
+    clock.now = end - 0.1
+    controller.poll()
+    assert controller.reason is None
+    assert controller.progress.timeout == pytest.approx(end)
+    clock.now = end + 0.1
+    controller.poll()
+    assert controller.reason == reason
+
+
+def test_minutes_leave_time_for_export(space, tmp_path, clock):
+    deadline = Deadline(END, start=1.0, growth=2.0)
+    controller = open_controller(space, tmp_path, deadline=deadline)
+    check_end(controller, clock, END - deadline.closing, "--minutes")
+
+
+def test_minutes_leave_time_for_training_of_best_trial(space, tmp_path, clock):
+    deadline = Deadline(END, start=1.0, growth=2.0)
+    controller = open_controller(space, tmp_path, deadline=deadline)
+    name = controller.start_trial()
+    controller.on_update(report_update(name, 1, 0.5, state=State.COMPLETE, seconds=10.0))
+    needed = deadline.reserve(10.0, trains=True)
+    assert needed > deadline.closing + 20.0
+    check_end(controller, clock, END - needed, "--minutes")
+
+
+def test_time_is_kept_for_a_running_trial_that_is_the_best(space, tmp_path, clock):
+    deadline = Deadline(END, start=1.0, growth=3.0)
+    controller = open_controller(space, tmp_path, deadline=deadline)
+    first = controller.start_trial()
+    second = controller.start_trial()
+    controller.on_update(report_update(first, 1, 0.5, seconds=1.0))
+    clock.now += 10.0
+    best = saved_checkpoint(tmp_path, second, 1)
+    controller.on_update(report_update(second, 1, 0.4, best=best))
+    assert leader_of(controller) == (second, 10.0)
+    controller.poll()
+    reserved = END - controller.progress.timeout
+    assert reserved == pytest.approx(deadline.reserve(10.0, trains=True))
+    controller.on_update(report_update(second, 2, 0.6))
+    assert leader_of(controller) == (second, 5.0), "the best step is half of the way"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "folds", "seconds"),
+    [
+        ("{name: none}", 3, 30.0),
+        ("{name: asha, resource: data.rows, max_t: 9, grace_period: 1}", 0, 130.0),
+    ],
+)
+def test_running_best_trial_needs_time_for_all_folds_or_parts_of_rows(
+    make_space, tmp_path, clock, scheduler, folds, seconds
+):
+    space = with_folds(make_space(BODY, scheduler=scheduler), folds)
+    controller = open_controller(space, tmp_path)
+    name = controller.start_trial()
+    assert leader_of(controller) is None
+    clock.now += 10.0
+    controller.on_update(report_update(name, 1, 0.4))
+    assert leader_of(controller) == (name, pytest.approx(seconds))
+
+
+def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(space, tmp_path):
+    controller = open_controller(with_folds(space, 5), tmp_path)
+    name = controller.start_trial()
+    controller.on_update(report_update(name, 1, 0.5, seconds=2.0))
+    controller.on_update(report_update(name, 2, 0.4, seconds=4.0))
+    controller.on_update(trial_update(name, state=State.PRUNED, seconds=4.0))
+    assert leader_of(controller) == (name, pytest.approx(10.0))
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("folds", [0, 3])
+def test_a_trial_that_only_time_has_ended_may_win(space, tmp_path, clock, folds, has_checkpoint):
+    deadline = Deadline(END, start=1.0)
+    controller = open_controller(with_folds(space, folds), tmp_path, deadline=deadline)
+    first = controller.start_trial()
+    second = controller.start_trial()
+    best = saved_checkpoint(tmp_path, first, 1)
+    controller.on_update(report_update(first, 1, 0.5, state=State.COMPLETE, best=best))
+    controller.on_update(report_update(second, 1, 0.4))
+    best = saved_checkpoint(tmp_path, second, 2) if has_checkpoint else None
+    controller.on_update(report_update(second, 2, 0.3, best=best))
+    clock.now = END
+    controller.poll()
+    assert controller.reason == "--minutes"
+    controller.on_update(trial_update(second, (), state=State.PRUNED))
+    controller.close()
+    wins = has_checkpoint and not folds
+    result = controller.study_store.results()[1]
+    assert result.reason == ("--minutes" if wins else "--minutes, unfinished")
+    assert controller.study_store.winner() == wins
+
+
+@pytest.mark.parametrize(
+    ("minutes", "end", "reason"),
+    [(100.0, 50.0, "limits.timeout"), (20.0, 20.0 - CLOSING, "--minutes")],
+)
+def test_the_earlier_of_minutes_and_timeout_ends_the_search(
+    space, tmp_path, clock, minutes, end, reason
+):
+    limits = dataclasses.replace(space.limits, timeout=50.0)
+    limited = dataclasses.replace(space, limits=limits)
+    controller = open_controller(limited, tmp_path, deadline=Deadline(minutes, start=1.0))
+    check_end(controller, clock, end, reason)
+
+
+def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(space, tmp_path, clock):
+    controller = open_controller(space, tmp_path, deadline=Deadline(END, start=1.0))
+    assert controller.why_no_training() is None
+    clock.now = END - 1.0
+    assert controller.why_no_training() == "--minutes leaves too little time"
+    controller.stop("interrupted", State.RUNNING)
+    assert controller.why_no_training() == "the sweep was interrupted"
+
+
+def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(space, tmp_path):
+    first = open_controller(space, tmp_path)
+    name = first.start_trial()
+    first.on_update(report_update(name, 1, 0.5))
+    resumed = open_controller(space, tmp_path)
+    assert resumed.start_trial() == name
+    assert leader_of(resumed) is None
+    resumed.on_update(report_update(name, 2, 0.4))
+    trial, _ = resumed.progress.leader(lambda state: True)
+    assert trial == name
+
+
+def test_seconds_of_an_interrupted_trial_count_as_spent(make_space, tmp_path):
+    body = BODY + "\nscaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
+    space = make_space(body, scheduler="{name: none}", extra="")
+    first = open_controller(space, tmp_path)
+    name = first.start_trial()
+    first.on_update(report_update(name, 1, 0.5, seconds=7200.0, worker_seconds=7200.0))
+    resumed = open_controller(space, tmp_path)
+    assert resumed.search.interrupted == deque([0])
+    assert resumed.reason is None
+    limits = dataclasses.replace(space.limits, max_gpu_hours=1.5)
+    limited = open_controller(dataclasses.replace(space, limits=limits), tmp_path)
+    assert limited.reason.startswith("limits.max_gpu_hours")
+
+
+def test_spent_time_stops_interrupted_trials_on_resume(space, tmp_path, clock):
+    first = open_controller(space, tmp_path)
+    for _ in range(2):
+        first.on_update(report_update(first.start_trial(), 1, 0.5))
+    limits = dataclasses.replace(space.limits, timeout=60.0)
+    limited = dataclasses.replace(space, limits=limits)
+    resumed = open_controller(limited, tmp_path, began=clock.now - 61.0)
+    resumed.close()
+    assert resumed.reason == "limits.timeout"
+    assert not resumed.search.interrupted
+    ends = [(trial.result.state, trial.reason) for trial in recorded_trials(tmp_path)]
+    assert ends == [(State.PRUNED, "limits.timeout, unfinished")] * 2
