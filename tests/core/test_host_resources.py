@@ -43,7 +43,8 @@ def test_cpus_are_the_containers_where_it_has_a_limit(limit, count, tmp_path, mo
 
 
 def test_this_machine_has_the_cpus_that_ray_would_find(monkeypatch):
-    utils = pytest.importorskip("ray._private.utils")
+    from ray._private import utils
+
     monkeypatch.delenv("RAY_OVERRIDE_RESOURCES", raising=False)
     assert detect()["CPU"] == utils.get_num_cpus()
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3, "disk": 1}')

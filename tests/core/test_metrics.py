@@ -23,7 +23,8 @@ def evaluated(
     objective: str, names: list[str], y: np.ndarray, **params
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Predictions of a small booster, and XGBoost's own metrics of them."""
-    xgb = pytest.importorskip("xgboost")
+    import xgboost as xgb
+
     rows = xgb.DMatrix(RNG.normal(size=(len(y), 4)) + y[:, None] * 0.5, label=y)
     params |= {
         "objective": objective,

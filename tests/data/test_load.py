@@ -154,7 +154,9 @@ def test_local_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
 
 
 def test_tensors_in_parquet_files_keep_their_type(tmp_path):
-    tensors = pytest.importorskip("ray.data.extensions").TensorArray(np.zeros((4, 3, 2)))
+    from ray.data.extensions import TensorArray
+
+    tensors = TensorArray(np.zeros((4, 3, 2)))
     table = pa.Table.from_pandas(pd.DataFrame({"x": tensors, "y": [0, 1, 0, 1]}))
     pq.write_table(table, tmp_path / "rows.parquet")
     read = sources.read_source(Source("rows.parquet", tmp_path, "data.train"))

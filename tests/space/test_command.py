@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.model.space_model import command_files
 from sweeps.space.schema import json_schema
-
-jsonschema = pytest.importorskip("jsonschema")
 
 SPACE = """\
 trainer: {{command: {command}}}

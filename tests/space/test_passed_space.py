@@ -277,7 +277,8 @@ def test_a_long_text_with_commas_is_no_list():
 
 
 def test_domains_of_other_tools_are_refused():
-    optuna = pytest.importorskip("optuna")
+    import optuna
+
     (line,) = message(with_params(eta=optuna.distributions.FloatDistribution(0, 1)))
     assert line == (
         "space.params.eta: is a domain of another tool (optuna.distributions.FloatDistribution); "

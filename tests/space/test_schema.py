@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 
 from sweeps.space.model.domains import DOMAINS
@@ -16,7 +17,6 @@ from sweeps.space.schema.json_schema import schema
 from sweeps.space.yaml.yaml12 import parse, read_text
 from tests.commands import REPO
 
-jsonschema = pytest.importorskip("jsonschema")
 SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
 GOOD = {
     "trainer": "xgboost",

@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
+import jsonschema
 
 from sweeps.core.plugins import plugin_registry
 from sweeps.space.model.step_names import BUILTIN_STEPS
 from sweeps.space.schema.json_schema import schema
 from sweeps.space.sections.trainer_section import trainer_names
 
-jsonschema = pytest.importorskip("jsonschema")
 SCHEMA = schema()
 FORMS = ("items", "additionalProperties")
 
