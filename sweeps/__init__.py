@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core import installed_package, trial
+from sweeps.core import installed_package
+from sweeps.core import loop_context as trial
 from sweeps.core.errors import (
     BundleError,
     InputError,

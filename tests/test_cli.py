@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.core.result import SweepResult, result_error
+from sweeps.core.files.result_file import read_result, result_error
+from sweeps.core.result import SweepResult
 from sweeps.core.text.secrets import remember
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
@@ -99,9 +100,10 @@ def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model():
 
 
 @pytest.mark.parametrize("key", ["bytes", "rows_per_second"])
-def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(key):
-    shown = result(best=result().best | {key: "many"}).to_json()
-    assert key in (result_error(shown) or "")
+def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(tmp_path, key):
+    shown = result(best=result().best | {key: "many"})
+    (tmp_path / "result.json").write_text(shown.as_text())
+    assert key in (result_error(tmp_path) or "")
 
 
 def test_data_dimensions_are_part_of_a_configuration(tmp_path):
@@ -142,17 +144,19 @@ def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
-def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown():
+def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown(tmp_path):
     best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
-    parsed = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
+    text = result(best=best).as_text()
+    parsed = json.loads(text, parse_constant=pytest.fail)
     assert (parsed["best"]["value"], parsed["best"]["test"], parsed["best"]["metrics"]["loss"]) == (
         None,
         None,
         None,
     )
-    assert "best trial 0002: not finite" in terminal_text.format_result(
-        SweepResult.from_json(parsed)
-    )
+    (tmp_path / "result.json").write_text(text)
+    stored = read_result(tmp_path)
+    assert stored is not None
+    assert "best trial 0002: not finite" in terminal_text.format_result(stored)
 
 
 def test_the_schema_is_json_of_the_keys_a_file_may_have():
@@ -162,7 +166,7 @@ def test_the_schema_is_json_of_the_keys_a_file_may_have():
     )
 
 
-def test_freed_checkpoints_are_shown():
+def test_freed_checkpoints_are_shown(tmp_path):
     assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in terminal_text.format_result(
         result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
     )
@@ -175,9 +179,10 @@ def test_freed_checkpoints_are_shown():
     assert terminal_text.format_result(result(freed=nothing)) == terminal_text.format_result(
         result()
     ), "no line if nothing was deleted"
-    assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(
-        result(freed=freed).to_json()
-    ) == result(freed=freed)
+    shown = result(freed=freed, dir=tmp_path, bundle=None)
+    (tmp_path / "result.json").write_text(shown.as_text())
+    assert shown.to_json()["freed"] == freed
+    assert read_result(tmp_path) == shown
 
 
 def test_the_next_command_can_be_pasted():

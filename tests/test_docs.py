@@ -26,6 +26,7 @@ from sweeps.cli import main
 from sweeps.core import errors
 from sweeps.core.plugins import plugin_registry
 from sweeps.core.result import SweepResult
+from sweeps.core.trial import State
 from sweeps.space import load
 from sweeps.space.model.domains import DOMAINS, RULES
 from sweeps.space.model.step_names import BUILTIN_STEPS, required_parameters
@@ -335,9 +336,9 @@ def test_the_loop_context_is_documented():
 
 def test_every_state_is_documented():
     page = DOCUMENTS["docs/how-to/limits.md"]
-    for state in trial.State:
+    for state in State:
         assert any(
-            row[0] == (state.name if state is not trial.State.RUNNING else "interrupted")
+            row[0] == (state.name if state is not State.RUNNING else "interrupted")
             for row in rows(page)
         ), state
 

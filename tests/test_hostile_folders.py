@@ -17,7 +17,7 @@ from sweeps.core.errors import make_encodable, shorten
 from sweeps.core.files import disk
 from sweeps.core.files.disk import check_disk_space
 from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 from tests.commands import invoke
 
 

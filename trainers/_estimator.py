@@ -18,9 +18,9 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline
 
 from sweeps.core.label_columns import MULTIOUTPUT
+from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.core.trial import Current
 from sweeps.trainers import Params
 
 STEPS = 10  # default number of steps of a trial without a scheduler

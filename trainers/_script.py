@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.plugins.command_template import named_values
 from sweeps.core.text.secrets import hide_known_bytes
-from sweeps.core.trial import UNREADABLE_LINE
 from sweeps.trainers._mlflow_files import MlflowFiles, files_in
 
 # The sources of reports. A source counts only if no source before it has reports.

@@ -32,8 +32,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 MEMBERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "load": (("sweeps.load", "sweeps.space.parse.load_space.load"),),
     "trial": (
-        ("sweeps.trial.current", "sweeps.core.trial.current"),
-        ("sweeps.trial.Current", "sweeps.core.trial.Current"),
+        ("sweeps.trial.current", "sweeps.core.loop_context.current"),
+        ("sweeps.trial.Current", "sweeps.core.loop_context.Current"),
     ),
 }
 PLAIN = (

@@ -19,8 +19,9 @@ from sweeps.core.files import provenance
 from sweeps.core.files.checkpoint_files import local_checkpoint
 from sweeps.core.files.sweep_folder import refuse_special_files
 from sweeps.core.files.trust import refuse_unsigned
+from sweeps.core.loop_context import CHECK_PREDICTIONS
 from sweeps.core.plugins import references
-from sweeps.core.trial import CHECK_PREDICTIONS, Trial
+from sweeps.core.trial import Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space import Space

@@ -11,8 +11,8 @@ import click
 
 from sweeps import __version__
 from sweeps.core.errors import Interrupted, SweepsError
-from sweeps.core.text.command_hints import printable
 from sweeps.core.text.secrets import hide_in_output
+from sweeps.core.text.shell_text import printable
 
 # Verbs that users look for, and what to use instead.
 OTHER_VERBS = {

@@ -15,7 +15,7 @@ import click
 from sweeps.cli import options
 from sweeps.cli.group import main
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.text.command_hints import printable, shell_quoted
+from sweeps.core.text.shell_text import printable, shell_quoted
 
 if TYPE_CHECKING:
     from sweeps.scaffold.from_data import Table

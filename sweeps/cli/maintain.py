@@ -10,7 +10,7 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 from sweeps.terminal import terminal_text
 
 

@@ -12,7 +12,7 @@ import click
 
 from sweeps.core.errors import InputError
 from sweeps.core.files.stores import check_address, is_address
-from sweeps.core.text.command_hints import DEFAULT_ROOT, printable
+from sweeps.core.text.shell_text import DEFAULT_ROOT, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 # When this process has started, apart from the start of Python, which takes a few hundredths of a

@@ -14,7 +14,7 @@ import click
 from sweeps.cli import options
 from sweeps.cli.group import main
 from sweeps.core.errors import BundleError, Interrupted, SweepsError
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 from sweeps.terminal import terminal_text
 from sweeps.terminal.live import Progress
 

@@ -12,7 +12,7 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 from sweeps.terminal import terminal_text
 from sweeps.terminal.trial_table import format_trials, trials_csv
 

@@ -16,8 +16,9 @@ from sweeps.controller.progress import SweepProgress
 from sweeps.core import clock
 from sweeps.core.files.safe_names import loop_name
 from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.resources import COSTS
-from sweeps.core.trial import UNREADABLE_LINE, Report, State, format_trial_id
+from sweeps.core.trial import Report, State, format_trial_id
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import (
     TrialDecided,

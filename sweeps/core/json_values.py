@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
 from pydantic import AfterValidator, Field, InstanceOf, JsonValue, Strict
@@ -55,6 +56,11 @@ def _printable(text: str) -> str:
     return text
 
 
+def _printable_path(path: Path) -> Path:
+    _printable(str(path))
+    return path
+
+
 def _shallow(value: dict[str, Any]) -> dict[str, Any]:
     if is_deep(value):
         raise ValueError("is nested too deeply")
@@ -75,8 +81,9 @@ Integer = Annotated[int, Strict()]
 Count = Annotated[int, Field(strict=True, ge=0, lt=10**12)]
 Workers = Annotated[int, Field(strict=True, gt=0, lt=10**9)]
 PrintableText = Annotated[str, AfterValidator(_printable)]
+PrintablePath = Annotated[Path, AfterValidator(_printable_path)]
 Number = Annotated[float, Strict()]
-FiniteNumber = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
+FiniteNumber = Annotated[float, Field(strict=True, gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
 Numbers = dict[Text, Number]
 Seconds = Annotated[float, Field(strict=True, gt=-(10**12), lt=10**12)]
 # Seconds since the epoch, before the year 9999

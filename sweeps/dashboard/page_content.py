@@ -165,17 +165,20 @@ def sweep_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
         facts.append((f"best {summary.metric}, trial {trial}", value_text(value)))
     facts.append(("algorithm", summary.algorithm or ""))
     facts.append(("began", time_text(summary.began)))
-    if seconds := (summary.result or {}).get("seconds"):
-        facts.append(("duration", f"{seconds:.0f} s"))
+    if summary.result is not None:
+        facts.append(("duration", f"{summary.result.seconds:.0f} s"))
     return [(name, value) for name, value in facts if value]
 
 
 def sweep_notes(snapshot: Snapshot) -> list[str]:
     """Return what a reader of the sweep should know."""
-    result = snapshot.summary.result or {}
-    early = [f"ended early: {result['reason']}"] if result.get("reason") else []
-    problem = [snapshot.problem] if snapshot.problem else []
-    return [*early, *problem, *map(str, snapshot.summary.problems), *result.get("notes", ())]
+    result = snapshot.summary.result
+    notes = [snapshot.problem] if snapshot.problem else []
+    notes += map(str, snapshot.summary.problems)
+    if result is None:
+        return notes
+    early = [f"ended early: {result.reason}"] if result.reason else []
+    return [*early, *notes, *result.notes]
 
 
 def time_text(seconds: float) -> str:

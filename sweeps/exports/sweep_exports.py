@@ -21,10 +21,11 @@ from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import part_of
 from sweeps.core.files.disk import disk_error
 from sweeps.core.files.folder_lock import FolderLock
+from sweeps.core.files.result_file import read_result
 from sweeps.core.files.stores import store_of
 from sweeps.core.files.sweep_folder import RESULT, SweepFolder, refuse_other_entries
 from sweeps.core.host.machine_share import Share
-from sweeps.core.result import read_result, to_json_value
+from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id, trained_on
 from sweeps.data.sources import ingest
 from sweeps.exports import trial_refit
@@ -392,7 +393,8 @@ def register(
     training = dict(manifest.training)
     if manifest.members:
         training["members"] = members_text(manifest.members)
-    tracked = (read_result(Path(sweep)) or {}).get("mlflow")
+    result = read_result(Path(sweep))
+    tracked = None if result is None else result.mlflow
     if tracked == {}:
         raise InputError(
             "--register",

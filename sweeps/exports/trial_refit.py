@@ -17,7 +17,8 @@ from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.files.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.files.stores import store_of
 from sweeps.core.host.machine_share import Share
-from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State, Trial
+from sweeps.core.loop_context import BEST_FOLD_STEP, BEST_LOOP_STEP
+from sweeps.core.trial import Checkpoint, Result, State, Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.splits.refit_rows import RefitRows
 from sweeps.exports.rerun import reopened, scratch_folder, train_once

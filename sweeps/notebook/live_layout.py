@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.controller.status import STATES, Pairs, SweepStatus, TrialRow, shape_text
-from sweeps.core.text.command_hints import printable
 from sweeps.core.text.durations import format_clock
+from sweeps.core.text.shell_text import printable
 
 STYLES = {"RUNNING": "cyan", "COMPLETE": "green", "FAIL": "bold red"}
 GAP = (0, 2, 0, 0)

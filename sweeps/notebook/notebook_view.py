@@ -81,7 +81,7 @@ class NotebookView:
     def _show(self, status: SweepStatus, first: bool) -> None:
         from rich.table import Table
 
-        from sweeps.core.text.command_hints import printable
+        from sweeps.core.text.shell_text import printable
         from sweeps.notebook.live_layout import layout
 
         self._shown_at = time.monotonic()

@@ -18,13 +18,14 @@ from sweeps.controller.status import SweepStatus
 from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.origin import read_origin
+from sweeps.core.files.result_file import refuse_invalid_result
 from sweeps.core.files.stores import check_address, is_address, recorded_store, store_of
 from sweeps.core.files.sweep_folder import SweepFolder, create_sweep_folder, refuse_other_entries
 from sweeps.core.host import logging_setup
-from sweeps.core.result import SweepResult, refuse_invalid_result
-from sweeps.core.text.command_hints import DEFAULT_ROOT, relative_path
+from sweeps.core.result import SweepResult
 from sweeps.core.text.durations import format_clock
 from sweeps.core.text.secrets import without_password
+from sweeps.core.text.shell_text import DEFAULT_ROOT, relative_path
 from sweeps.data.checks.metric_checks import check_metric_functions
 from sweeps.data.checks.preflight import check_data, check_root, locate_problems
 from sweeps.data.sources.passed_tables import named_tables, save_tables

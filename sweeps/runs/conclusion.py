@@ -16,7 +16,8 @@ from sweeps.core.best_step import Constraint
 from sweeps.core.errors import SweepFailed, SweepsError
 from sweeps.core.files.stores import recorded_store
 from sweeps.core.result import SweepResult, count_trials
-from sweeps.core.text.command_hints import resume_command, shell_command, sweep_argument
+from sweeps.core.text.command_hints import resume_command, sweep_argument
+from sweeps.core.text.shell_text import shell_command
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space.python.saved_space import roots_of
 

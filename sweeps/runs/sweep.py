@@ -13,8 +13,8 @@ import pandas as pd
 from pydantic import JsonValue
 
 from sweeps.core.files import folder_lock
-from sweeps.core.text.command_hints import DEFAULT_ROOT
 from sweeps.core.text.html_tables import facts
+from sweeps.core.text.shell_text import DEFAULT_ROOT
 from sweeps.space.python.saved_space import bundle_of, recorded_space
 from sweeps.stored import stored_sweeps, sweep_lookup, sweep_plots
 from sweeps.stored.control import TIMEOUT, SweepControl

@@ -28,6 +28,7 @@ from sweeps.core.files.atomic_files import write_text
 from sweeps.core.files.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.files.disk import check_disk_space
 from sweeps.core.files.origin import valid_origin_keys
+from sweeps.core.files.result_file import read_result
 from sweeps.core.files.stores import is_address
 from sweeps.core.files.sweep_folder import RESULT, SweepFolder, refuse_special_files
 from sweeps.core.files.trust import refuse_unsigned
@@ -35,7 +36,7 @@ from sweeps.core.host import crash_cleanup, logging_setup
 from sweeps.core.host.machine_share import EVERYTHING, Share
 from sweeps.core.plugins import references
 from sweeps.core.resources import auto_concurrency
-from sweeps.core.result import SweepResult, read_result, relocate
+from sweeps.core.result import SweepResult
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.trial import format_trial_id
 from sweeps.data.checks.preflight import locate_problems
@@ -140,8 +141,7 @@ class SweepRun:
                 str(self.folder)
             )
             search = self._search_loop = self._open_search()
-        if (saved := read_result(self.folder)) is not None:
-            earlier = SweepResult.from_json(relocate(saved, self.folder))
+        if (earlier := read_result(self.folder)) is not None:
             limit = self._spent_limit(search, earlier)
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)

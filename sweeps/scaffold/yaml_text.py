@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 from sweeps.space.yaml.yaml_writer import flow
 
 # Column in which the comment of a line starts, if the line is short enough.

@@ -24,7 +24,8 @@ from sweeps.controller.commands import Answer, Command, CommandError, Enqueue, P
 from sweeps.core.errors import InputError, Problem, SweepsError, unknown_trial
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.sweep_folder import COMMANDS, SweepFolder, is_sweep
-from sweeps.core.text.command_hints import DEFAULT_ROOT, shell_command, sweep_argument
+from sweeps.core.text.command_hints import sweep_argument
+from sweeps.core.text.shell_text import DEFAULT_ROOT, shell_command
 from sweeps.core.trial import complete_trial_id, format_trial_id
 from sweeps.stored import stored_sweeps
 from sweeps.stored.sweep_summary import summarize

@@ -15,9 +15,9 @@ from sweeps.core.files.atomic_files import write_bytes
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.origin import read_origin
 from sweeps.core.files.regular_files import FOLDER, kind_of, read_bytes, refuse_other_kind
+from sweeps.core.files.result_file import result_error
 from sweeps.core.files.stores import recorded_store
 from sweeps.core.files.sweep_folder import RESULT, SweepFolder
-from sweeps.core.result import result_file_error
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.secrets import without_password
 from sweeps.space.python.saved_space import saved_space
@@ -102,7 +102,7 @@ def _repair(folder: Path) -> RepairResult:
     if (problem := _study_problem(folder)) is not None:
         problems.append(problem)
         trials = _repair_study(folder, kept)
-    result_fault = result_file_error(result)
+    result_fault = result_error(folder)
     if result_fault is not None:
         problems.append(f"{RESULT}: {result_fault}")
     if result_fault is not None or _study_problem(folder) is not None:

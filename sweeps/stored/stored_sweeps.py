@@ -34,7 +34,7 @@ from sweeps.core.files.sweep_folder import (
     is_sweep,
     refuse_other_entries,
 )
-from sweeps.core.text.command_hints import DEFAULT_ROOT
+from sweeps.core.text.shell_text import DEFAULT_ROOT
 from sweeps.stored import sweep_lookup
 from sweeps.stored.store_driver import read_driver
 from sweeps.stored.store_mirror import (

@@ -103,7 +103,7 @@ def _test_score(summary: SweepSummary, study: Record | None) -> float | None:
 
     Return None if the sweep has not ended with this trial as the best one.
     """
-    best = (summary.result or {}).get("best")
+    best = None if summary.result is None else summary.result.best
     if not best or study is None or study.best is None or study.best.id != best["trial"]:
         return None
     test: float | None = best["test"]

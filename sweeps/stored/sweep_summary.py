@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -19,17 +17,11 @@ from sweeps.core.files.file_format import format_problem
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.json_files import read_json_object
 from sweeps.core.files.origin import origin_problem, valid_origin_keys
+from sweeps.core.files.result_file import read_result, refuse_invalid_result
 from sweeps.core.files.stores import recorded_store
 from sweeps.core.files.sweep_folder import SweepFolder, is_sweep
 from sweeps.core.json_values import is_text
-from sweeps.core.result import (
-    count_trials,
-    outcome_of,
-    read_result,
-    refuse_invalid_result,
-    relocate,
-    to_json_value,
-)
+from sweeps.core.result import SweepResult, count_trials, to_json_value
 from sweeps.study.record import Record, RecordReader
 from sweeps.study.states import TrialState
 
@@ -57,7 +49,7 @@ class SweepSummary:
             several objectives.
         metric: Metric of the first objective; None if no file in the folder names it.
         began: When the sweep started, in seconds since the epoch.
-        result: The JSON object that `sweeps run --json` printed; None if the sweep has not ended.
+        result: The sweep's result; None if the sweep has not ended.
         algorithm: Algorithm of the search, such as `tpe`; None if no file in the folder names it.
         stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting
             for workers`, `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not
@@ -77,7 +69,7 @@ class SweepSummary:
     best: tuple[str, float] | None = None
     metric: str | None = None
     began: float = 0.0
-    result: dict[str, Any] | None = None
+    result: SweepResult | None = None
     algorithm: str | None = None
     stages: dict[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
@@ -159,13 +151,11 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     if not ended or origin.get("repeats", 1) > 1:
         study, damage = _read_study(folder, reader)
         problems += damage
-    if result is not None:
-        result = relocate(result, folder)
-    trials = (result or {}).get("trials")
+    trials = {} if result is None else result.trials
     total = origin.get("max_trials")
     stages: dict[str, str] = {}
     best = None
-    winner = result["best"] if result is not None and ended else None
+    winner = result.best if result is not None and ended else None
     if winner and winner["value"] is not None:
         best = winner["trial"], winner["value"]
     if study is not None:
@@ -178,7 +168,7 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         name=folder.name,
         folder=folder,
         state=_state(running, study, result),
-        trials=trials or {},
+        trials=trials,
         total=total,
         best=best,
         metric=origin.get("metric"),
@@ -192,11 +182,11 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     )
 
 
-def _state(running: bool, study: Record | None, result: Mapping[str, JsonValue] | None) -> str:
+def _state(running: bool, study: Record | None, result: SweepResult | None) -> str:
     """Return the value of `SweepSummary.state`."""
     if running:
         return "paused" if study is not None and study.paused else "running"
-    return "killed" if result is None else outcome_of(result)
+    return "killed" if result is None else result.outcome
 
 
 def _read_study(

@@ -19,10 +19,10 @@ from sweeps.core.files.disk import disk_error
 from sweeps.core.files.json_files import read_json_object
 from sweeps.core.files.origin import refuse_other_format
 from sweeps.core.files.regular_files import refuse_other_kind
+from sweeps.core.files.result_file import contradiction, read_result
 from sweeps.core.files.sweep_folder import RESULT, SweepFolder
 from sweeps.core.installed_package import install
 from sweeps.core.json_values import is_text
-from sweeps.core.result import contradiction, read_result
 from sweeps.core.text.command_hints import repair_command
 from sweeps.core.text.secrets import masked, remember_uri, secrets_in, without_password
 from sweeps.core.trial import format_trial_id

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from sweeps.bundle.ensemble_summary import EnsembleSummary, ensembles_of
 from sweeps.core.files.atomic_files import write_text
 from sweeps.core.files.disk import DISK_ERRORS
+from sweeps.core.files.result_file import read_result
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.metrics import base_name
-from sweeps.core.result import SweepResult, read_result, relocate
+from sweeps.core.result import SweepResult
 from sweeps.core.text.markdown_text import cell, code, code_block
 from sweeps.core.text.texts import count_noun, count_states, value_text
 from sweeps.core.trial import State, trained_on
@@ -126,13 +127,13 @@ def refresh(folder: Path, space: Space) -> list[Path]:
         The files of the report. Empty if the sweep has no result yet, or if the report could not be
         written.
     """
-    shown = read_result(folder)
-    if shown is None:
+    result = read_result(folder)
+    if result is None:
         return []
     with contextlib.suppress(
         OSError
     ):  # The disk is full. The export is complete, and only the report does not mention it.
-        if write(folder, space, SweepResult.from_json(relocate(shown, folder))) is not None:
+        if write(folder, space, result) is not None:
             return [SweepFolder(folder).report("md"), SweepFolder(folder).report("html")]
     return []
 

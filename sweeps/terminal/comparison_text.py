@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.files.stores import is_address
-from sweeps.core.text.command_hints import relative_path
+from sweeps.core.text.shell_text import relative_path
 from sweeps.terminal.terminal_text import format_table
 
 if TYPE_CHECKING:

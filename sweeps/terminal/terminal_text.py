@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.core.files.stores import is_address
 from sweeps.core.files.sweep_folder import SweepFolder
-from sweeps.core.text.command_hints import (
+from sweeps.core.text.command_hints import resume_command, sweep_argument
+from sweeps.core.text.durations import format_clock
+from sweeps.core.text.shell_text import (
     DEFAULT_ROOT,
     printable,
     relative_path,
-    resume_command,
     shell_command,
     shell_quoted,
-    sweep_argument,
 )
-from sweeps.core.text.durations import format_clock
 from sweeps.core.text.texts import (
     aligned,
     count_noun,
@@ -319,24 +318,23 @@ def format_sweep(
         importance: The importances of the dimensions. None or unknown importances are not shown.
         ensembles: The ensembles that the sweep has exported.
     """
-    result = sweep.result or {}
+    result = sweep.result
     lines = [_state_line(sweep)]
     facts = [] if study is None else _study_facts(study)
     if sweep.algorithm:
         facts.append(("search", sweep.algorithm))
-    if not result:  # The result has a note about it.
+    if result is None:  # The result has a note about it.
         facts += [("learns from", text) for text in sweep.learned_from]
-    best = result.get("best")
+    best = None if result is None else result.best
     if sweep.best:
-        test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
+        test = f", test {best['test']:.6g}" if best and best["test"] is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
     if importance is not None and importance.shares:
         facts.append(("importance", format_importance(importance)))
-    facts += [
-        (word, f"{relative_path(Path(result[word]))}{_model_text(best)}")
-        for word in ("bundle", "checkpoint")
-        if result.get(word)
-    ]
+    if result is not None:
+        places = {"bundle": result.bundle, "checkpoint": result.checkpoint}
+        model = _model_text(best)
+        facts += [(key, f"{relative_path(path)}{model}") for key, path in places.items() if path]
     facts += [("ensemble", format_ensemble(ensemble)) for ensemble in ensembles]
     if not sweep.is_copy:
         facts.append(("folder", relative_path(sweep.folder)))
@@ -345,7 +343,7 @@ def format_sweep(
     if sweep.state in ("killed", "interrupted", "paused"):
         facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
-    lines += [f"note: {note}" for note in result.get("notes", ())]
+    lines += [f"note: {note}" for note in (result.notes if result is not None else ())]
     lines += [
         f"trial {trial}: {stage}"
         for trial, stage in sweep.stages.items()
@@ -357,9 +355,11 @@ def format_sweep(
 def _state_line(sweep: SweepSummary) -> str:
     """Format the state, the trials and the age of a sweep in one line."""
     counts = count_states(sweep.trials) or "no trial yet"
-    result = sweep.result or {}
-    ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
-    early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
+    ended = early = ""
+    if sweep.result is not None:
+        ended = f" in {format_clock(sweep.result.seconds)}"
+        reason = sweep.result.reason
+        early = f" ({reason})" if reason not in (None, sweep.state) else ""
     return (
         f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started "
         f"{format_age(time.time() - sweep.began)} ago"

@@ -20,7 +20,7 @@ import pandas as pd
 from ray.train import Checkpoint
 from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
 
-from sweeps.core.trial import Current, current, set_current, take_step
+from sweeps.core.loop_context import Current, current, set_current, take_step
 
 
 class Stopped(BaseException):

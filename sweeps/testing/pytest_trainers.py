@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from sweeps.core.loop_context import CHECK_PREDICTIONS, Current
 from sweeps.core.plugins import references
-from sweeps.core.trial import CHECK_PREDICTIONS, Current
 from sweeps.space.sections.trainer_definition import TrainerDefinition, definition_of
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from sweeps import space as space_file
 from sweeps.core.label_columns import label_columns
-from sweeps.core.trial import CHECK_PREDICTIONS, Checkpoint, Report, State, Trial
+from sweeps.core.loop_context import CHECK_PREDICTIONS
+from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.data.load_data import Splits
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform

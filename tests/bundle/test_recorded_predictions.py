@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.bundle.sweep_models import recorded_predictions
 from sweeps.core.errors import UnreadableFile
-from sweeps.core.trial import CHECK_PREDICTIONS
+from sweeps.core.loop_context import CHECK_PREDICTIONS
 
 
 def pickled() -> bytes:

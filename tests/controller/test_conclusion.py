@@ -11,8 +11,9 @@ import pytest
 
 from sweeps.controller.trial_lifecycle import notes_about
 from sweeps.core.best_step import Constraint
+from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.result import SweepResult, count_trials
-from sweeps.core.trial import UNREADABLE_LINE, Report, Result, State
+from sweeps.core.trial import Report, Result, State
 from sweeps.runs import conclusion
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]

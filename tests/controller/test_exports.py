@@ -24,7 +24,8 @@ from sweeps.bundle import sweep_models
 from sweeps.bundle.sweep_models import SweepModels, score_test
 from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core.errors import BundleError, InputError
-from sweeps.core.trial import Checkpoint, Current, Report, Result, State
+from sweeps.core.loop_context import Current
+from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import RankUpdate
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.exports import sweep_exports, trial_refit

@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.result import SweepResult, read_result
+from sweeps.core.files.result_file import read_result
 from sweeps.notebook import notebook_view
 from sweeps.notebook.notebook_view import STOPPING, NotebookView, live_view
 from sweeps.notebook.output_cell import in_notebook
@@ -125,7 +125,9 @@ def test_a_result_is_a_table_in_a_notebook(tmp_path):
         notes=("a note",),
         reason="interrupted",
     )
-    shown = SweepResult.from_json(read_result(folder) or {})._repr_html_()
+    result = read_result(folder)
+    assert result is not None
+    shown = result._repr_html_()
     for text in (
         "1 completed, 1 pruned, 1 failed in 0:02",
         "2 workers",

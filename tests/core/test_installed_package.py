@@ -11,7 +11,7 @@ import tomllib
 import sweeps
 from sweeps.core import installed_package
 from sweeps.core.files import provenance
-from sweeps.core.text import command_hints
+from sweeps.core.text import shell_text
 from tests.commands import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -77,9 +77,9 @@ def test_python_m_sweeps_is_the_command(tmp_path):
 def test_a_next_step_can_be_typed_where_there_is_no_script(tmp_path, monkeypatch):
     bare = tmp_path / "python"
     bare.symlink_to(sys.executable)
-    monkeypatch.setattr(command_hints.sys, "executable", str(bare))
+    monkeypatch.setattr(shell_text.sys, "executable", str(bare))
     monkeypatch.setenv("PATH", "/nowhere")
-    assert command_hints.shell_command("sweeps") == f"{bare} -m sweeps"
+    assert shell_text.shell_command("sweeps") == f"{bare} -m sweeps"
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "sweeps").touch(mode=0o755)
-    assert command_hints.shell_command("sweeps") == "sweeps"
+    assert shell_text.shell_command("sweeps") == "sweeps"

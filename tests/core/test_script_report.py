@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sweeps
+from sweeps.core.loop_context import Current, set_current
 from sweeps.core.plugins.script_report import SOCKET
-from sweeps.core.trial import Current, set_current
 
 
 @pytest.fixture(autouse=True)

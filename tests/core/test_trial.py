@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.core.trial import (
-    Current,
-    complete_trial_id,
-    flat,
-    set_current,
-    take_step,
-    without_repetition,
-)
+from sweeps.core.loop_context import Current, set_current, take_step
+from sweeps.core.trial import complete_trial_id, flat, without_repetition
 
 
 def leaves(value):

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import ray
 
+from sweeps.core.loop_context import Current, set_current
 from sweeps.core.text.secrets import remember
-from sweeps.core.trial import Current, Report, State, set_current
+from sweeps.core.trial import Report, State
 from sweeps.execution.worker.metric_values import QUOTED, flatten, numeric, quote
 from sweeps.execution.worker.training_loop import _report_result
 from sweeps.study.events import TrialReported

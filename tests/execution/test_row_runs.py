@@ -12,10 +12,11 @@ import ray.train
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core import trial as trials
+from sweeps.core import loop_context
 from sweeps.core.best_step import StepOrder
 from sweeps.core.files.sweep_folder import ROW_RUNS
-from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Checkpoint, Current
+from sweeps.core.loop_context import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
+from sweeps.core.trial import Checkpoint
 from sweeps.execution.messages import Assignment, Labels, Ranks
 from sweeps.execution.worker.loop_run import best_step
 from sweeps.execution.worker.row_runs import RowRun, run_on_rows
@@ -111,7 +112,7 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
     session, seen = Session(), []
 
     def train(run: RowRun) -> None:
-        now = trials.current()
+        now = loop_context.current()
         seen.append((now.train_share, now.max_t, run.checkpoint()))
         for value in (3.0, 1.0, 2.0):
             run.report({"loss": value * now.train_share}, None)
@@ -129,7 +130,7 @@ def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
     (tmp_path / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 3, "on_all_ranks": True}))
 
     def train(run: RowRun) -> None:
-        seen.append(trials.current().previous_run)
+        seen.append(loop_context.current().previous_run)
         run.report({"loss": 1.0}, None)
 
     run_on_rows(session, current(), train)
@@ -141,7 +142,7 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
     seen = []
 
     def train(run: RowRun) -> None:
-        previous, share = trials.current().previous_run, trials.current().train_share
+        previous, share = loop_context.current().previous_run, loop_context.current().train_share
         seen.append(None if previous is None else (previous / "model").read_text())
         (tmp_path / "model").write_text(f"of {share:.2f}")
         run.report({"loss": 1.0}, ray.train.Checkpoint.from_directory(str(tmp_path)))
@@ -160,7 +161,7 @@ def test_all_ranks_start_from_the_same_rows(tmp_path, resumed):
     seen = []
 
     def train(run: RowRun) -> None:
-        seen.append(trials.current().previous_run)
+        seen.append(loop_context.current().previous_run)
         run.report({"loss": 1.0}, saved(tmp_path / "mine"))
 
     checkpoint = None

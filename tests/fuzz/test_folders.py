@@ -24,9 +24,9 @@ from sweeps.core.errors import SweepsError
 from sweeps.core.files import provenance
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.origin import read_origin
+from sweeps.core.files.result_file import read_result, refuse_invalid_result
 from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
 from sweeps.core.host import crash_cleanup
-from sweeps.core.result import SweepResult, read_result, refuse_invalid_result, relocate
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.python.saved_space import bundle_of, resumed_space, saved_space
 from sweeps.space.sections.section_models import Checkpoints
@@ -106,8 +106,8 @@ def taken_over(folder: Path) -> None:
         and (origin.get("began") or 1.0) > 0
         and loop.store.checkpoints() is not None
     )
-    if (said := read_result(folder)) is not None:
-        terminal_text.format_result(SweepResult.from_json(relocate(said, folder)))
+    if (result := read_result(folder)) is not None:
+        terminal_text.format_result(result)
 
 
 def tried(read: Any) -> Any:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.errors import DamagedStudy
+from sweeps.core.files.result_file import contradiction
 from sweeps.core.files.sweep_folder import JOURNAL
-from sweeps.core.result import ENDED, contradiction
+from sweeps.core.result import ENDED, SweepResult
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import torn_tail_start
@@ -196,7 +197,8 @@ counts = st.fixed_dictionaries({}, optional=dict.fromkeys(ENDED, st.integers(0, 
 @given(counts, st.integers(0, 100), st.integers(0, 5), st.integers(0, 120))
 def test_study_without_a_recorded_end_contradicts_result(told, ended, given_, best):
     ids = [f"{n:04d}" for n in range(ended + given_)]
-    result = {"trials": told, "best": {"trial": f"{best:04d}"}}
+    winner = {"trial": f"{best:04d}"}
+    result = SweepResult("x", Path(), told, winner, None, None, mlflow={}, fits=0, seconds=1.0)
     said = contradiction(ids[:ended], ids[ended:], result)
     assert (said is not None) == (ended < sum(told.values()) or best >= ended + given_)
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.best_step import Constraint
+from sweeps.core.loop_context import Current
 from sweeps.core.resources import COSTS, costs
-from sweeps.core.trial import Current, Result, State
+from sweeps.core.trial import Result, State
 from sweeps.execution.worker.loop_run import best_step
 from sweeps.space.sections.section_models import Objective
 from sweeps.study.objectives import Objectives

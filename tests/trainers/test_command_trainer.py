@@ -17,8 +17,8 @@ import pandas as pd
 import psutil
 import pytest
 
+from sweeps.core.loop_context import UNREADABLE_LINE, Current
 from sweeps.core.text.secrets import remember
-from sweeps.core.trial import UNREADABLE_LINE, Current
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import _script

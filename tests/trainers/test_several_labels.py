@@ -12,8 +12,8 @@ import pytest
 import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
+from sweeps.core.loop_context import CHECK_PREDICTIONS
 from sweeps.core.metrics import score
-from sweeps.core.trial import CHECK_PREDICTIONS
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
 
 LABELS = ["u", "v"]

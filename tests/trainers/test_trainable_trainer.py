@@ -18,7 +18,7 @@ import ray.train
 from ray import tune
 
 from sweeps.core.files import trust
-from sweeps.core.trial import Current
+from sweeps.core.loop_context import Current
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import trainable as trainer

@@ -9,7 +9,7 @@ import pytest
 import xgboost as xgb
 
 from sweeps.core.best_step import Constraint
-from sweeps.core.trial import CHECKPOINT_NOTE
+from sweeps.core.loop_context import CHECKPOINT_NOTE
 from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import _booster, xgboost
 from sweeps.trainers._dmatrix import matrix

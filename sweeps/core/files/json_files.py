@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from sweeps.core.errors import UnreadableFile
 from sweeps.core.files.regular_files import read_bytes
@@ -54,10 +55,14 @@ def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str
     except ValidationError as e:
         errors: dict[str, str] = {}
         for error in e.errors(include_url=False):
-            path = ascii(".".join(map(str, error["loc"])))[1:-1][
-                :80
-            ]  # a key may be long, or hold control characters
-            message = error["msg"].removeprefix("Value error, ")
-            errors.setdefault(str(error["loc"][0]), f"`{path}`: {message[0].lower()}{message[1:]}")
+            errors.setdefault(str(error["loc"][0]), describe(error))
         return errors
     return {}
+
+
+def describe(error: ErrorDetails) -> str:
+    """Return the message about an error of pydantic: the path of the value and the rule."""
+    path = ascii(".".join(map(str, error["loc"])))[1:-1]
+    message = error["msg"].removeprefix("Value error, ")
+    # A key may be long, or hold control characters.
+    return f"`{path[:80]}`: {message[0].lower()}{message[1:]}"

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.core.text.command_hints import printable
 from sweeps.core.text.secrets import masked
+from sweeps.core.text.shell_text import printable
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Levels of loggers. A logger that is not listed here has the level WARNING.

@@ -23,7 +23,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from sweeps.core.errors import InputError
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import contextlib
 import json
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from sweeps.core.loop_context import is_running
 
 SOCKET = "SWEEPS_REPORT_SOCKET"
 
@@ -51,8 +52,7 @@ def report(
         raise NotADirectoryError(f"`checkpoint` must be an existing folder, got {str(folder)!r}")
     if os.environ.get("RANK", "0") != "0":
         return
-    trial = sys.modules.get("sweeps.core.trial")  # a script does not wait for this import
-    if trial is not None and trial.is_running():
+    if is_running():
         raise RuntimeError(
             "sweeps.report is for scripts; in a training loop, call ray.train.report(metrics)"
         )

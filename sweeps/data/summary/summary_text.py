@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.core.text.command_hints import printable
+from sweeps.core.text.shell_text import printable
 from sweeps.data.summary.summary_warnings import warnings
 from sweeps.data.summary.table_summary import VALUE_LENGTH, DataSummary, percent, shown
 from sweeps.space import Space

@@ -15,7 +15,7 @@ from typing import Any
 from sweeps.core.errors import InputError
 from sweeps.core.files.sweep_folder import ORIGIN
 from sweeps.core.plugins import references
-from sweeps.core.text.command_hints import DEFAULT_ROOT
+from sweeps.core.text.shell_text import DEFAULT_ROOT
 from sweeps.space import Space
 from sweeps.space.model.space_model import command_files, user_references
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import ray.train
 
 from sweeps.core.best_step import StepOrder
-from sweeps.core.trial import BEST_FOLD_STEP, Current
+from sweeps.core.loop_context import BEST_FOLD_STEP, Current
 from sweeps.execution.worker.loop_run import RankLoop, best_step
 from sweeps.execution.worker.trial_session import TrialSession
 

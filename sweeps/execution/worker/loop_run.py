@@ -15,9 +15,9 @@ from typing import Any
 import ray.train
 from ray.data import DataIterator
 
-from sweeps.core import trial
+from sweeps.core import loop_context
 from sweeps.core.best_step import UNKNOWN, StepOrder
-from sweeps.core.trial import Current, take_step
+from sweeps.core.loop_context import Current, take_step
 from sweeps.execution.isolation.seeds import seeded
 from sweeps.execution.ray_apis import ray_train_adapter
 from sweeps.execution.worker.trial_session import DatasetCache, TrialSession
@@ -75,7 +75,7 @@ class RankLoop:
             _kept=self._data.kept,
             **more,
         )
-        trial.set_current(own)
+        loop_context.set_current(own)
         with ray_train_adapter.in_place(self), seeded(self.assignment.trial.seed, current.threads):
             train(self)
         if not self.metrics:

@@ -20,7 +20,7 @@ from typing import Any
 import ray.train
 
 from sweeps.core.files.sweep_folder import ROW_RUNS
-from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
+from sweeps.core.loop_context import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
 from sweeps.execution.worker.loop_run import RankLoop, best_step
 from sweeps.execution.worker.trial_session import DatasetCache, TrialSession
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import ray.train
 
-from sweeps.core import installed_package, trial
+from sweeps.core import installed_package, loop_context
 from sweeps.core.errors import SweepsError, shorten
+from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.secrets import masked
-from sweeps.core.trial import Current, State
+from sweeps.core.trial import State
 from sweeps.execution.isolation.seeds import seeded
 from sweeps.execution.messages import Ended
 from sweeps.execution.ray_apis import ray_train_adapter
@@ -43,7 +44,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         current: Description of the trial that the loop can read with `sweeps.trial.current()`.
     """
     job, assignment = session.job, session.assignment
-    trial.set_current(current)
+    loop_context.set_current(current)
     loop: Any = None
     try:
         for reference in job.references:
@@ -73,7 +74,7 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         if not session.stopped:
             return _failure(e, session, imported=loop is not None)
     finally:
-        trial.set_current(None)
+        loop_context.set_current(None)
     # A stopped loop may also catch `LoopStopped` and return, or raise another exception.
     state = State.PRUNED if session.stopped and not session.finished else State.COMPLETE
     return Ended(session.rank, state, final=current.final)
@@ -145,7 +146,7 @@ def _report_result(session: TrialSession | RankLoop, returned: Any) -> None:
         if never_reported:
             session.report(dict(returned), None)
         elif metric is None or metric in final:
-            trial.current().report_final(final)
+            loop_context.current().report_final(final)
     elif isinstance(returned, (int, float)) and not isinstance(returned, bool) and never_reported:
         session.report({metric or "value": returned}, None)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from sweeps.core.text.command_hints import printable
 from sweeps.core.text.secrets import any_known, hide_known, hide_known_bytes
+from sweeps.core.text.shell_text import printable
 
 # Name of the folder with the logs, in the trial's folder.
 LOGS = "logs"

@@ -20,8 +20,9 @@ from ray.data import DataIterator, Dataset
 
 from sweeps.core.errors import shorten
 from sweeps.core.files.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
+from sweeps.core.loop_context import CHECKPOINT_NOTE, take_step
 from sweeps.core.text.secrets import hide_known
-from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report, take_step
+from sweeps.core.trial import Checkpoint, Report
 from sweeps.data.columns import tables
 from sweeps.execution.isolation import user_code
 from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence

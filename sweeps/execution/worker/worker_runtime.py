@@ -32,9 +32,9 @@ from sweeps.core.files.checkpoint_files import root_in
 from sweeps.core.files.sweep_folder import FILES, ORIGIN
 from sweeps.core.host import exit_causes
 from sweeps.core.host.processes import working_directory
+from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.secrets import hide_in_output, remember_uri, remember_variables
-from sweeps.core.trial import Current
 from sweeps.execution.isolation import child_processes, process_reset, torch_state
 from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.ray_apis import ray_train_adapter

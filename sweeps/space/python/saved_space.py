@@ -15,10 +15,10 @@ from sweeps.core.files.file_format import FORMAT
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.origin import read_origin, refuse_other_format
 from sweeps.core.files.regular_files import refuse_other_kind
+from sweeps.core.files.result_file import read_result
 from sweeps.core.files.sweep_folder import MANIFEST, SweepFolder
 from sweeps.core.plugins import references
-from sweeps.core.result import read_result
-from sweeps.core.text.command_hints import shell_command, shell_quoted
+from sweeps.core.text.shell_text import shell_command, shell_quoted
 from sweeps.space.model.space_model import Space
 from sweeps.space.parse.load_space import Recorded, load
 from sweeps.space.python.passed_functions import checked_copy, save_module
@@ -234,7 +234,7 @@ def _why_no_bundle(folder: Path) -> str:
     exported = sorted(
         manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}")
     )
-    result = read_result(folder) or {}
+    result = read_result(folder)
     trainer = None
     with contextlib.suppress(InputError):  # the user's modules may be missing
         trainer = _loaded(folder).trainer
@@ -252,12 +252,12 @@ def _why_no_bundle(folder: Path) -> str:
         why = (
             f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
         )
-    elif result.get("front"):
+    elif result is not None and result.front:
         why = (
             "the sweep has several objectives and no single winner; choose a trial with "
             f"`{export} --trial ID`"
         )
-    elif result and not result.get("best") and result.get("reason") != "interrupted":
+    elif result is not None and result.outcome == "failed":
         show = f"{shell_command('sweeps')} show {shell_quoted(folder)}"
         why = (
             f"the sweep failed and has no winner; `{show}` says why, and `{export} --trial ID` "
@@ -266,7 +266,7 @@ def _why_no_bundle(folder: Path) -> str:
     else:
         how = (
             "ended without a bundle"
-            if result
+            if result is not None
             else "was interrupted or killed before it wrote its bundle"
         )
         why = f"the sweep {how}; `{export}` writes a bundle and prints the bundle's folder"

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from sweeps.core.errors import make_encodable
 from sweeps.core.files.safe_names import safe_name
 from sweeps.core.resources import number_text
-from sweeps.core.result import SweepResult, outcome_of
+from sweeps.core.result import SweepResult
 from sweeps.core.text.secrets import masked
 from sweeps.core.trial import Trial, flat
 from sweeps.space import Space
@@ -94,9 +94,7 @@ def sweep_status(result: SweepResult | None) -> str:
     return (
         "FAILED"
         if result is None
-        else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[
-            outcome_of(vars(result))
-        ]
+        else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[result.outcome]
     )
 
 
