@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no workload `{unknown[0]}`; there are: {', '.join(NAMES)}")
     end_on_sigterm()
     kept = given.out.with_suffix(".json")
-    found = (
+    known = (
         {name: WorkloadRecord.of_json(r) for name, r in json.loads(kept.read_text()).items()}
         if kept.exists()
         else {}
@@ -81,27 +81,27 @@ def main(argv: list[str] | None = None) -> int:
             f" --trials {given.trials}" if given.trials else ""
         )
         command += " --more" if given.more else ""
-        kept_before = found[workload.name].samples if given.more and workload.name in found else ()
+        kept_before = known[workload.name].samples if given.more and workload.name in known else ()
         before = max(Counter(sample.side for sample in kept_before).values(), default=0)
         done = record(workload, given.repeats, command, trials=given.trials, before=before)
-        if not done.samples and workload.name in found and workload.absent() is not None:
+        if not done.samples and workload.name in known and workload.absent() is not None:
             say(f"{workload.name}: {done.problems[0]}; the report keeps what it had")
             continue
         failed |= bool(done.problems and done.samples)
-        found[workload.name] = (
-            found[workload.name].joined(done) if given.more and workload.name in found else done
+        known[workload.name] = (
+            known[workload.name].joined(done) if given.more and workload.name in known else done
         )
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(
-            json.dumps({name: r.to_json() for name, r in found.items()}, indent=1) + "\n"
+            json.dumps({name: r.to_json() for name, r in known.items()}, indent=1) + "\n"
         )
         given.out.write_text(
-            report(every, found)
+            report(every, known)
         )  # Write after each workload, so that an interrupted run keeps its results.
-    given.out.write_text(report(every, found))
+    given.out.write_text(report(every, known))
     for workload in every:
-        if workload.name in found and found[workload.name].samples:
-            goals = workload.goals(medians(found[workload.name].samples))
+        if workload.name in known and known[workload.name].samples:
+            goals = workload.goals(medians(known[workload.name].samples))
             say(f"{workload.name}: {sum(met(g) is True for g in goals)} of {len(goals)} goals met")
     say(f"wrote {given.out}")
     return int(failed)

@@ -280,7 +280,7 @@ def met(goal: Goal) -> bool | None:
     return goal.value <= goal.bound if goal.at_most else goal.value >= goal.bound
 
 
-def verdict(goal: Goal) -> str:
+def outcome(goal: Goal) -> str:
     """Return `met` with the distance to the bound, or the amount by which the goal is missed."""
     if goal.value is None:
         return "not measured"
@@ -337,7 +337,7 @@ def goal_lines(goals: Sequence[Goal]) -> list[str]:
     lines = ["| goal | measured | |", "|---|---|---|"]
     for goal in goals:
         bound = f"{'≤' if goal.at_most else '≥'} {shown(goal.bound, goal.unit)}"
-        lines.append(f"| {goal.text} {bound} | {shown(goal.value, goal.unit)} | {verdict(goal)} |")
+        lines.append(f"| {goal.text} {bound} | {shown(goal.value, goal.unit)} | {outcome(goal)} |")
     return lines if goals else []
 
 
@@ -388,14 +388,14 @@ def section(
     return lines
 
 
-def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -> str:
+def report(workloads: Sequence[Workload], records: Mapping[str, WorkloadRecord]) -> str:
     """Return the whole report.
 
     Args:
         workloads: All workloads in the order of the report.
         found: Records by the name of the workload. A workload without a record is left out.
     """
-    newest = max(found.values(), key=lambda r: r.date, default=None)
+    newest = max(records.values(), key=lambda r: r.date, default=None)
     machine = newest.machine if newest else {}
     lines = [
         "# Benchmarks",
@@ -437,20 +437,20 @@ def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -
             *(f"| {name} | {value} |" for name, value in machine.items()),
             "",
         ]
-    judged = [
+    goal_rows = [
         (w, met(g))
         for w in workloads
-        if w.name in found and found[w.name].samples
-        for g in w.goals(median_of(found[w.name].samples))
+        if w.name in records and records[w.name].samples
+        for g in w.goals(median_of(records[w.name].samples))
     ]
-    if judged:
+    if goal_rows:
         lines += ["| workload | goals met |", "|---|---|"]
-        for w in dict.fromkeys(w.name for w, _ in judged):
-            own = [m for workload, m in judged if workload.name == w]
+        for w in dict.fromkeys(w.name for w, _ in goal_rows):
+            own = [m for workload, m in goal_rows if workload.name == w]
             title = next(x.title for x in workloads if x.name == w)
             lines.append(f"| {title} | {sum(m is True for m in own)} of {len(own)} |")
         lines.append("")
     for workload in workloads:
-        if workload.name in found:
-            lines += section(workload, found[workload.name], machine)
+        if workload.name in records:
+            lines += section(workload, records[workload.name], machine)
     return "\n".join(lines).rstrip() + "\n"

@@ -86,10 +86,10 @@ def bare(task: Task) -> dict[str, Any]:
 
 
 def goals(median: Median) -> list[Goal]:
-    found = []
+    goals_of_sides = []
     for side, what in (("ours", "`trainer: torch_tabular`"), ("ours-loop", "same loop")):
         mine = median(side, "trial")
-        found.append(
+        goals_of_sides.append(
             Goal(
                 f"faster than Train V2 in Tune, {what}, ×",
                 ratio(median("train-v2", "trial"), mine),
@@ -97,7 +97,7 @@ def goals(median: Median) -> list[Goal]:
                 at_most=False,
             )
         )
-        found.append(
+        goals_of_sides.append(
             Goal(
                 f"faster than it tuned, {what}, ×",
                 ratio(median("train-v2-tuned", "trial"), mine),
@@ -105,7 +105,7 @@ def goals(median: Median) -> list[Goal]:
                 at_most=False,
             )
         )
-    return found
+    return goals_of_sides
 
 
 WORKLOAD = Workload(

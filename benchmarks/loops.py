@@ -133,7 +133,7 @@ def _matrices(
 
 # ---- generated data: the built-in trainer and a bare loop
 
-MADE_FIXED = {
+FIXED_PARAMETERS = {
     "objective": "binary:logistic",
     "eval_metric": "logloss",
     "max_depth": 6,
@@ -141,7 +141,7 @@ MADE_FIXED = {
 }
 
 
-def made(rows: int) -> Any:
+def random_table(rows: int) -> Any:
     """Generate a binary classification problem with 14 features.
 
     The column `part` contains train or valid. Valid has one row for nine train rows, and at least
@@ -167,8 +167,8 @@ def made(rows: int) -> Any:
     return pd.DataFrame(columns).assign(y=y, part=np.where(np.arange(n) < rows, "train", "valid"))
 
 
-def made_matrices(frame: Any) -> tuple[Any, Any]:
-    """Return train and valid as XGBoost matrices, from a DataFrame of `made`."""
+def split_matrices(frame: Any) -> tuple[Any, Any]:
+    """Return train and valid as XGBoost matrices, from a DataFrame of `random_table`."""
     import xgboost as xgb
 
     parts = [frame[frame["part"] == part].drop(columns="part") for part in ("train", "valid")]
@@ -187,7 +187,7 @@ def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) ->
 
     history: dict[str, Any] = {}
     booster = xgb.train(
-        {**MADE_FIXED, **config},
+        {**FIXED_PARAMETERS, **config},
         train,
         rounds,
         evals=[(valid, "valid")],
@@ -263,18 +263,18 @@ def in_turn(times: str, trainer: Callable[[], None], bare: Callable[[], dict[str
         os.environ.get("OMP_NUM_THREADS") != "2"
     ):  # With 1, XGBoost trains at half the speed, whatever `nthread` is.
         raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}, but must be 2")
-    found: dict[str, float] = {}
+    seconds_by_loop: dict[str, float] = {}
     metrics: dict[str, float] = {}
 
     def run_trainer() -> None:
         began = time.perf_counter()
         trainer()
-        found["trainer"] = time.perf_counter() - began
+        seconds_by_loop["trainer"] = time.perf_counter() - began
 
     def run_bare() -> None:
         began = time.perf_counter()
         metrics.update(bare())
-        found["bare"] = time.perf_counter() - began
+        seconds_by_loop["bare"] = time.perf_counter() - began
 
     current, context = trial.current(), ray.train.get_context()
     runs = (run_trainer, run_bare)
@@ -290,7 +290,7 @@ def in_turn(times: str, trainer: Callable[[], None], bare: Callable[[], dict[str
         raise RuntimeError(f"not the same model: {metrics} and {current.final}")
     if context.get_world_rank() == 0:
         with open(times, "a") as file:
-            file.write(json.dumps([found["trainer"], found["bare"]]) + "\n")
+            file.write(json.dumps([seconds_by_loop["trainer"], seconds_by_loop["bare"]]) + "\n")
 
 
 def keras_network(input_shape: tuple[int, ...]) -> Any:
@@ -607,12 +607,12 @@ def taxi_our_loop(config: dict[str, Any]) -> None:
 # ---- loops that wait in the middle of a trial
 
 
-def _hold(folder: Path, name: str, told: dict[str, Any]) -> None:
+def _hold(folder: Path, name: str, values: dict[str, Any]) -> None:
     """Write a file that says that the trial has reached this point, and wait until the file `go`
     appears, at most 300 s.
     """
     part = folder / f".{name}"
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(values))
     part.rename(folder / f"ready-{name}")
     give_up = time.monotonic() + 300
     while not (folder / "go").exists() and time.monotonic() < give_up:

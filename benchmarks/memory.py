@@ -120,7 +120,7 @@ def memory_by_role(driver: int | None = None) -> dict[str, int]:
     import psutil
 
     me = psutil.Process(driver)
-    found = dict.fromkeys(COLUMNS_SHOWN, 0)
+    memory = dict.fromkeys(COLUMNS_SHOWN, 0)
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(OSError, psutil.Error):
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -129,9 +129,9 @@ def memory_by_role(driver: int | None = None) -> dict[str, int]:
                 for name, _, rest in (line.partition(":") for line in lines)
             }
             role = role_of(process.cmdline(), process.pid == me.pid)
-            found[role] += sizes["Pss"] - sizes["Pss_Shmem"]
-            found["shared"] += sizes["Pss_Shmem"]
-    return found
+            memory[role] += sizes["Pss"] - sizes["Pss_Shmem"]
+            memory["shared"] += sizes["Pss_Shmem"]
+    return memory
 
 
 @contextlib.contextmanager
@@ -142,34 +142,34 @@ def sampled() -> Iterator[list[tuple[float, dict[str, int]]]]:
         The measurements so far: the seconds since the start of the block, and the memory by role in
             bytes.
     """
-    found: list[tuple[float, dict[str, int]]] = []
+    samples: list[tuple[float, dict[str, int]]] = []
     ended, began = threading.Event(), time.monotonic()
 
     def watch() -> None:
         while not ended.wait(INTERVAL):
-            found.append((time.monotonic() - began, memory_by_role()))
+            samples.append((time.monotonic() - began, memory_by_role()))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield found
+        yield samples
     finally:
         ended.set()
         watcher.join()
 
 
-def peak_of(found: Iterable[tuple[float, Mapping[str, int]]]) -> Mapping[str, int]:
+def peak_of(samples: Iterable[tuple[float, Mapping[str, int]]]) -> Mapping[str, int]:
     """Return the measurement with the largest sum."""
-    return max((parts for _, parts in found), key=lambda parts: sum(parts.values()))
+    return max((parts for _, parts in samples), key=lambda parts: sum(parts.values()))
 
 
-def timeline(found: Iterable[tuple[float, Mapping[str, int]]]) -> str:
+def timeline(samples: Iterable[tuple[float, Mapping[str, int]]]) -> str:
     """Return a table of the peak of each second, in MB."""
     lines = [
         "second    sum  "
         + "  ".join(f"{title:>{WIDTH}.{WIDTH}}" for title in COLUMNS_SHOWN.values())
     ]
-    for second, group in itertools.groupby(found, key=lambda entry: int(entry[0])):
+    for second, group in itertools.groupby(samples, key=lambda entry: int(entry[0])):
         parts = peak_of(group)
         lines.append(
             f"{second:6} {sum(parts.values()) >> 20:6}  "
@@ -189,13 +189,13 @@ def run(task: Task, rows: int, chain: str = "") -> dict[str, Any]:
     )
     subprocess.run([sys.executable, "-c", code, str(file), str(rows)], cwd=ROOT, check=True)
     space.write_text(SPACE.format(file=file, trials=task.trials, chain=chain))
-    with sampled() as found:
+    with sampled() as samples:
         began = time.monotonic()
         result = sweeps.run(space, dir=task.folder / "runs", cpus=2)
         whole = time.monotonic() - began
     if result.best is None:
         raise RuntimeError(f"no trial came to its end: {result.notes}")
-    parts = peak_of(found)
+    parts = peak_of(samples)
     measured = {
         "peak": sum(parts.values()),
         "raw": rows * COLUMNS * 4,
@@ -203,7 +203,7 @@ def run(task: Task, rows: int, chain: str = "") -> dict[str, Any]:
         "best": result.best["value"],
         **parts,
     }
-    return measured | ({"profile": timeline(found)} if task.profile else {})
+    return measured | ({"profile": timeline(samples)} if task.profile else {})
 
 
 def goals(median: Median) -> list[Goal]:

@@ -45,15 +45,15 @@ space:
 
 
 def goals(median: Median) -> list[Goal]:
-    found = []
+    measured = []
     for key, what in (("search", "the search"), ("trial", "a trial in steady state")):
         share = ratio(median("on", key), median("off", key))
-        found.append(
+        measured.append(
             Goal(
                 f"what MLflow adds to {what}", None if share is None else share - 1, 0.03, unit="%"
             )
         )
-    return found
+    return measured
 
 
 WORKLOAD = Workload(

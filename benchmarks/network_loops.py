@@ -231,9 +231,13 @@ def bare_transformers(
                 train, batch_sampler=order, collate_fn=self.data_collator
             )
 
-    def metrics(found: Any) -> dict[str, float]:
+    def metrics(output: Any) -> dict[str, float]:
         scores = measure(
-            "binary", "valid", found.label_ids, probabilities(found.predictions), ["valid-logloss"]
+            "binary",
+            "valid",
+            output.label_ids,
+            probabilities(output.predictions),
+            ["valid-logloss"],
         )
         return {"logloss": scores["valid-logloss"]}
 

@@ -149,14 +149,14 @@ def _driver(config: dict[str, Any], trainer: str, loop: Any, workers: int, data:
     import ray.train
     from ray.tune.integration.ray_train import TuneReportCallback
 
-    made: Any
+    callback_driver: Any
     if trainer == "torch":
-        from ray.train.torch import TorchTrainer as made
+        from ray.train.torch import TorchTrainer as callback_driver
     else:
-        from ray.train.xgboost import XGBoostTrainer as made
+        from ray.train.xgboost import XGBoostTrainer as callback_driver
     trial = ray.tune.get_context()
-    told: list[Any] = [TuneReportCallback()]
-    made(
+    options: list[Any] = [TuneReportCallback()]
+    callback_driver(
         loop,
         train_loop_config={**config, "data": data},
         scaling_config=ray.train.ScalingConfig(
@@ -165,7 +165,7 @@ def _driver(config: dict[str, Any], trainer: str, loop: Any, workers: int, data:
         run_config=ray.train.RunConfig(
             name=f"train-{trial.get_trial_id()}",
             storage_path=trial.get_storage().storage_fs_path,
-            callbacks=told,
+            callbacks=options,
         ),
     ).fit()
     let_the_last_report_through()

@@ -93,14 +93,14 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
         @functools.wraps(function)
         def call(self: Any, *what: Any, **named: Any) -> Any:
             began = time.time()
-            found = function(self, *what, **named)
+            result = function(self, *what, **named)
             if name == "begin":
-                clocks.append((name, found, began, time.time()))
+                clocks.append((name, result, began, time.time()))
             elif name == "tick":
                 clocks.append((name, "", began, time.time()))
             elif getattr(what[1], "state", None) is not None:
                 clocks.append((name, what[0], began, time.time()))
-            return found
+            return result
 
         return call
 
@@ -168,9 +168,9 @@ def way(
 @contextlib.contextmanager
 def _sampled(folder: Path, times: Path) -> Iterator[Callable[[], list[str]]]:
     """Sample all processes of the sweep for some seconds, as soon as trials run."""
-    found: dict[str, Path] = {}
+    profiles: dict[str, Path] = {}
     spy = shutil.which("py-spy")
-    thread = threading.Thread(target=_sample, args=(spy, folder, times, found), daemon=True)
+    thread = threading.Thread(target=_sample, args=(spy, folder, times, profiles), daemon=True)
     if spy:
         thread.start()
 
@@ -180,7 +180,7 @@ def _sampled(folder: Path, times: Path) -> Iterator[Callable[[], list[str]]]:
         thread.join(30)
         return [
             line
-            for name, file in found.items()
+            for name, file in profiles.items()
             if file.exists()
             for line in summary(name, file.read_text())
         ]
@@ -188,7 +188,7 @@ def _sampled(folder: Path, times: Path) -> Iterator[Callable[[], list[str]]]:
     yield stacks
 
 
-def _sample(spy: str, folder: Path, times: Path, found: dict[str, Path]) -> None:
+def _sample(spy: str, folder: Path, times: Path, profiles: dict[str, Path]) -> None:
     import psutil
 
     give_up = time.monotonic() + 120
@@ -222,7 +222,7 @@ def _sample(spy: str, folder: Path, times: Path, found: dict[str, Path]) -> None
             running.append(
                 subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             )
-            found[f"{title[:40]} ({process.pid})"] = file
+            profiles[f"{title[:40]} ({process.pid})"] = file
     for spying in running:
         spying.wait()
 

@@ -177,12 +177,12 @@ def _end(token: str, leader: int) -> list[str]:
     Kill the processes that do not end, and return their names.
     """
     give_up = time.monotonic() + ENDS_WITHIN
-    while (found := _left(token, leader)) and time.monotonic() < give_up:
+    while (remaining := _left(token, leader)) and time.monotonic() < give_up:
         time.sleep(0.1)
-    for pid in found:
+    for pid in remaining:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    return list(found.values())
+    return list(remaining.values())
 
 
 def _left(token: str, leader: int) -> dict[int, str]:
@@ -191,7 +191,7 @@ def _left(token: str, leader: int) -> dict[int, str]:
     A process belongs to the run if it is in the run's session or has the run's token in its
     environment. Ray's workers overwrite their environment, so the session is also checked.
     """
-    found = {}
+    processes = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
@@ -200,13 +200,13 @@ def _left(token: str, leader: int) -> dict[int, str]:
                 or f"{MARK}={token}".encode() in (path / "environ").read_bytes()
             )
             if ours and state != "Z" and int(path.name) != os.getpid():
-                found[int(path.name)] = (
+                processes[int(path.name)] = (
                     (path / "cmdline")
                     .read_bytes()
                     .replace(b"\0", b" ")
                     .decode(errors="replace")[:80]
                 )
-    return found
+    return processes
 
 
 @contextlib.contextmanager
@@ -347,12 +347,11 @@ def script(workload: Workload, argv: Sequence[str] | None = None) -> int:
     if given.profile:
         for side in workload.sides:
             if side.name in given.side or (not given.side and side.name == workload.reference):
-                found = run_side(
+                measured = run_side(
                     workload, side, min(side.trials, given.trials or side.trials), profile=True
                 )
-                print(
-                    f"# {side.label}\n\n{found.values.get('profile', 'this side has no profile')}"
-                )
+                profile = measured.values.get("profile", "this side has no profile")
+                print(f"# {side.label}\n\n{profile}")
         return 0
     done = record(workload, given.repeats, "", sides=given.side, trials=given.trials)
     goals = workload.goals(median_of(done.samples))
@@ -379,8 +378,8 @@ def _main(argv: Sequence[str]) -> None:
     name, chosen, trials, folder, out = argv[:5]
     workload = importlib.import_module(f"benchmarks.{name}").WORKLOAD
     side = next(side for side in workload.sides if side.name == chosen)
-    found = side.run(Task(int(trials), Path(folder), "--profile" in argv))
-    Path(out).write_text(json.dumps(found))
+    measured = side.run(Task(int(trials), Path(folder), "--profile" in argv))
+    Path(out).write_text(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def serving(
     bundle: Path, repeats: int, seconds: float
 ) -> dict[tuple[str, int], list[tuple[float, float, float]]]:
     """Measure the servers. Map (server, rows in a request) to the result of each repeat."""
-    found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    times: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     ours, theirs = free_port(), free_port()
     ours_command = [sys.executable, "-m", "sweeps.cli", "serve", str(bundle), "--port", str(ours)]
     theirs_command = [
@@ -204,15 +204,15 @@ def serving(
                 measured = load_of(
                     ours, "/predict", json.dumps({"records": records}).encode(), seconds
                 )
-                found.setdefault(("sweeps serve", n), []).append(measured)
+                times.setdefault(("sweeps serve", n), []).append(measured)
                 measured = load_of(
                     theirs,
                     "/invocations",
                     json.dumps({"dataframe_records": records}).encode(),
                     seconds,
                 )
-                found.setdefault(("mlflow models serve", n), []).append(measured)
-    return found
+                times.setdefault(("mlflow models serve", n), []).append(measured)
+    return times
 
 
 def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list[float]]:
@@ -238,7 +238,7 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
                 )
                 writer.write_table(table)
 
-    found: dict[str, list[float]] = {"sweeps predict": [], "a bare loop": []}
+    times: dict[str, list[float]] = {"sweeps predict": [], "a bare loop": []}
     for _ in range(repeats):
         for name, run in (
             ("sweeps predict", lambda: predict_file(bundle, source, folder / "out.parquet")),
@@ -246,8 +246,8 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
         ):
             start = time.perf_counter()
             run()
-            found[name].append(count / (time.perf_counter() - start))
-    return found
+            times[name].append(count / (time.perf_counter() - start))
+    return times
 
 
 def first_prediction(bundle: Path, repeats: int) -> list[float]:

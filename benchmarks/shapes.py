@@ -254,10 +254,10 @@ def formed_again(task: Task, backend: str) -> dict[str, Any]:
     seen: set[str] = set()
     again = []
     for line in log.read_text().splitlines():
-        if found := re.search(r"connected (.*) in (\d+) ms", line):
-            if found[1] in seen:
-                again.append(float(found[2]) / 1000)
-            seen.add(found[1])
+        if match := re.search(r"connected (.*) in (\d+) ms", line):
+            if match[1] in seen:
+                again.append(float(match[2]) / 1000)
+            seen.add(match[1])
     return {"ms": statistics.median(again), "most": max(again)}
 
 
@@ -321,7 +321,7 @@ def reports(folder: Path) -> list[float]:
 
 
 def goals(median: Median) -> list[Goal]:
-    found = [
+    reached = [
         Goal(
             f"sweep of one trial with 2 workers, more than with 1, {name}",
             more(median, key),
@@ -330,7 +330,7 @@ def goals(median: Median) -> list[Goal]:
         )
         for key, name in (("torch", "torch"), ("xgboost", "XGBoost"))
     ]
-    found += [
+    reached += [
         Goal(
             "32 trials on 1 and 2 workers in turn, over the mean of 32 on each, ×",
             median("in-turn", "ratio"),
@@ -350,18 +350,18 @@ def goals(median: Median) -> list[Goal]:
             0,
         ),
     ]
-    found += [
+    reached += [
         Goal(f"a gang formed again, {name}", median(f"again-{name}", "ms"), 0.05, unit="ms")
         for name in BACKENDS
     ]
-    found += [
+    reached += [
         Goal("a lost rank until the next report", median("lost-rank", "seconds"), 4.0, unit="s"),
         Goal("a lost rank: new processes", median("lost-rank", "processes"), 1),
         Goal("two tiny trials, the whole command", median("two-tiny", "seconds"), 9.0, unit="s"),
         Goal("a distributed trial in steady state", median("ddp", "trial"), 0.23, unit="s"),
     ]
     for side, name in (("small-loop", "same loop"), ("small", "`trainer: xgboost`")):
-        found.append(
+        reached.append(
             Goal(
                 f"overhead of a small trial over the bare loop, {name}",
                 less(median(side, "beside"), median("bare", "beside")),
@@ -369,7 +369,7 @@ def goals(median: Median) -> list[Goal]:
                 unit="ms",
             )
         )
-    return found
+    return reached
 
 
 def more(median: Median, trainer: str) -> float | None:
@@ -381,19 +381,19 @@ def more(median: Median, trainer: str) -> float | None:
 
 def notes(median: Median) -> list[str]:
     parts = [median("two-tiny", key) for key in ("before", "during", "after")]
-    found = []
+    lines = []
     if all(part is not None for part in parts):
         before, during, after = (f"{part:.1f} s" for part in parts)
-        found.append(
+        lines.append(
             f"Two tiny trials: {before} until the first trial starts, {during} for the trials, "
             f"and {after} after the last trial."
         )
     if (processes := median("three-nodes", "processes")) is not None:
-        found.append(
+        lines.append(
             f"40 trials on three nodes: {processes:.0f} processes, "
             f"{median('three-nodes', 'split'):.0f} gangs on more than one node."
         )
-    return found
+    return lines
 
 
 BACKENDS = ("torch", "xgboost", *(("lightgbm",) if importlib.util.find_spec("lightgbm") else ()))

@@ -35,13 +35,13 @@ SPACE = """\
 """
 
 
-def with_shares(task: Task, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
+def with_shares(task: Task, seconds: float, measured: dict[str, Any]) -> dict[str, Any]:
     """Return the measures of a run, with its efficiency in steady state and from the start."""
     ideal = seconds / SLOTS
     return {
-        **found,
-        "efficiency": ideal / found["trial"],
-        "whole_efficiency": ideal * task.trials / found["whole"],
+        **measured,
+        "efficiency": ideal / measured["trial"],
+        "whole_efficiency": ideal * task.trials / measured["whole"],
     }
 
 

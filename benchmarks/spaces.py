@@ -70,8 +70,8 @@ def sweep(space: str, folder: Path, where: Path, changes: Sequence[str]) -> dict
     )
     if done.returncode:
         raise RuntimeError(f"{space} failed: {done.stderr[-2000:]}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
 
 
 def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dict[str, Any]:
@@ -81,13 +81,13 @@ def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dic
     """
     where = checkout(task.folder / "before") if before else ROOT
     began = time.time()
-    told = sweep(SPACES[space], task.folder / "runs", where, overrides)
+    outcome = sweep(SPACES[space], task.folder / "runs", where, overrides)
     whole = time.time() - began
     return {
         "whole": whole,
-        "value": told["best"]["value"],
-        "test": told["best"]["test"],
-        "trials": told["trials"],
+        "value": outcome["best"]["value"],
+        "test": outcome["best"]["test"],
+        "trials": outcome["trials"],
     }
 
 

@@ -146,10 +146,10 @@ def _watch(pid: int, peaks: dict[str, float], over: threading.Event) -> None:
 
     while not over.wait(0.5):
         try:
-            found = memory_by_role(pid)
+            usage = memory_by_role(pid)
         except psutil.NoSuchProcess:  # The sweep has just ended.
             return
-        for key, amount in (("pss", sum(found.values())), ("shared", found["shared"])):
+        for key, amount in (("pss", sum(usage.values())), ("shared", usage["shared"])):
             peaks[key] = max(peaks.get(key, 0), amount)
 
 

@@ -46,8 +46,8 @@ def absent() -> str | None:
             f"{FILES} is not set; it takes a path or glob of TLC trip records, see "
             "search_spaces/taxi_big_tip.yaml"
         )
-    found = glob.glob(os.path.expanduser(os.environ[FILES]))
-    return None if found else f"{FILES} is {os.environ[FILES]}, which no file matches"
+    files = glob.glob(os.path.expanduser(os.environ[FILES]))
+    return None if files else f"{FILES} is {os.environ[FILES]}, which no file matches"
 
 
 def beside(folder: Path) -> None:

@@ -65,12 +65,12 @@ def bare(task: Task, memory: Path | None) -> dict[str, Any]:
         fitting += time.time() - fit_began
         return taxi.value(taxi.suggested(trial), ROUNDS, prepared)
 
-    found = peers.optuna_loop(task, objective)
+    measured = peers.optuna_loop(task, objective)
     fits = task.trials if memory is None else min(4, task.trials)
     return {
-        **found,
+        **measured,
         "whole": time.time() - began,
-        "each": found["search"] / task.trials,
+        "each": measured["search"] / task.trials,
         "fitting": fitting,
         "fits": fits,
     }
@@ -84,21 +84,21 @@ def handed(task: Task) -> dict[str, Any]:
     matrices = []
     for number in range(min(4, task.trials)):
         pipeline = taxi.pipeline(number, None)
-        made = (
+        prepared = (
             taxi_matrix(pipeline.fit_transform(train, y), y, taxi.THREADS),
             taxi_matrix(pipeline.transform(valid), y_valid, taxi.THREADS),
         )
-        matrices.append(made)
-    found = peers.optuna_loop(
+        matrices.append(prepared)
+    measured = peers.optuna_loop(
         task,
         lambda trial: taxi_trial(
             taxi.suggested(trial), ROUNDS, taxi.THREADS, *matrices[trial.number % 4]
         ),
     )
     return {
-        **found,
+        **measured,
         "whole": time.time() - began,
-        "each": found["search"] / task.trials,
+        "each": measured["search"] / task.trials,
         "fits": min(4, task.trials),
     }
 
@@ -132,7 +132,7 @@ def goals(median: Median) -> list[Goal]:
 
 
 def notes(median: Median) -> list[str]:
-    found = []
+    lines = []
     for side, name in (
         ("refit", "The loop that fits for each trial"),
         ("memory", "With `Pipeline(memory=)` the loop"),
@@ -144,12 +144,12 @@ def notes(median: Median) -> list[str]:
         )
         if search and fitting and mine is not None:
             share, saved = ratio(fitting, search), less(search, mine)
-            found.append(
+            lines.append(
                 f"{name} spends {shown(fitting, 's')} in its pipelines, {shown(share, '%')} of "
                 "its search; "
                 f"ours is {shown(saved, 's')} shorter, {shown(ratio(saved, search), '%')} of it."
             )
-    return found
+    return lines
 
 
 WORKLOAD = Workload(

@@ -72,11 +72,11 @@ def bare(
         if loss < best:
             best, kept = loss, copy.deepcopy(network.state_dict())
     network.load_state_dict(kept)
-    found = measure(
+    measured = measure(
         "binary", "valid", valid[1].cpu().numpy(), _shared(network, valid[0], rank, world)
     )
     labels, predictions = _gather(train[1], world), _gather(_predict(network, train[0]), world)
-    return found | measure("binary", "train", labels.cpu().numpy(), predictions.cpu().numpy())
+    return measured | measure("binary", "train", labels.cpu().numpy(), predictions.cpu().numpy())
 
 
 def _predict(network: nn.Module, features: torch.Tensor) -> torch.Tensor:

@@ -46,7 +46,7 @@ ROUNDS = 100
 THREADS = {"OMP_NUM_THREADS": "2"}  # Other workloads have 1.
 SPACE = """\
 trainer: {{loop: "benchmarks.{loop}", backend: {backend}}}
-data: {{train: {{"benchmarks.loops:made": {{rows: {rows}}}}}, label: y, \
+data: {{train: {{"benchmarks.loops:random_table": {{rows: {rows}}}}}, label: y, \
 valid: {{column: part, value: valid}}}}
 objective: {{metric: {metric}, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
@@ -151,16 +151,16 @@ def paired(
 
 
 def alone(task: Task, rows: int) -> dict[str, Any]:
-    from benchmarks.loops import bare_booster, made, made_matrices
+    from benchmarks.loops import bare_booster, random_table, split_matrices
 
     began = time.perf_counter()
-    matrices = made_matrices(made(rows))
-    found = []
+    matrices = split_matrices(random_table(rows))
+    seconds = []
     for seed in range(task.trials):
         bare_booster({"seed": seed}, ROUNDS, *matrices)
-        found.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - began)
         began = time.perf_counter()
-    return {"loop": statistics.median(found[1:]), "first_loop": found[0]}
+    return {"loop": statistics.median(seconds[1:]), "first_loop": seconds[0]}
 
 
 def goals(median: Median) -> list[Goal]:

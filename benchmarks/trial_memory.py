@@ -61,7 +61,7 @@ def pss() -> dict[str, dict[str, int]]:
     import psutil
 
     me = psutil.Process()
-    found: dict[str, dict[str, int]] = {}
+    memory: dict[str, dict[str, int]] = {}
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(OSError, psutil.Error):
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -77,10 +77,10 @@ def pss() -> dict[str, dict[str, int]]:
                 else " ".join(command)[:24].split(" ")[0].rpartition("/")[2]
             )
             title = BARE if BARE_LOOP in command else title
-            mine = found.setdefault(title, {})
+            mine = memory.setdefault(title, {})
             for name, amount in kinds.items():
                 mine[name] = mine.get(name, 0) + amount
-    return found
+    return memory
 
 
 def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -118,7 +118,7 @@ def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
     data = taxi.DATA.replace("taxi:load", "benchmarks.taxi:load_few") if few else taxi.DATA
     taxi.beside(task.folder)
     rounds = f", num_boost_round: {ROUNDS}" if "trainer" in loop else ""
-    with watched(task.folder, trials) as (latch, found):
+    with watched(task.folder, trials) as (latch, sampled):
         space = f"""\
 trainer: {{loop: "benchmarks.loops:{loop}", backend: none}}
 {data}
@@ -129,7 +129,7 @@ space:
   params: {{{taxi.TUNED}, latch: "{latch}"{rounds}}}
 """
         sweep(Task(trials, task.folder), space, cpus=4)
-    return found
+    return sampled
 
 
 def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
     subprocess.run(
         [sys.executable, "-c", PREPARE, str(task.folder), str(int(few))], cwd=ROOT, check=True
     )
-    with watched(task.folder, trials) as (latch, found):
+    with watched(task.folder, trials) as (latch, sampled):
         command = [sys.executable, "-m", BARE_LOOP, str(task.folder), str(latch), str(ROUNDS)]
         started = [
             subprocess.Popen([*command, f"{number:04d}"], cwd=ROOT) for number in range(trials)
@@ -147,7 +147,7 @@ def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
         codes = [process.wait() for process in started]
         if any(codes):
             raise RuntimeError("a bare process failed")
-    return found
+    return sampled
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
     """
     latch = folder / "latch"
     latch.mkdir()
-    found: dict[str, Any] = {}
+    sampled: dict[str, Any] = {}
 
     def look() -> None:
         give_up = time.monotonic() + LATEST
@@ -175,15 +175,15 @@ def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
                     1.0
                 )  # Wait until background work of the driver, such as MLflow's thread, is done.
                 parts = pss()
-                found.update(counted(parts), parts=parts, **json.loads(ready[0].read_text()))
+                sampled.update(counted(parts), parts=parts, **json.loads(ready[0].read_text()))
         finally:
             (latch / "go").touch()
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
-    yield latch, found
+    yield latch, sampled
     watcher.join()
-    if "total" not in found:
+    if "total" not in sampled:
         raise RuntimeError(f"the trials were not all at work together within {LATEST:.0f} s")
 
 

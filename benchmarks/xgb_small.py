@@ -47,7 +47,7 @@ LOOP = '{loop: "benchmarks.loops:xgb_our_loop", backend: none}'
 TUNED = ("eta", "reg_lambda", "subsample")
 
 
-def worked(found: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any]:
+def worked(measured: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the measures of a run, with `work` and `beside`.
 
     `work` is the time to train the run's configurations alone in this process. `beside` is the rest
@@ -64,7 +64,7 @@ def worked(found: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any]
         xgb_trial(config, train, valid)
         spent.append(time.perf_counter() - began)
     work = sum(spent) / len(spent)
-    return {**found, "work": work, "beside": found["trial"] - work}
+    return {**measured, "work": work, "beside": measured["trial"] - work}
 
 
 def bare(task: Task) -> dict[str, Any]:
@@ -113,14 +113,14 @@ def train_v1(task: Task) -> dict[str, Any]:
     from benchmarks.loops import toy, xgb_train_loop
 
     tried: list[dict[str, Any]] = []
-    found = peers.tune_run(
+    measured = peers.tune_run(
         task,
         peers.train_v1(xgb_train_loop, toy("breast_cancer")),
         {"train_loop_config": tune_space()},
         METRIC,
         tried=tried,
     )
-    return worked(found, [config["train_loop_config"] for config in tried])
+    return worked(measured, [config["train_loop_config"] for config in tried])
 
 
 def train_v2(task: Task) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def ours(task: Task, own_trainer: bool, slots: int) -> dict[str, Any]:
 def goals(median: Median) -> list[Goal]:
     mine = median("ours", "trial")
     tuned = median("train-v2-tuned", "trial")
-    found = []
+    limits = []
     for side, what in (("ours-loop", "same loop"), ("ours", "`trainer: xgboost`")):
         over = less(median(side, "beside"), median("bare", "beside"))
-        found.append(Goal(f"overhead over the bare loop, a trial, {what}", over, 0.030, unit="ms"))
+        limits.append(Goal(f"overhead over the bare loop, a trial, {what}", over, 0.030, unit="ms"))
     return [
-        *found,
+        *limits,
         Goal(
             "faster than Tune's default, ×", ratio(median("tune", "trial"), mine), 30, at_most=False
         ),

@@ -98,9 +98,9 @@ class Counted:
 
     def begin(self) -> tuple[int, dict[str, Any]] | None:
         began = time.process_time()
-        begun = self.searcher.begin()
-        self.seconds += [] if begun is None else [time.process_time() - began]
-        return begun
+        trial = self.searcher.begin()
+        self.seconds += [] if trial is None else [time.process_time() - began]
+        return trial
 
     def report(self, trial: int, step: int, value: float) -> bool:
         self.started.append(len(self.seconds))
@@ -141,16 +141,16 @@ def many_trials(rows: Sequence[dict], methods: Sequence[str], marks: Sequence[in
     for name in TASKS:
         cells = []
         for method in methods:
-            found = [r for r in rows if r["task"] == name and r["method"] == method]
+            chosen = [r for r in rows if r["task"] == name and r["method"] == method]
             regrets = (
                 [
-                    statistics.mean(r["regret"][r["budgets"].index(mark)] for r in found)
+                    statistics.mean(r["regret"][r["budgets"].index(mark)] for r in chosen)
                     for mark in marks
                 ]
-                if found
+                if chosen
                 else []
             )
-            trials = f" ({statistics.mean(r['trials'][-1] for r in found):,.0f})" if found else ""
+            trials = f" ({statistics.mean(r['trials'][-1] for r in chosen):,.0f})" if chosen else ""
             cells.append(", ".join(f"{regret:.3f}" for regret in regrets) + trials)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -195,10 +195,10 @@ def wall_times(rows: Sequence[dict]) -> str:
     for step, seconds in WALL_TIMES:
         cells = []
         for method in methods:
-            found = [regret_in_time(r, step, seconds) for r in rows if r["method"] == method]
+            regrets = [regret_in_time(r, step, seconds) for r in rows if r["method"] == method]
             cells.append(
-                f"{statistics.mean(r for r, _ in found):.3f}"
-                + ("" if all(long for _, long in found) else "*")
+                f"{statistics.mean(r for r, _ in regrets):.3f}"
+                + ("" if all(long for _, long in regrets) else "*")
             )
         lines.append(f"| {step:g} | {seconds} s | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -241,11 +241,11 @@ def dtlz2(x: Sequence[float], size: int) -> list[float]:
     """
     far = 1 + sum((v - 0.5) ** 2 for v in x[size - 1 :])
     angles = [v * math.pi / 2 for v in x[: size - 1]]
-    found = []
+    points = []
     for i in range(size):
         value = far * math.prod(math.cos(a) for a in angles[: size - 1 - i])
-        found.append(value * (math.sin(angles[size - 1 - i]) if i else 1))
-    return found
+        points.append(value * (math.sin(angles[size - 1 - i]) if i else 1))
+    return points
 
 
 def replay_objectives(sampler: str, name: str, seed: int) -> dict[str, Any]:
@@ -292,17 +292,17 @@ def several_objectives(rows: Sequence[dict], size: int) -> str:
         largest = max((r["hypervolume"][-1] for r in of_problem), default=1.0)
         cells = []
         for sampler in SAMPLERS:
-            found = (
+            volumes = (
                 np.array([r["hypervolume"] for r in of_problem if r["method"] == sampler]) / largest
             )
             half = (
-                f" ± {1.96 * found[:, -1].std(ddof=1) / len(found) ** 0.5:.2f}"
-                if len(found) > 1
+                f" ± {1.96 * volumes[:, -1].std(ddof=1) / len(volumes) ** 0.5:.2f}"
+                if len(volumes) > 1
                 else ""
             )
             cells.append(
-                ", ".join(f"{share:.2f}" for share in found.mean(axis=0)) + half
-                if len(found)
+                ", ".join(f"{share:.2f}" for share in volumes.mean(axis=0)) + half
+                if len(volumes)
                 else ""
             )
         lines.append(f"| {name.partition(' ')[0]} | " + " | ".join(cells) + " |")
@@ -325,12 +325,12 @@ def run(minutes: float, out: Path = RESULTS) -> None:
     cases += [
         (replay_many, method, name, seed) for seed in range(2) for name in TASKS for method in LAST
     ]
-    for made, method, name, seed in cases:
+    for case, method, name, seed in cases:
         if (method, name, seed) in done:
             continue
         if time.time() > until:
             return
-        row = {"method": method, "task": name, "seed": seed, **made(method, name, seed)}
+        row = {"method": method, "task": name, "seed": seed, **case(method, name, seed)}
         with open(out, "a") as f:
             f.write(json.dumps(row) + "\n")
 

@@ -48,23 +48,23 @@ def ordered(*options: int) -> Axis:
 
 def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]:
     """Return a random configuration. It has no entry for an inactive dimension."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, a in axes.items():
         u = rng.rand()
-        if not a.active(found):
+        if not a.active(values):
             continue
         if a.kind == "float":
-            found[name] = (
+            values[name] = (
                 math.exp(math.log(a.low) + u * math.log(a.high / a.low))
                 if a.log
                 else a.low + u * (a.high - a.low)
             )
         elif a.log:
-            found[name] = int(math.exp(math.log(a.low) + u * math.log((a.high + 1) / a.low)))
+            values[name] = int(math.exp(math.log(a.low) + u * math.log((a.high + 1) / a.low)))
         else:
             number = int(a.low + math.floor(u * (a.high - a.low + 1)))
-            found[name] = a.options[number] if a.kind == "ordered" else number
-    return found
+            values[name] = a.options[number] if a.kind == "ordered" else number
+    return values
 
 
 def place(axis: Axis, value: float) -> float:

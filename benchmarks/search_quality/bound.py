@@ -66,12 +66,12 @@ def pairs(rows: list[dict], name: str | None = None) -> np.ndarray:
     known = {
         (r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])
     }
-    made = [
+    differences = [
         [known[WITH, t, s], known[WITHOUT, t, s]]
         for m, t, s in known
         if m == WITH and (WITHOUT, t, s) in known
     ]
-    return np.array(made).reshape(-1, 2, len(BUDGETS))
+    return np.array(differences).reshape(-1, 2, len(BUDGETS))
 
 
 def table(rows: list[dict]) -> str:
@@ -85,23 +85,23 @@ def table(rows: list[dict]) -> str:
         "|---|" + "---|" * (len(BUDGETS) + 1),
     ]
     for name in TASKS:
-        found = pairs(rows, name)
-        if len(found):
-            mean = found.mean(axis=0)
+        gaps = pairs(rows, name)
+        if len(gaps):
+            mean = gaps.mean(axis=0)
             lines.append(
                 f"| {name} | "
                 + " | ".join(f"{a:.4f} / {b:.4f}" for a, b in mean.T)
-                + f" | {len(found)} |"
+                + f" | {len(gaps)} |"
             )
-    found = pairs(rows)
-    if len(found) > 1:
-        more = found[:, 0] - found[:, 1]
+    gaps = pairs(rows)
+    if len(gaps) > 1:
+        more = gaps[:, 0] - gaps[:, 1]
         half = 1.96 * more.std(axis=0, ddof=1) / len(more) ** 0.5
-        told = [f"{m:+.4f} ± {h:.4f}" for m, h in zip(more.mean(axis=0), half, strict=True)]
-        lines.append("| bound − none | " + " | ".join(told) + f" | {len(more)} |")
-        told = [f"{(d > 0).sum()} / {(d == 0).sum()} / {(d < 0).sum()}" for d in more.T]
+        texts = [f"{m:+.4f} ± {h:.4f}" for m, h in zip(more.mean(axis=0), half, strict=True)]
+        lines.append("| bound − none | " + " | ".join(texts) + f" | {len(more)} |")
+        texts = [f"{(d > 0).sum()} / {(d == 0).sum()} / {(d < 0).sum()}" for d in more.T]
         lines.append(
-            "| pairs where the bound is worse / equal / better | " + " | ".join(told) + " | |"
+            "| pairs where the bound is worse / equal / better | " + " | ".join(texts) + " | |"
         )
     with_it, without = (
         np.mean([r["seconds"] for r in rows if r["method"] == method] or [np.nan])

@@ -39,14 +39,14 @@ def domain(axis: Axis) -> str:
         else f", when: {{params.{axis.when[0]}: {list(map(option, axis.when[1]))}}}"
     )
     if axis.kind == "ordered":
-        made = f"choice: {list(axis.options)}"
+        text = f"choice: {list(axis.options)}"
     elif axis.kind == "choice":
-        made = f"choice: {[option(number) for number in range(int(axis.high) + 1)]}"
+        text = f"choice: {[option(number) for number in range(int(axis.high) + 1)]}"
     elif axis.kind == "int":
-        made = f"{'lograndint' if axis.log else 'randint'}: [{int(axis.low)}, {int(axis.high) + 1}]"
+        text = f"{'lograndint' if axis.log else 'randint'}: [{int(axis.low)}, {int(axis.high) + 1}]"
     else:
-        made = f"{'loguniform' if axis.log else 'uniform'}: [{axis.low!r}, {axis.high!r}]"
-    return f"{{{made}{when}}}"
+        text = f"{'loguniform' if axis.log else 'uniform'}: [{axis.low!r}, {axis.high!r}]"
+    return f"{{{text}{when}}}"
 
 
 def space_of(

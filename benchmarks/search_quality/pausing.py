@@ -51,14 +51,14 @@ def table(rows: Sequence[dict], algorithm: str) -> str:
     """Return a Markdown table with the mean regret of each scheduler, and its difference from
     stopping on the same task and seed.
     """
-    found, keys = regrets(rows, algorithm)
+    regret_rows, keys = regrets(rows, algorithm)
     if len(keys) < 2:
         return ""
     tasks = np.array([task for task, _ in keys])
     header = [f"`{algorithm}`", *(f"{budget:g} full budgets" for budget in BUDGETS), "replays"]
     lines = [header, ["---"] * len(header)]
-    for name, regret in zip(SCHEDULERS, found, strict=True):
-        means, more = over_tasks(regret, tasks)[0], over_tasks(regret - found[0], tasks)
+    for name, regret in zip(SCHEDULERS, regret_rows, strict=True):
+        means, more = over_tasks(regret, tasks)[0], over_tasks(regret - regret_rows[0], tasks)
         cells = [f"{mean:.3f}" for mean in means]
         if name != "stopping":
             cells = [
@@ -71,14 +71,14 @@ def table(rows: Sequence[dict], algorithm: str) -> str:
 
 def by_task(rows: Sequence[dict], algorithm: str, budget: float) -> str:
     """Return a Markdown table for one budget, with one line for each task."""
-    found, keys = regrets(rows, algorithm)
+    regret, keys = regrets(rows, algorithm)
     lines = [
         f"| `{algorithm}` | " + " | ".join(SCHEDULERS) + " | seeds |",
         "|---|" + "---|" * (len(SCHEDULERS) + 1),
     ]
     for name in dict.fromkeys(task for task, _ in keys):
         of_task = [i for i, (task, _) in enumerate(keys) if task == name]
-        means = found[:, of_task, BUDGETS.index(budget)].mean(axis=1)
+        means = regret[:, of_task, BUDGETS.index(budget)].mean(axis=1)
         lines.append(
             f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {len(of_task)} |"
         )
@@ -101,8 +101,8 @@ def report(rows: Sequence[dict]) -> str:
     """Return all tables as Markdown."""
     parts = []
     for algorithm in ALGORITHMS:
-        if made := table(rows, algorithm):
-            parts += [made, f"At 25 full budgets, by task:\n\n{by_task(rows, algorithm, 25.0)}"]
+        if text := table(rows, algorithm):
+            parts += [text, f"At 25 full budgets, by task:\n\n{by_task(rows, algorithm, 25.0)}"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -48,11 +48,11 @@ class Random:
     """Random configurations of full length."""
 
     def __init__(self, task: Task, seed: int):
-        self.task, self.rng, self.begun = task, np.random.RandomState(seed + 1000), 0
+        self.task, self.rng, self.started = task, np.random.RandomState(seed + 1000), 0
 
     def begin(self) -> tuple[int, dict[str, Any]]:
-        self.begun += 1
-        return self.begun - 1, draw(self.task.axes, self.rng)
+        self.started += 1
+        return self.started - 1, draw(self.task.axes, self.rng)
 
     def report(self, trial: int, step: int, value: float) -> bool:
         return True
@@ -227,21 +227,21 @@ class SyneTune:
             text=True,
         )
 
-    def _ask(self, **told: Any) -> Any:
+    def _ask(self, **request: Any) -> Any:
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(told) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
     def begin(self) -> tuple[int, dict[str, Any]] | None:
-        begun = self._ask(verb="begin")
-        if begun is None:
+        reply = self._ask(verb="begin")
+        if reply is None:
             return None
         config: dict[str, Any] = {}
         for name, a in self.axes.items():
             if a.active(config):
-                config[name] = begun[1][name]
-        return begun[0], config
+                config[name] = reply[1][name]
+        return reply[0], config
 
     def report(self, trial: int, step: int, value: float) -> bool:
         return self._ask(verb="report", trial=trial, step=step, value=value)

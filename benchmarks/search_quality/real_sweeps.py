@@ -47,13 +47,13 @@ def run(space: str, algorithm: str, seed: int) -> dict[str, Any]:
     """
     file, *changes = SPACES[space]
     with tempfile.TemporaryDirectory(prefix="bench-sweeps-") as folder:
-        told = sweep(
+        outcome = sweep(
             file,
             Path(folder),
             ROOT,
             [*changes, f"search.algorithm={algorithm}", f"search.seed={seed}"],
         )
-        record = read(Path(told["dir"]))
+        record = read(Path(outcome["dir"]))
         assert record is not None
         best = best_by_time(record)
     return {
@@ -61,8 +61,8 @@ def run(space: str, algorithm: str, seed: int) -> dict[str, Any]:
         "algorithm": algorithm,
         "seed": seed,
         "best": best,
-        "test": told["best"]["test"],
-        "trials": told["trials"],
+        "test": outcome["best"]["test"],
+        "trials": outcome["trials"],
     }
 
 
@@ -117,21 +117,21 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for space in SPACES:
-        found = {(row["algorithm"], row["seed"]): row for row in rows if row["space"] == space}
+        by_run = {(row["algorithm"], row["seed"]): row for row in rows if row["space"] == space}
         seeds = [
             seed
-            for seed in sorted({seed for _, seed in found})
-            if all((name, seed) in found for name in ALGORITHMS)
+            for seed in sorted({seed for _, seed in by_run})
+            if all((name, seed) in by_run for name in ALGORITHMS)
         ]
         if not seeds:
             continue
         whole = float(
-            np.median([found[name, seed]["best"][-1][0] for name in ALGORITHMS for seed in seeds])
+            np.median([by_run[name, seed]["best"][-1][0] for name in ALGORITHMS for seed in seeds])
         )
         for name in ALGORITHMS:
-            of = [found[name, seed] for seed in seeds]
+            of = [by_run[name, seed] for seed in seeds]
             values = {mark: [value_at(row["best"], mark * whole) for row in of] for mark in MARKS}
-            random = [value_at(found["random", seed]["best"], whole) for seed in seeds]
+            random = [value_at(by_run["random", seed]["best"], whole) for seed in seeds]
             cells = [f"{np.mean(values[mark]):.4f}" for mark in MARKS]
             cells += [
                 spread(np.subtract(values[MARKS[-1]], random).tolist(), "+")

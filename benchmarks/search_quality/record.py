@@ -41,12 +41,12 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int
 
     rng = np.random.RandomState(0)
     if name == "california":
-        found = [
+        columns = [
             folder / CALIFORNIA
             for folder in Path(__file__).parents
             if (folder / CALIFORNIA).exists()
         ]
-        table = pd.read_csv(found[0]).dropna()
+        table = pd.read_csv(columns[0]).dropna()
         table = table.select_dtypes("number").sample(2400, random_state=0)
         x, y, classes = table.iloc[:, :-1].to_numpy(float), table.iloc[:, -1].to_numpy(float), 1
         y = (y - y.mean()) / y.std()
@@ -82,17 +82,17 @@ def boosted(name: str) -> np.ndarray:
             "min_child_weight": weight,
             "colsample_bytree": columns,
         }
-        told: dict = {}
+        history: dict = {}
         more = {"nthread": 1, "tree_method": "hist", "max_bin": 32, "seed": 0}
         xgb.train(
             params | task | more,
             train,
             rounds * STEPS,
             evals=[(valid, "valid")],
-            evals_result=told,
+            evals_result=history,
             verbose_eval=False,
         )
-        curves.append(told["valid"][task["eval_metric"]][rounds - 1 :: rounds])
+        curves.append(history["valid"][task["eval_metric"]][rounds - 1 :: rounds])
     return np.array(curves).reshape(*map(len, XGB.values()), STEPS)
 
 
@@ -159,11 +159,11 @@ def perceptron(name: str) -> np.ndarray:
 def main(names: list[str]) -> None:
     for name in names or NAMES:
         kind, what = name.split("_")
-        made = (boosted if kind == "xgb" else perceptron)(what)
+        recorded = (boosted if kind == "xgb" else perceptron)(what)
         kept = dict(np.load(CURVES)) if CURVES.exists() else {}
-        kept[name] = np.float32(np.round(made, 4))
+        kept[name] = np.float32(np.round(recorded, 4))
         np.savez_compressed(CURVES, **kept)
-        print(name, made.shape, "best", made.min().round(4), flush=True)
+        print(name, recorded.shape, "best", recorded.min().round(4), flush=True)
 
 
 if __name__ == "__main__":

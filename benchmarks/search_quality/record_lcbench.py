@@ -29,10 +29,10 @@ def configs(unit: np.ndarray) -> np.ndarray:
     """Return the configurations at points of the unit cube."""
     low, high = LOW - 0.499 * INTEGER, HIGH + 0.499 * INTEGER
     with np.errstate(divide="ignore", invalid="ignore"):
-        made = np.where(
+        drawn = np.where(
             LOG, np.exp(np.log(low) + unit * np.log(high / low)), low + unit * (high - low)
         )
-    return np.where(INTEGER, np.clip(np.rint(made), LOW, HIGH), made)
+    return np.where(INTEGER, np.clip(np.rint(drawn), LOW, HIGH), drawn)
 
 
 def weights_of(folder: Path) -> dict[str, np.ndarray]:
@@ -44,23 +44,23 @@ def weights_of(folder: Path) -> dict[str, np.ndarray]:
     read = {t.name: numpy_helper.to_array(t).astype(np.float64) for t in graph.initializer}
     codes = json.loads((folder / "encoding.json").read_text())["OpenML_task_id"]
     allowed = [*DEVELOPMENT, *HELD]
-    made = {"embedding": read["embds_fct.0.weight"][[codes[str(i)] for i in allowed]]}
-    made |= {"first": read["first_layer.weight"], "first_bias": read["first_layer.bias"]}
+    weights = {"embedding": read["embds_fct.0.weight"][[codes[str(i)] for i in allowed]]}
+    weights |= {"first": read["first_layer.weight"], "first_bias": read["first_layer.bias"]}
     for i in range(3):
         scale, shift = _normalization(read, f"layers.{i}.norm")
         weight = read[f"layers.{i}.linear0.weight"]
-        made[f"in{i}"], made[f"in{i}_bias"] = (
+        weights[f"in{i}"], weights[f"in{i}_bias"] = (
             weight * scale,
             read[f"layers.{i}.linear0.bias"] + weight @ shift,
         )
-        made[f"out{i}"], made[f"out{i}_bias"] = (
+        weights[f"out{i}"], weights[f"out{i}_bias"] = (
             read[f"layers.{i}.linear1.weight"],
             read[f"layers.{i}.linear1.bias"],
         )
-    made["last_scale"], made["last_shift"] = _normalization(read, "last_normalization")
-    made["head"], made["head_bias"] = read["head.weight"][:2], read["head.bias"][:2]
+    weights["last_scale"], weights["last_shift"] = _normalization(read, "last_normalization")
+    weights["head"], weights["head_bias"] = read["head.weight"][:2], read["head.bias"][:2]
     small = {
-        name: a.astype(np.float16 if a.size > 10_000 else np.float32) for name, a in made.items()
+        name: a.astype(np.float16 if a.size > 10_000 else np.float32) for name, a in weights.items()
     }
     return {"instances": np.array(allowed), **small, **_transforms(graph)}
 
@@ -142,8 +142,8 @@ def extremes(weights: dict[str, np.ndarray], instance: int) -> tuple[float, floa
     """
     rng = np.random.RandomState(instance)
     best, few = rng.rand(3000, 7), np.array([4, 20, 36, EPOCHS])
-    found = predict(weights, instance, rows_of(configs(best), few)).reshape(len(best), len(few), 2)
-    typical, seconds = np.median(found[:, -1, 1]), np.median(found[:, -1, 0])
+    curves = predict(weights, instance, rows_of(configs(best), few)).reshape(len(best), len(few), 2)
+    typical, seconds = np.median(curves[:, -1, 1]), np.median(curves[:, -1, 0])
     best[2000:] = np.where(rng.rand(1000, 7) < 0.5, best[2000:].round(), best[2000:])
     score = _lowest(weights, instance, best, few)
     best, score = best[np.argsort(score)[:200]], np.sort(score)[:200]
@@ -176,11 +176,11 @@ def main(folder: Path) -> None:
     np.savez_compressed(FILE, **weights)
     weights = dict(lcbench.network())
     compare(weights, folder)
-    found = []
+    recorded = []
     for instance in weights["instances"]:
-        found.append(extremes(weights, int(instance)))
-        print(instance, *found[-1], flush=True)
-    lowest, typical, spent = zip(*found, strict=True)
+        recorded.append(extremes(weights, int(instance)))
+        print(instance, *recorded[-1], flush=True)
+    lowest, typical, spent = zip(*recorded, strict=True)
     with np.load(FILE) as file:
         kept = {name: file[name] for name in file.files}
     np.savez_compressed(

@@ -75,7 +75,7 @@ def replay(
             median random configuration's.
     """
     marks = [budget * (task.typical_cost if by_cost else task.steps) for budget in budgets]
-    found: list[float] = []
+    regrets: list[float] = []
     best, regret, spent = math.inf, math.inf, 0.0
     trials: dict[int, _Trial] = {}
     order, idle = 0, workers
@@ -99,7 +99,7 @@ def replay(
             schedule(now, number)
 
     begin(0)
-    while coming and len(found) < len(marks):
+    while coming and len(regrets) < len(marks):
         now, _, number = heapq.heappop(coming)
         trial = trials[number]
         seconds, value = float(trial.seconds[trial.done]), float(trial.seen[trial.done])
@@ -107,8 +107,8 @@ def replay(
         spent += seconds
         if value < best:
             best, regret = value, task.regret(float(trial.true[trial.done - 1]))
-        while len(found) < len(marks) and spent >= marks[len(found)]:
-            found.append(regret)
+        while len(regrets) < len(marks) and spent >= marks[len(regrets)]:
+            regrets.append(regret)
         if pay is not None:
             pay(number, seconds)
         if math.isnan(value):
@@ -124,4 +124,4 @@ def replay(
         else:
             idle += 1
         begin(now)
-    return found + [regret] * (len(marks) - len(found))
+    return regrets + [regret] * (len(marks) - len(regrets))

@@ -37,17 +37,17 @@ def means(
     Return None if a task has no replay. The interval covers the randomness of seeds: it is computed
     from the sum of the variances of the tasks' means.
     """
-    found = defaultdict(list)
+    values = defaultdict(list)
     for r in rows:
         if r["method"] == method and budget in r["budgets"]:
-            found[r["task"]].append(r["regret"][r["budgets"].index(budget)])
-    if any(not found[t] for t in tasks):
+            values[r["task"]].append(r["regret"][r["budgets"].index(budget)])
+    if any(not values[t] for t in tasks):
         return None
-    mean = float(np.mean([np.mean(found[t]) for t in tasks]))
-    fewest = min(len(found[t]) for t in tasks)
+    mean = float(np.mean([np.mean(values[t]) for t in tasks]))
+    fewest = min(len(values[t]) for t in tasks)
     if fewest < 2:
         return mean, float("nan"), fewest
-    variance = sum(np.var(found[t], ddof=1) / len(found[t]) for t in tasks) / len(tasks) ** 2
+    variance = sum(np.var(values[t], ddof=1) / len(values[t]) for t in tasks) / len(tasks) ** 2
     return mean, float(1.96 * variance**0.5), fewest
 
 
@@ -82,9 +82,9 @@ def table(rows: list[dict], tasks: list[str]) -> str:
         "|---|" + "---|" * (len(BUDGETS) + 2),
     ]
     for method in methods:
-        told = [means(rows, method, b, tasks) for b in BUDGETS]
-        seeds = max((m[2] for m in told if m), default=0)
-        shown = [cell(m, seeds) for m in told]
+        columns = [means(rows, method, b, tasks) for b in BUDGETS]
+        seeds = max((m[2] for m in columns if m), default=0)
+        shown = [cell(m, seeds) for m in columns]
         if any(shown):
             took = seconds(rows, method, tasks)
             lines.append(
@@ -101,9 +101,9 @@ def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int)
     """
     lines = ["| task | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for t in tasks:
-        told = [means(rows, m, budget, [t]) for m in methods]
+        cells = [means(rows, m, budget, [t]) for m in methods]
         lines.append(
-            f"| {t} | " + " | ".join("" if m is None else f"{m[0]:.3f}" for m in told) + " |"
+            f"| {t} | " + " | ".join("" if m is None else f"{m[0]:.3f}" for m in cells) + " |"
         )
     return "\n".join(lines)
 
@@ -129,17 +129,17 @@ def half_report(rows: list[dict], half: str) -> str:
     """
     tasks = [t for t in HALVES[half] if any(r["task"] == t for r in rows)]
     methods = list(dict.fromkeys(r["method"] for r in rows))
-    made = [f"### {TITLES[half]}"] if tasks else []
+    parts = [f"### {TITLES[half]}"] if tasks else []
     for group, belongs in GROUPS.items():
         some = [t for t in tasks if belongs(t)]
         if any(
             means(rows, method, budget, some) for method in methods for budget in BUDGETS if some
         ):
-            made += [f"{group} ({len(some)}):", table(rows, some)]
+            parts += [f"{group} ({len(some)}):", table(rows, some)]
     for budget in (25, 50):
         if shown := [m for m in methods if means(rows, m, budget, tasks)] if tasks else []:
-            made += [f"At {budget} full budgets, by task:", by_task(rows, tasks, shown, budget)]
-    return "\n\n".join(made)
+            parts += [f"At {budget} full budgets, by task:", by_task(rows, tasks, shown, budget)]
+    return "\n\n".join(parts)
 
 
 def write(file: Path) -> None:
@@ -155,19 +155,21 @@ def write(file: Path) -> None:
 
 def write_costs(file: Path, page: Path) -> None:
     """Write the tables of the replays whose budgets are seconds."""
-    rows, made = read(file), []
+    rows, parts = read(file), []
     for half, names in HALVES.items():
         if tasks := [t for t in names if any(r["task"] == t for r in rows)]:
-            made += [f"{TITLES[half]}, budgets in seconds ({len(tasks)}):", table(rows, tasks)]
-    if made:
-        section(page, "<!-- costs -->", "<!-- end of the costs -->", "\n\n".join(made) + "\n")
+            parts += [f"{TITLES[half]}, budgets in seconds ({len(tasks)}):", table(rows, tasks)]
+    if parts:
+        section(page, "<!-- costs -->", "<!-- end of the costs -->", "\n\n".join(parts) + "\n")
 
 
-def section(page: Path, begin: str, end: str, made: str) -> None:
+def section(page: Path, begin: str, end: str, new_text: str) -> None:
     """Replace the text between two marks of a page.
 
     If the page has no such marks, add them at the end.
     """
     text = page.read_text() if page.exists() else ""
     text = text if begin in text else f"{text}{begin}\n{end}\n"
-    page.write_text(text[: text.index(begin)] + f"{begin}\n\n{made}\n" + text[text.index(end) :])
+    page.write_text(
+        text[: text.index(begin)] + f"{begin}\n\n{new_text}\n" + text[text.index(end) :]
+    )

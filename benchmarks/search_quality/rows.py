@@ -273,7 +273,7 @@ def search(
         SCHEDULERS[scheduler],
     )
     steps = sorted({*searcher.rungs, PARTS})
-    found: list[tuple[float, float, float]] = []  # seconds, value on valid, value on test
+    results: list[tuple[float, float, float]] = []  # seconds, value on valid, value on test
     began, trials = clock(), 0
     while clock() - began < seconds:
         number, config = searcher.begin()
@@ -281,16 +281,16 @@ def search(
         for step in steps:
             valid, test = fit(config, step)
             if step == PARTS:
-                found.append((clock() - began, valid, test))
+                results.append((clock() - began, valid, test))
                 searcher.report(number, step, valid)
                 searcher.end(number)
             elif not searcher.report(number, step, valid):
                 break
     marks = []
     for mark in MARKS:
-        known = [(valid, test) for at, valid, test in found if at <= mark * seconds]
+        known = [(valid, test) for at, valid, test in results if at <= mark * seconds]
         marks.append([round(value, 5) for value in min(known)] if known else None)
-    return {"best": marks, "trials": trials, "full": len(found)}
+    return {"best": marks, "trials": trials, "full": len(results)}
 
 
 def run(
@@ -308,7 +308,7 @@ def run(
                 if (name, scheduler, seed) in done or time.time() > until:
                     continue
                 model = MODELS[name]
-                found = search(model, model.fit(folder), seed, scheduler, model.seconds)
+                trials = search(model, model.fit(folder), seed, scheduler, model.seconds)
                 with open(out, "a") as file:
                     row = {
                         "model": name,
@@ -316,7 +316,7 @@ def run(
                         "seed": seed,
                         "seconds": model.seconds,
                     }
-                    file.write(json.dumps({**row, **found}) + "\n")
+                    file.write(json.dumps({**row, **trials}) + "\n")
 
 
 def read(file: Path) -> list[dict[str, Any]]:

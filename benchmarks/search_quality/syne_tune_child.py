@@ -26,54 +26,54 @@ logging.disable(logging.CRITICAL)
 
 
 def space_of(axes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    made = {}
+    domains = {}
     for name, a in axes.items():
         low, high = a["low"], a["high"]
         if a["kind"] == "choice":
-            made[name] = choice(list(range(int(high) + 1)))
+            domains[name] = choice(list(range(int(high) + 1)))
         elif a["kind"] == "ordered":
-            made[name] = ordinal(a["options"])
+            domains[name] = ordinal(a["options"])
         elif a["kind"] == "int":
-            made[name] = (lograndint if a["log"] else randint)(int(low), int(high))
+            domains[name] = (lograndint if a["log"] else randint)(int(low), int(high))
         else:
-            made[name] = (loguniform if a["log"] else uniform)(low, high)
-    return made
+            domains[name] = (loguniform if a["log"] else uniform)(low, high)
+    return domains
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    space = space_of(told["axes"])
+    request = json.loads(sys.argv[1])
+    space = space_of(request["axes"])
     more = {
         "metric": "value",
         "mode": "min",
         "resource_attr": "step",
-        "max_t": told["steps"],
+        "max_t": request["steps"],
         "grace_period": 1,
         "reduction_factor": 3,
     }
-    kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA, "dyhpo": DyHPO}[told["method"]]
+    kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA, "dyhpo": DyHPO}[request["method"]]
     # With more than 150 observations, the kernel is fitted only for every tenth suggestion, as Syne
     # Tune's documentation advises for speed.
     skip = {"opt_skip_period": 10} if kind is MOBSTER else {}
     scheduler = kind(
-        space, random_seed=told["seed"], search_options={"debug_log": False, **skip}, **more
+        space, random_seed=request["seed"], search_options={"debug_log": False, **skip}, **more
     )
     trials: dict[int, Trial] = {}
     last: dict[int, dict[str, Any]] = {}
-    begun = 0
+    started = 0
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["verb"] == "begin":
-            suggestion = scheduler.suggest(begun)
+            suggestion = scheduler.suggest(started)
             if (
                 suggestion is None
             ):  # All configurations of a finite space were tried, and no trial can be resumed.
                 number = None
             elif suggestion.spawn_new_trial_id:
-                number = begun
+                number = started
                 trials[number] = Trial(number, suggestion.config, datetime.datetime.now())
                 scheduler.on_trial_add(trials[number])
-                begun += 1
+                started += 1
             else:
                 number = suggestion.checkpoint_trial_id
                 if suggestion.config is not None:
@@ -89,7 +89,7 @@ def main() -> None:
                 "value": asked["value"] if math.isfinite(asked["value"]) else 1e9,
                 "step": asked["step"],
             }
-            if asked["step"] == told["steps"]:
+            if asked["step"] == request["steps"]:
                 answer = True
             else:
                 answer = scheduler.on_trial_result(trials[number], last[number]) == "CONTINUE"

@@ -246,7 +246,7 @@ def _lcbench(instance: int) -> Task:
     lowest, typical, seconds = (
         float(weights[name][row]) for name in ("lowest", "typical", "seconds")
     )
-    made = Task(
+    task = Task(
         f"lcbench_{instance}",
         LCBENCH,
         lambda c: lcbench.curve(instance, c),
@@ -255,7 +255,7 @@ def _lcbench(instance: int) -> Task:
         lcbench.EPOCHS,
     )
     return dataclasses.replace(
-        made, cost=lambda c: lcbench.seconds(instance, c), typical_cost=seconds
+        task, cost=lambda c: lcbench.seconds(instance, c), typical_cost=seconds
     )
 
 
@@ -279,12 +279,10 @@ def task(name: str, seed: int = 0) -> Task:
     If the name ends with `+noise`, searchers see noisy values; `seed` is the seed of this noise.
     """
     base, _, noise = name.partition("+")
-    made = _task(base)
+    new = _task(base)
     if not noise:
-        return made
-    return dataclasses.replace(
-        made, name=name, noise=NOISE * (made.typical - made.optimum), seed=seed
-    )
+        return new
+    return dataclasses.replace(new, name=name, noise=NOISE * (new.typical - new.optimum), seed=seed)
 
 
 @cache
@@ -294,15 +292,15 @@ def _task(name: str) -> Task:
         return _lcbench(int(name.removeprefix("lcbench_")))
     family, _, number = name.partition("_")
     if family in generated.FAMILIES:
-        made = generated.generate(family, int(number))
+        generator = generated.generate(family, int(number))
         return Task(
             name,
-            made.axes,
-            made.curve,
+            generator.axes,
+            generator.curve,
             0.0,
-            made.typical,
-            cost=made.cost,
-            typical_cost=made.typical_cost,
+            generator.typical,
+            cost=generator.cost,
+            typical_cost=generator.typical_cost,
         )
     if name in FUNCTIONS:
         curve, axes, optimum = FUNCTIONS[name]

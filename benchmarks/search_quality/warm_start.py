@@ -162,7 +162,7 @@ TUNED: Mapping[str, Mapping[str, Callable[[], Task]]] = {
         "crossing": lambda: renamed("rosenbrock4", "crossing"),
     },
 }
-JUDGED: Mapping[str, Mapping[str, Callable[[], Task]]] = {
+HELD_OUT: Mapping[str, Mapping[str, Callable[[], Task]]] = {
     "related": {
         "xgb_cancer": lambda: task("xgb_digits"),
         "xgb_california": lambda: task("xgb_cancer"),
@@ -188,7 +188,7 @@ JUDGED: Mapping[str, Mapping[str, Callable[[], Task]]] = {
         "rough_12": lambda: renamed("smooth_14", "rough_12"),
     },
 }
-KINDS = {kind: {**JUDGED[kind], **TUNED[kind]} for kind in JUDGED}
+KINDS = {kind: {**HELD_OUT[kind], **TUNED[kind]} for kind in HELD_OUT}
 
 
 class Warm(Ours):
@@ -296,14 +296,14 @@ def table(rows: list[dict], kind: str, method: str, names: Iterable[str]) -> str
         "| task | earlier task | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds |"
     ]
     lines += ["|---|---|" + "---|" * (len(BUDGETS) + 1)]
-    of_tasks = {name: found for name in names if len(found := pairs(rows, kind, method, name))}
-    for name, found in of_tasks.items():
-        cells = " | ".join(f"{a:.3f} / {b:.3f}" for a, b in found.mean(axis=0).T)
-        lines.append(f"| {name} | {KINDS[kind][name]().name} | {cells} | {len(found)} |")
-    found = np.concatenate([*of_tasks.values()])
-    mean = found.mean(axis=0)
+    of_tasks = {name: gaps for name in names if len(gaps := pairs(rows, kind, method, name))}
+    for name, gaps in of_tasks.items():
+        cells = " | ".join(f"{a:.3f} / {b:.3f}" for a, b in gaps.mean(axis=0).T)
+        lines.append(f"| {name} | {KINDS[kind][name]().name} | {cells} | {len(gaps)} |")
+    gaps = np.concatenate([*of_tasks.values()])
+    mean = gaps.mean(axis=0)
     lines.append(
-        "| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(found)} |"
+        "| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(gaps)} |"
     )
     ratios = (
         f"{a / b:.2f} ({low:.2f} – {high:.2f})"
@@ -334,12 +334,12 @@ def interval(groups: Sequence[np.ndarray]) -> np.ndarray:
     return ratios
 
 
-GROUPS = {"not used for tuning": JUDGED["related"], "used for tuning": TUNED["related"]}
+GROUPS = {"not used for tuning": HELD_OUT["related"], "used for tuning": TUNED["related"]}
 
 
 def report(rows: list[dict]) -> str:
     """Return all tables as Markdown."""
-    made = []
+    parts = []
     methods = dict.fromkeys((r["kind"], r["method"]) for r in rows if r["kind"] != "without")
     for group, names in GROUPS.items():
         for kind, method in methods:
@@ -348,8 +348,8 @@ def report(rows: list[dict]) -> str:
                     f"{kind.capitalize()} pairs that were {group}, `{method}`, regret with / "
                     "without the earlier sweep:"
                 )
-                made.append(f"{title}\n\n{table(rows, kind, method, names)}")
-    return "\n".join(made)
+                parts.append(f"{title}\n\n{table(rows, kind, method, names)}")
+    return "\n".join(parts)
 
 
 def main() -> None:
@@ -359,7 +359,7 @@ def main() -> None:
     )
     parser.add_argument("verb", choices=["run", "report", "show"])
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--tasks", default=",".join(JUDGED["related"]), help="separated by ,")
+    parser.add_argument("--tasks", default=",".join(HELD_OUT["related"]), help="separated by ,")
     parser.add_argument("--algorithm", default="gp")
     parser.add_argument("--seeds", default="0-7")
     parser.add_argument("--minutes", type=float, default=7)

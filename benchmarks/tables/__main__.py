@@ -43,34 +43,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
+    cli = argparse.ArgumentParser(
         prog="python -m benchmarks tables",
         description="Compare the models that tools make of a table in equal time.",
     )
-    made.add_argument("verb", choices=["list", "peers", "run", "report"])
-    which = made.add_mutually_exclusive_group()
+    cli.add_argument("verb", choices=["list", "peers", "run", "report"])
+    which = cli.add_mutually_exclusive_group()
     which.add_argument("--dev", action="store_true", help="the six tables for development")
     which.add_argument("--held", action="store_true", help="the tables that are held back")
     which.add_argument("--extreme", action="store_true", help="tables at the limits")
-    made.add_argument("--tables", help="these alone, separated by ,")
-    made.add_argument("--tools", default=",".join(TOOLS), help="separated by , (default: all)")
-    made.add_argument("--seeds", default="0", help="such as 0 or 0-2 (default: 0)")
-    made.add_argument("--seconds", type=int, default=60, help="of wall time for each tool")
-    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    made.add_argument("--as", default="sweeps", metavar="NAME", dest="name", help="keep sweeps as")
-    made.add_argument("--again", action="store_true", help="measure sweeps again")
-    made.add_argument("--retry", action="store_true", help="measure tools that failed again")
-    made.add_argument("--results", type=Path, default=RESULTS, help="the file of the results")
-    made.add_argument("--work", type=Path, help="keep all files here (default: delete them)")
+    cli.add_argument("--tables", help="these alone, separated by ,")
+    cli.add_argument("--tools", default=",".join(TOOLS), help="separated by , (default: all)")
+    cli.add_argument("--seeds", default="0", help="such as 0 or 0-2 (default: 0)")
+    cli.add_argument("--seconds", type=int, default=60, help="of wall time for each tool")
+    cli.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    cli.add_argument("--as", default="sweeps", metavar="NAME", dest="name", help="keep sweeps as")
+    cli.add_argument("--again", action="store_true", help="measure sweeps again")
+    cli.add_argument("--retry", action="store_true", help="measure tools that failed again")
+    cli.add_argument("--results", type=Path, default=RESULTS, help="the file of the results")
+    cli.add_argument("--work", type=Path, help="keep all files here (default: delete them)")
     for name, what in (("data", "tables"), ("peers", "the environments of the peers")):
         variable = f"SWEEPS_BENCHMARK_{name.upper()}"
-        made.add_argument(
+        cli.add_argument(
             f"--{name}",
             type=lambda text: Path(text).resolve(),
             default=os.environ.get(variable) or None,
             help=f"folder of {what} (default: ${variable})",
         )
-    return made
+    return cli
 
 
 def chosen(given: argparse.Namespace) -> list[Table]:
@@ -90,7 +90,7 @@ def chosen(given: argparse.Namespace) -> list[Table]:
             for name, table in known.items()
             if (table.is_held, table.is_extreme) == (given.held, given.extreme)
         ]
-    found = []
+    picked = []
     for name in names:
         if name not in known:
             parser().error(f"no table `{name}`; there are: {', '.join(known)}")
@@ -100,20 +100,20 @@ def chosen(given: argparse.Namespace) -> list[Table]:
         if file is not None and (given.data is None or not (given.data / file).exists()):
             say(f"{name}: left out, because --data FOLDER has no {file}")
             continue
-        found.append(known[name])
-    return found
+        picked.append(known[name])
+    return picked
 
 
 def wanted(table: Table, seed: int, given: argparse.Namespace) -> list[Cell]:
     """Return the cells of a table and a seed, without results."""
-    found = []
+    cells = []
     for name in given.tools.split(","):
         if name not in TOOLS:
             parser().error(f"no tool `{name}`; there are: {', '.join(TOOLS)}")
         budget = given.seconds if TOOLS[name].takes_time else 0
         kept_as = given.name if name == "sweeps" else name
-        found.append(Cell(table.name, table.task, 0, 0, seed, kept_as, budget))
-    return found
+        cells.append(Cell(table.name, table.task, 0, 0, seed, kept_as, budget))
+    return cells
 
 
 def run(given: argparse.Namespace) -> None:

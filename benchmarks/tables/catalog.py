@@ -77,21 +77,21 @@ SKLEARN = {"breast_cancer": "binary", "digits": "multiclass", "diabetes": "regre
 
 def tables() -> dict[str, Table]:
     """Return all tables by name."""
-    found = [
+    listed = [
         Table(name, label, task, partial(_text, file), file=file)
         for name, (file, label, task) in FILES.items()
     ]
-    found.append(Table("yellow_taxi", "big_tip", "binary", _taxi, file=TAXI, time="day"))
+    listed.append(Table("yellow_taxi", "big_tip", "binary", _taxi, file=TAXI, time="day"))
     for name, task in SKLEARN.items():
-        found.append(Table(name, "target", task, partial(_sklearn, name)))
+        listed.append(Table(name, "target", task, partial(_sklearn, name)))
     for name, recipe in generated.RECIPES.items():
         time = generated.DAY if recipe.drift else None
         load = partial(_generated, name)
-        found.append(Table(name, generated.LABEL, recipe.task, load, time=time))
+        listed.append(Table(name, generated.LABEL, recipe.task, load, time=time))
     for name, recipe in extreme.RECIPES.items():
         load = partial(_extreme, name)
-        found.append(Table(name, generated.LABEL, recipe.task, load, is_extreme=True))
-    return {table.name: table for table in found}
+        listed.append(Table(name, generated.LABEL, recipe.task, load, is_extreme=True))
+    return {table.name: table for table in listed}
 
 
 def _text(file: str, folder: Path) -> pd.DataFrame:

@@ -106,15 +106,15 @@ def choose(scores: np.ndarray, least: int = LEAST, most: int = MOST) -> list[int
 def configuration(number: int) -> Configuration:
     """Return a random configuration. It depends only on its number."""
     rng = np.random.default_rng(number)
-    found: Configuration = {}
+    parameters: Configuration = {}
     for name, (low, high, is_log) in SPACE.items():
         if isinstance(low, int):
-            found[name] = int(rng.integers(low, high, endpoint=True))
+            parameters[name] = int(rng.integers(low, high, endpoint=True))
         elif is_log:
-            found[name] = float(f"{math.exp(rng.uniform(math.log(low), math.log(high))):.3g}")
+            parameters[name] = float(f"{math.exp(rng.uniform(math.log(low), math.log(high))):.3g}")
         else:
-            found[name] = float(f"{rng.uniform(low, high):.2g}")
-    return found
+            parameters[name] = float(f"{rng.uniform(low, high):.2g}")
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_scores(given.scores, given.folder, given.configurations)
     rows = choose(table_of_scores(read_scores(given.scores), given.configurations))
     # A large learning rate ends sooner. If time is short, several of these have ended.
-    chosen = sorted(map(configuration, rows), key=lambda found: -found["eta"])
+    chosen = sorted(map(configuration, rows), key=lambda row: -row["eta"])
     PORTFOLIO.write_text(yaml_text(chosen), encoding="utf-8")
     say(f"{PORTFOLIO}: {len(chosen)} configurations")
     return 0

@@ -75,24 +75,24 @@ class Round:
     cells: dict[str, Cell]
 
 
-def rounds(found: Sequence[Cell], budget: int, tools: Sequence[str]) -> list[Round]:
+def rounds(cells: Sequence[Cell], budget: int, tools: Sequence[str]) -> list[Round]:
     """Return the rounds in which every tool has a cell and XGBoost's defaults have a score."""
-    by_key = {cell.key: cell for cell in found}
-    made = []
-    for table, seed in sorted({(cell.table, cell.seed) for cell in found}):
+    by_key = {cell.key: cell for cell in cells}
+    rounds_of_budget = []
+    for table, seed in sorted({(cell.table, cell.seed) for cell in cells}):
         own = {tool: by_key.get((table, seed, tool, budget)) for tool in tools}
         complete = {tool: cell for tool, cell in own.items() if cell is not None}
         default = by_key.get((table, seed, DEFAULT, 0))
         if len(complete) == len(tools) and default is not None and default.score is not None:
-            made.append(Round(table, default, complete))
-    return made
+            rounds_of_budget.append(Round(table, default, complete))
+    return rounds_of_budget
 
 
-def tools_of(found: Iterable[Cell], budget: int) -> list[str]:
+def tools_of(cells: Iterable[Cell], budget: int) -> list[str]:
     """Return the tools that have cells of a budget: sweeps and its variants first, then the peers
     as in `TOOLS`.
     """
-    names = list(dict.fromkeys(cell.tool for cell in found if cell.budget == budget))
+    names = list(dict.fromkeys(cell.tool for cell in cells if cell.budget == budget))
     peers = [name for name in TOOLS if name in names and name != "sweeps"]
     return [name for name in names if name not in peers] + peers
 
@@ -100,12 +100,12 @@ def tools_of(found: Iterable[Cell], budget: int) -> list[str]:
 # ---- rendering
 
 
-def render(found: Sequence[Cell]) -> str:
+def render(cells: Sequence[Cell]) -> str:
     """Return all tables: for each budget and group of tables the summary, and each table."""
     parts = []
-    for budget in sorted({cell.budget for cell in found} - {0}):
+    for budget in sorted({cell.budget for cell in cells} - {0}):
         for title in GROUPS:
-            own = [cell for cell in found if group_of(cell.table) == title]
+            own = [cell for cell in cells if group_of(cell.table) == title]
             tools = tools_of(own, budget)
             complete = rounds(own, budget, tools) if tools else []
             if complete:

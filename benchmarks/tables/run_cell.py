@@ -82,12 +82,12 @@ def run_cell(cell: Cell, table: Table, options: Options, split: Path, work: Path
     """
     tool = options.tool(cell.tool)
     about = machine()
-    found = versions(tool, options.peers)
+    releases = versions(tool, options.peers)
     if tool.name == "sweeps":
-        found = {"sweeps": about.get("commit", "unknown"), **found}
+        releases = {"sweeps": about.get("commit", "unknown"), **releases}
     cell = replace(
         cell,
-        versions=found,
+        versions=releases,
         machine=f"{about['cores']} cores, {about.get('processor', 'unknown processor')}",
         load=round(os.getloadavg()[0], 2),
         date=datetime.date.today().isoformat(),
@@ -153,5 +153,5 @@ def run_verb(verb: str, tool: Tool, job: Job, options: Options, limit: float) ->
 
 def tail(text: str, lines: int = 3) -> str:
     """Return the last lines of a log that are not empty, as one line."""
-    found = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(found[-lines:]) or "no output"
+    nonempty = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(nonempty[-lines:]) or "no output"

@@ -173,8 +173,8 @@ def compare(
     """
     placed = []
     scaled = []
-    for found, default in zip(cells, defaults, strict=True):
-        scores = [found[tool] for tool in tools]
+    for cell, default in zip(cells, defaults, strict=True):
+        scores = [cell[tool] for tool in tools]
         best = min(default, *(score for score in scores if score is not None), default)
         placed.append(ranks(scores))
         scaled.append([normalized(score, default, best) for score in scores])

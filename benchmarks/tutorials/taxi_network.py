@@ -38,8 +38,10 @@ def train_loop(config: dict[str, Any]) -> None:
             optimizer.step()
         model.eval()
         with torch.no_grad():
-            found = [(model(features), labels) for features, labels in _batches(valid, batch_size)]
-        _report(model, [torch.cat(part) for part in zip(*found, strict=True)])
+            outputs = [
+                (model(features), labels) for features, labels in _batches(valid, batch_size)
+            ]
+        _report(model, [torch.cat(part) for part in zip(*outputs, strict=True)])
 
 
 def _network() -> Any:
@@ -61,7 +63,7 @@ def _batches(shard: Any, batch_size: int, shuffle: bool = False) -> Any:
         yield torch.stack(list(batch.values()), dim=1), labels.unsqueeze(1)
 
 
-def _report(model: Any, found: list[Any]) -> None:
+def _report(model: Any, outputs: list[Any]) -> None:
     """Report the loss and the AUC on valid, and save the network."""
     import tempfile
     from pathlib import Path
@@ -70,7 +72,7 @@ def _report(model: Any, found: list[Any]) -> None:
     import torch
     from sklearn.metrics import roc_auc_score
 
-    predictions, labels = found
+    predictions, labels = outputs
     metrics = {"loss": torch.nn.functional.smooth_l1_loss(predictions, labels).item()}
     metrics["valid-auc"] = float(roc_auc_score(labels.numpy(), predictions.numpy()))
     with tempfile.TemporaryDirectory() as folder:

@@ -174,14 +174,14 @@ class Tutorial:
         Raises:
             RuntimeError: A trial is missing.
         """
-        found = np.asarray(values, dtype=float)
-        if len(ends) != task.trials or len(found) != task.trials:
+        array = np.asarray(values, dtype=float)
+        if len(ends) != task.trials or len(array) != task.trials:
             raise RuntimeError(
-                f"{len(ends)} trials ended and {len(found)} have a value, instead of {task.trials}"
+                f"{len(ends)} trials ended and {len(array)} have a value, instead of {task.trials}"
             )
         trial = steady(ends) if len(ends) > 1 else None
-        best = found.min() if self.minimize else found.max()
-        return {"whole": whole, "trial": trial, "best": float(best), "mean": float(found.mean())}
+        best = array.min() if self.minimize else array.max()
+        return {"whole": whole, "trial": trial, "best": float(best), "mean": float(array.mean())}
 
 
 def draw(

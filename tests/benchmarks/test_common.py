@@ -18,11 +18,11 @@ from benchmarks.common import (
     Workload,
     WorkloadRecord,
     met,
+    outcome,
     ratio,
     report,
     shown,
     steady,
-    verdict,
 )
 
 SAMPLES = (
@@ -87,7 +87,7 @@ def test_steady_time_depends_only_on_differences(ends, shift):
 def test_a_goal_is_met_or_missed(value, bound, at_most):
     goal = Goal("", value, bound, at_most)
     assert met(goal) is (value <= bound if at_most else value >= bound)
-    assert verdict(goal).startswith("met" if met(goal) else "**missed")
+    assert outcome(goal).startswith("met" if met(goal) else "**missed")
 
 
 # ---- the report

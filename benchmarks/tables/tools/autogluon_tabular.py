@@ -31,10 +31,10 @@ def predict(job: Job) -> None:
     predictor = TabularPredictor.load(str(Path(job.folder, MODEL)), verbosity=1)
     rows = pd.read_csv(job.test)
     if job.task == "regression":
-        made = predictor.predict(rows).to_frame("prediction")
+        table = predictor.predict(rows).to_frame("prediction")
     else:
-        made = predictor.predict_proba(rows)
-    made.to_csv(job.predictions, index=False)
+        table = predictor.predict_proba(rows)
+    table.to_csv(job.predictions, index=False)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,10 @@ def predict(job: Job) -> None:
     automl = pickle.loads(Path(job.folder, "model.pkl").read_bytes())
     rows = pd.read_csv(job.test)
     if job.task == "regression":
-        made = pd.DataFrame({"prediction": automl.predict(rows)})
+        table = pd.DataFrame({"prediction": automl.predict(rows)})
     else:
-        made = pd.DataFrame(automl.predict_proba(rows), columns=automl.classes_)
-    made.to_csv(job.predictions, index=False)
+        table = pd.DataFrame(automl.predict_proba(rows), columns=automl.classes_)
+    table.to_csv(job.predictions, index=False)
 
 
 if __name__ == "__main__":

@@ -22,16 +22,16 @@ Columns = dict[str, list[str] | None]
 
 def columns_of(rows: pd.DataFrame) -> Columns:
     """Return how the columns of the train rows are read."""
-    found: Columns = {}
+    columns: Columns = {}
     for name, column in rows.items():
         known = column.dropna()
         if known.empty:
             continue
         if pd.to_numeric(known, errors="coerce").notna().mean() >= NUMBERS:
-            found[str(name)] = None
+            columns[str(name)] = None
         elif known.nunique() <= DISTINCT * len(known):
-            found[str(name)] = sorted(known.astype(str).unique())
-    return found
+            columns[str(name)] = sorted(known.astype(str).unique())
+    return columns
 
 
 def prepared(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
@@ -39,15 +39,15 @@ def prepared(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
 
     A category that the train rows do not have is a missing value.
     """
-    made = {}
+    prepared_columns = {}
     for name, categories in columns.items():
         if categories is None:
-            made[name] = pd.to_numeric(rows[name], errors="coerce").astype(float)
+            prepared_columns[name] = pd.to_numeric(rows[name], errors="coerce").astype(float)
         else:
             texts = rows[name].astype(str)
             known = texts.where(rows[name].notna() & texts.isin(categories))
-            made[name] = pd.Categorical(known, categories=categories)
-    return pd.DataFrame(made, index=rows.index)
+            prepared_columns[name] = pd.Categorical(known, categories=categories)
+    return pd.DataFrame(prepared_columns, index=rows.index)
 
 
 def codes_of(label: pd.Series, task: str) -> tuple[pd.Series, list[Any]]:

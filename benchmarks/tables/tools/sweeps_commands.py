@@ -51,8 +51,8 @@ def columns(predicted: pd.DataFrame, task: str) -> pd.DataFrame:
     if task == "regression":
         return predicted[["prediction"]]
     prefix = "probability_"
-    found = [name for name in predicted.columns if name.startswith(prefix)]
-    return predicted[found].rename(columns=lambda name: name.removeprefix(prefix))
+    names = [name for name in predicted.columns if name.startswith(prefix)]
+    return predicted[names].rename(columns=lambda name: name.removeprefix(prefix))
 
 
 def sweeps(*arguments: str, folder: str) -> str:
