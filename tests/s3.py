@@ -24,6 +24,7 @@ class Storage:
 
     Attributes:
         down: True to answer every request with 503, as S3 does when it is not available.
+        answers: Number of requests that are answered before the storage is down; see `failing`.
         refused: Number of requests that were answered with 503.
         environment: Environment variables with which a process reaches the server.
     """
@@ -42,7 +43,9 @@ class Storage:
             def log(self, *arguments: Any) -> None:
                 pass
 
-        self.down, self.refused = False, 0
+        self.down = False
+        self.answers: int | None = None
+        self.refused = 0
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server = make_server(
             "127.0.0.1", 0, self._answer, threaded=True, request_handler=Quiet
@@ -57,7 +60,20 @@ class Storage:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    @contextmanager
+    def failing(self, after: int = 0) -> Iterator[None]:
+        """Context manager in which the storage fails after it has answered some requests."""
+        self.answers = after
+        try:
+            yield
+        finally:
+            self.answers = None
+            self.down = False
+
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if self.answers is not None:
+            self.answers -= 1
+            self.down = self.answers < 0
         if self.down:
             self.refused += 1
             start_response("503 Slow Down", [("Content-Length", "0"), ("Connection", "close")])

@@ -14,8 +14,7 @@ import pytest
 
 from sweeps.checkpoints import cleaner
 from sweeps.controller.controller import SweepController
-from sweeps.core.files import checkpoint_files
-from sweeps.core.files.checkpoint_files import checkpoint_sizes, delete_checkpoint
+from sweeps.core.files.checkpoint_files import delete_checkpoint
 from sweeps.core.host.crash_cleanup import remove_partial_files
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
@@ -118,22 +117,6 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
         checkpoints_in(tmp_path) == {"0000": [1], "0001": [1]}
         and threading.main_thread() not in threads
     )
-
-
-def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "trials" / "0000" / save(tmp_path, 0, 1).name
-    monkeypatch.setattr(
-        checkpoint_files.shutil, "rmtree", lambda *args, **how: None
-    )  # as if the driver died before it came to it
-    assert not delete_checkpoint(path) and not path.exists()
-    monkeypatch.undo()
-    left = path.with_name(path.name + ".gone")
-    assert (
-        checkpoint_sizes(path.parent) == {left.name: 1000}
-        and delete_checkpoint(left)
-        and not list(path.parent.iterdir())
-    )
-    assert delete_checkpoint(path), "another process was faster"
 
 
 def saves(controller: SweepController, losses: list[float], end: bool = True) -> str:

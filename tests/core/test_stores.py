@@ -1,7 +1,4 @@
-"""The store on a local file system, and its addresses.
-
-`tests/test_stored_sweeps.py` uses an S3 server.
-"""
+"""Addresses and errors of stores. `test_store_conformance.py` tests the files in a store."""
 
 from __future__ import annotations
 
@@ -15,56 +12,11 @@ from sweeps.core.errors import InputError, StoreError
 from sweeps.core.files import checkpoint_files, stores
 from sweeps.core.files.stores import Store
 from sweeps.core.files.sweep_folder import SweepFolder
-from tests.s3 import folder_as_bucket
 
 
 @pytest.fixture
 def store(tmp_path):
     return Store(fs.LocalFileSystem(), str(tmp_path / "bucket"), "s3://bucket")
-
-
-def test_files_and_folders_go_to_the_store_and_back(store, tmp_path):
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "one").write_bytes(b"1")
-    (tmp_path / "a" / "b" / "two").write_bytes(b"22")
-    store.put(tmp_path / "a", "trials/a")
-    store.put(tmp_path / "a" / "one", "single")
-    assert store.files() == {
-        "trials/a/one": 1,
-        "trials/a/b/two": 2,
-        "single": 1,
-    }
-    assert set(store.files("trials/a")) == {"one", "b/two"} and store.files("nothing") == {}
-    copied = Store(store.system, f"{store.root}/trials/a", "s3://bucket/trials/a")
-    copied.copy(Store(store.system, f"{store.root}/copy", "s3://bucket/copy"))
-    store.get("copy", tmp_path / "back")
-    store.get("single", tmp_path / "file")
-    assert (tmp_path / "back" / "b" / "two").read_bytes() == b"22" and (
-        tmp_path / "file"
-    ).read_bytes() == b"1"
-    for name in ("trials/a", "copy", "single", "single"):
-        store.delete(name)
-    assert store.files() == {}
-    with pytest.raises(FileNotFoundError):
-        store.get("single", tmp_path / "file")
-
-
-def test_concurrent_deletion_of_folder_is_no_error(store, tmp_path):
-    (tmp_path / "one").write_bytes(b"1")
-    store.put(tmp_path / "one", "folder/one")
-    system = store.system
-
-    class Raced:
-        get_file_info = system.get_file_info
-
-        def delete_dir(self, path):
-            system.delete_dir(path)  # The other thread.
-            system.delete_dir(path)
-
-    store.system = Raced()
-    store.delete("folder")
-    store.system = system
-    assert store.files() == {}
 
 
 class Flaky:
@@ -176,32 +128,3 @@ def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
             tmp_path,
             "Traceback\nsweeps.core.stores.StoreError: s3://bucket/x cannot be written: no\n",
         )
-
-
-def test_checkpoints_in_a_store(tmp_path, monkeypatch):
-    folder_as_bucket(tmp_path / "bucket", [stores], monkeypatch)
-    root = checkpoint_files.root_in("s3://bucket/churn", tmp_path / "churn" / "trials" / "0003")
-    assert root == "s3://bucket/churn/trials/0003" and checkpoint_files.checkpoint_names(root) == []
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "model").write_bytes(b"123")
-    first, second = f"{root}/checkpoint_000001", f"{root}/checkpoint_000002_of_0004"
-    checkpoint_files.upload_checkpoint(tmp_path / "made", first)
-    assert checkpoint_files.copy_checkpoint(first, second) == second
-    assert checkpoint_files.checkpoint_sizes(root) == {
-        "checkpoint_000001": 3,
-        "checkpoint_000002_of_0004": 3,
-    }
-    assert checkpoint_files.delete_checkpoint(first) and not checkpoint_files.checkpoint_exists(
-        first
-    )
-    with checkpoint_files.local_checkpoint(second) as folder:
-        assert (folder / "model").read_bytes() == b"123"
-    assert not folder.exists() and checkpoint_files.checkpoint_exists(second)
-    for missing in (first, str(tmp_path / "checkpoint_000001")):
-        with (
-            pytest.raises(FileNotFoundError, match=f"checkpoint {missing} was deleted"),
-            checkpoint_files.local_checkpoint(missing),
-        ):
-            pass
-        with pytest.raises(FileNotFoundError):
-            checkpoint_files.copy_checkpoint(missing, second)

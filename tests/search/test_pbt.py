@@ -5,9 +5,6 @@ drivers that die.
 from __future__ import annotations
 
 import dataclasses
-import errno
-import os
-import shutil
 import time
 from collections import deque
 from pathlib import Path
@@ -19,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
-from sweeps.core.files.checkpoint_files import copy_checkpoint
 from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search import exploit
@@ -215,24 +211,6 @@ def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
     assert {number: trial.params for number, trial in again.began.items()} == {
         number: trial.params for number, trial in told.began.items()
     }
-
-
-@pytest.mark.parametrize("links", [True, False], ids=["linked", "copied"])
-def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, monkeypatch, links):
-    def refuse(*args: Any) -> None:
-        raise OSError(errno.EPERM, "no hard links here")
-
-    source, target = tmp_path / "checkpoint_000003", tmp_path / "checkpoint_000003_of_0001"
-    (source / "deep").mkdir(parents=True)
-    (source / "deep" / "state").write_text("7")
-    (target.with_name(f"{target.name}.part") / "torn").mkdir(parents=True)
-    if not links:
-        monkeypatch.setattr(os, "link", refuse)
-    assert copy_checkpoint(source, str(target)) == str(target)
-    assert sorted(p.name for p in target.rglob("*")) == ["deep", "state"]
-    assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
-    shutil.rmtree(source)
-    assert (target / "deep" / "state").read_text() == "7", "what the donor deletes stays"
 
 
 def test_trial_stays_unchanged_without_checkpoint_of_donor(monkeypatch, tmp_path):
