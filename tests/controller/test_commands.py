@@ -1,10 +1,15 @@
-"""Commands to a running sweep: their files, and what the queue refuses to read."""
+"""The contract of the commands to a running sweep: their files, their order and their answers.
+
+Commands go through the sweep's folder on disk, also if the sweep is in a store.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -76,6 +81,45 @@ def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path):
     assert existed == [True] and not file.exists()
     assert read_answer(file) == Answer("trial 0003 is the next trial to start", "0003")
     assert read_answer(file) is None and not queue.answers(), "an answer is read once"
+
+
+def test_an_interrupted_write_sends_nothing(tmp_path, monkeypatch):
+    def fail(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        with pytest.raises(OSError, match="no space"):
+            send(tmp_path, Stop())
+    assert received(CommandQueue(tmp_path)) == []
+    assert not list((tmp_path / FOLDER).glob("*.json"))
+    send(tmp_path, Pause())
+    assert received(CommandQueue(tmp_path)) == [Pause()]
+
+
+def test_an_unfinished_command_stays_in_the_queue(tmp_path):
+    file = send(tmp_path, Stop("0007"))
+    queue = CommandQueue(tmp_path)
+    answers = iter([None, None, Answer("trial 0007 is stopped")])
+    for _ in range(2):
+        queue.poll(lambda command, name: next(answers))
+        assert file.exists()
+        assert read_answer(file) is None
+    queue.poll(lambda command, name: next(answers))
+    assert not file.exists()
+    assert read_answer(file) == Answer("trial 0007 is stopped")
+
+
+def test_a_command_whose_answer_cannot_be_written_is_carried_out_once(tmp_path, monkeypatch):
+    def fail(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    send(tmp_path, Pause())
+    queue = CommandQueue(tmp_path)
+    monkeypatch.setattr(commands, "write_text", fail)
+    assert received(queue) == [Pause()]
+    assert received(queue) == []
+    assert not list((tmp_path / FOLDER).iterdir())
 
 
 def test_a_new_process_deletes_the_answers_that_nobody_reads(tmp_path):
