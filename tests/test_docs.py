@@ -31,7 +31,7 @@ from sweeps.space import load
 from sweeps.space.model.domains import DOMAINS, RULES
 from sweeps.space.model.step_names import BUILTIN_STEPS, required_parameters
 from sweeps.space.parse.load_space import TOP
-from sweeps.space.parse.problems import fragments
+from sweeps.space.parse.section_checks import fragments
 from sweeps.space.sections import section_models
 from sweeps.space.sections.data_section import SKLEARN
 from sweeps.space.sections.search_sections import scheduler_keys

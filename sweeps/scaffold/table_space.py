@@ -13,7 +13,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.space import Space, load
-from sweeps.space.parse.nodes import SpaceSource
+from sweeps.space.parse.space_source import SpaceSource
 from sweeps.space.yaml.yaml12 import parse
 
 if TYPE_CHECKING:

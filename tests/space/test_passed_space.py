@@ -66,10 +66,8 @@ def same(one: Space, other: Space) -> bool:
 
 @pytest.mark.parametrize("file", loadable(), ids=lambda file: file.stem)
 def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_path: Path):
-    from sweeps.space.parse.space_source import tree_of
-
     of_file = load(file)
-    of_dict = load(in_python(tree_of(of_file).plain()), base=file.parent)
+    of_dict = load(in_python(of_file.tree_with_overrides.plain()), base=file.parent)
     assert of_dict.to_yaml() == of_dict.text == of_file.to_yaml()
     assert same(of_dict, of_file)
     written = tmp_path / file.name

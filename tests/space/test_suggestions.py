@@ -13,7 +13,7 @@ from sweeps.core.plugins import plugin_registry, references
 from sweeps.space.model.domains import DOMAINS
 from sweeps.space.model.step_names import BUILTIN_STEPS
 from sweeps.space.parse.load_space import TOP
-from sweeps.space.parse.problems import fragments
+from sweeps.space.parse.section_checks import fragments
 from sweeps.space.parse.synonyms import SUGGESTIONS, normalized, suggest
 from sweeps.space.sections import section_models
 from sweeps.space.sections.search_sections import scheduler_keys

@@ -13,7 +13,7 @@ import pandas as pd
 from sweeps.core.errors import InputError
 from sweeps.data.checks.label_checks import as_text
 from sweeps.space import Split
-from sweeps.space.parse.nodes import Plain
+from sweeps.space.yaml.scalars import Plain
 
 TRAIN = 0
 VALID = 1

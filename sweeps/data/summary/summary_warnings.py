@@ -22,7 +22,7 @@ from sweeps.data.preprocessing.step_kinds import ENCODERS
 from sweeps.data.summary.table_summary import DataSummary, Finding, percent, shown
 from sweeps.space import Space
 from sweeps.space.model.step_names import Step
-from sweeps.space.parse.nodes import scalar
+from sweeps.space.yaml.scalars import scalar
 from sweeps.space.yaml.yaml_writer import flow
 
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive

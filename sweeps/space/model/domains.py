@@ -17,7 +17,7 @@ from statistics import NormalDist
 from typing import Any
 
 from sweeps.space.model.conditions import ABSENT, Key, Term
-from sweeps.space.parse.nodes import Plain
+from sweeps.space.yaml.scalars import Plain
 
 # Key of each of some dimensions, by name.
 Keys = dict[str, Key]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from sweeps.core.text.secrets import masked
 from sweeps.space.model.space_model import Space
 from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.space_source import tree_of
 
 # Keys of the section `data` that change neither the valid rows nor their labels.
 SAME_VALID_ROWS = (
@@ -29,7 +28,7 @@ def settings_of(space: Space) -> dict[str, str]:
     A setting is written as in the file, with the overrides applied. The algorithm is the chosen
     one, and the values of variables are settings of their own.
     """
-    given = _settings("", tree_of(space), levels=2)
+    given = _settings("", space.tree_with_overrides, levels=2)
     found = {name: masked(space.public(text)) for name, text in given}
     found.pop("name", None)
     found |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}

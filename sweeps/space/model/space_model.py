@@ -27,6 +27,8 @@ from sweeps.space.model.templates import (
     walk,
 )
 from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.space_source import overridden_tree
 from sweeps.space.python.passed_space import PLACE
 from sweeps.space.sections.command_checks import command_options
 from sweeps.space.sections.section_models import (
@@ -45,6 +47,7 @@ from sweeps.space.sections.section_models import (
 from sweeps.space.sections.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.sections.tracker_section import TrackerSpec
 from sweeps.space.sections.trainer_definition import TrainerDefinition
+from sweeps.space.yaml.yaml_writer import block
 
 
 @dataclass(frozen=True)
@@ -141,10 +144,12 @@ class Space:
         module has appears under its generated name, such as `train_89df371f:train`, which only a
         sweep can import. Otherwise the text works as a space file.
         """
-        from sweeps.space.parse.space_source import tree_of
-        from sweeps.space.yaml.yaml_writer import block
+        return block(self.tree_with_overrides.plain())
 
-        return block(tree_of(self).plain())
+    @property
+    def tree_with_overrides(self) -> Node:
+        """Tree of the text, with the overrides applied."""
+        return overridden_tree(self.tree, self.overrides, Problems())
 
     @property
     def has_mlflow(self) -> bool:

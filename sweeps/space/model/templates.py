@@ -12,7 +12,8 @@ from typing import Any
 from sweeps.space.model.conditions import ABSENT, Absent, Key, Term, holds
 from sweeps.space.model.domains import Dimension, Keys
 from sweeps.space.model.step_names import Step
-from sweeps.space.parse.nodes import Invalid, Scalar
+from sweeps.space.parse.nodes import Invalid
+from sweeps.space.yaml.scalars import Scalar
 
 
 @dataclass(frozen=True)

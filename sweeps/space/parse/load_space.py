@@ -22,19 +22,26 @@ from sweeps.space.model.space_model import Space
 from sweeps.space.model.step_names import Step
 from sweeps.space.model.templates import Sections, conditions_of, dimensions, variant_names, walk
 from sweeps.space.parse.initial_points import InitialPointsParser
-from sweeps.space.parse.nodes import INVALID, Node, SpaceSource, located, places
+from sweeps.space.parse.nodes import INVALID, Node, located, places
 from sweeps.space.parse.notes import brace_notes, goal_notes, list_notes
-from sweeps.space.parse.problems import Problems, key_names, report_domains
-from sweeps.space.parse.space_source import TOP, override_tree, source_of
+from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.section_checks import key_names, report_domains
+from sweeps.space.parse.space_source import SpaceSource, overridden_tree
 from sweeps.space.parse.synonyms import foreign_file, our_name, suggest
 from sweeps.space.parse.variable_values import Variables, remember_secrets, replace_variables
+from sweeps.space.python.passed_space import PLACE, read_passed
 from sweeps.space.python.table_overrides import ROWS, overrides_of
 from sweeps.space.sections.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.sections.command_checks import check_commands
 from sweeps.space.sections.data_section import DataSection, whole
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
 from sweeps.space.sections.runtime_env_section import KEY, read_runtime_env
-from sweeps.space.sections.search_sections import SearchSections, perturbs, scheduler_keys
+from sweeps.space.sections.search_sections import (
+    SEARCH_SECTIONS,
+    SearchSections,
+    perturbs,
+    scheduler_keys,
+)
 from sweeps.space.sections.section_models import (
     BundleKeys,
     Checkpoints,
@@ -50,7 +57,9 @@ from sweeps.space.sections.space_sections import SpaceParser
 from sweeps.space.sections.tracker_section import read_trackers
 from sweeps.space.sections.trainer_definition import NAME
 from sweeps.space.sections.trainer_section import TrainerSection, trainer_definitions
+from sweeps.space.yaml.yaml12 import parse, read_text
 
+TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
 # The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000
 
@@ -99,7 +108,7 @@ def load(
             in the order of the file.
     """
     problems = Problems()
-    source = _changed(source_of(space), overrides, base, recorded=recorded, tables=tables)
+    source = _changed(_source_of(space), overrides, base, recorded=recorded, tables=tables)
     root = _overridden_tree(source, problems)
     start = root.mark._replace(line=1, column=1)  # the place of absent sections
     root = located(replace(root, key_mark=start), problems)
@@ -119,6 +128,42 @@ def load(
         secrets=tuple(found.secrets),
         missing_secrets=tuple(found.missing),
     )
+
+
+def _source_of(space: Any) -> SpaceSource:
+    """Return the text of a space that was given to `load`, and its tree.
+
+    Raises:
+        InputError: The file cannot be read, is not YAML, or is not a mapping.
+    """
+    if isinstance(space, Mapping):
+        return read_passed(space)
+    if isinstance(space, Space):
+        return SpaceSource(
+            path=space.path,
+            text=space.text,
+            root=space.tree,
+            base=space.data.base,
+            overrides=space.overrides,
+            functions=space.functions,
+            tables=space.tables,
+            notes=space.notes,
+        )
+    if isinstance(space, SpaceSource):
+        return space
+    if not isinstance(space, (str, os.PathLike)):
+        raise InputError(
+            PLACE,
+            "must be the path of a space file, a dict or a sweeps.Space, or a table and `label=`, "
+            f"got {type(space).__name__}",
+        )
+    path = Path(space).absolute()
+    text = read_text(Path(space), str(space))
+    tree = parse(text, str(space))
+    if not tree.is_map:
+        rule = f"a space file must be a mapping with keys {', '.join(TOP)}"
+        raise InputError(str(tree.mark), f"{rule}, got {tree.show()}")
+    return SpaceSource(path, text, tree, path.parent)
 
 
 def _changed(
@@ -147,10 +192,8 @@ def _overridden_tree(source: SpaceSource, problems: Problems) -> Node:
     Raises:
         InputError: An override is invalid.
     """
-    root = source.root
     table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
-    for override in (*table_files, *source.overrides):
-        root = override_tree(root, override, problems)
+    root = overridden_tree(source.root, (*table_files, *source.overrides), problems)
     if len(problems):
         raise InputError(problems.sorted())
     return root

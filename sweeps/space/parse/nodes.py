@@ -1,62 +1,14 @@
-"""Nodes of a parsed YAML file, each with its line and column.
-
-The function `scalar` determines the value of an unquoted scalar by the rules of YAML 1.2.
-"""
+"""Nodes of a parsed YAML file, each with its line and column."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from sweeps.core.text.secrets import hide_known
-
-if TYPE_CHECKING:
-    from sweeps.space.parse.problems import Problems
-
-# The core schema of YAML 1.2.2 (10.3.2).
-_INT = re.compile(r"[-+]?[0-9]+\Z")
-_BASED = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
-_INF = re.compile(r"([-+]?)\.(inf|Inf|INF)\Z")
-_WORDS: dict[str, bool | float | None] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
-}
-
-
-# A scalar of a file, and a value of a file without the places of its parts.
-Scalar = bool | int | float | str | None
-Plain = Scalar | Sequence["Plain"] | Mapping[Any, "Plain"]
-
-
-class Mark(NamedTuple):
-    """A place in a space file.
-
-    For a `--set` override, only the text of the override; for a dict of a Python script, a key
-    path.
-
-    Attributes:
-        source: The file as the user named it, or the override as `--set key=value`.
-        line: Line, where the first line has number 1; 0 for an override.
-        column: Column, where the first column has number 1; 0 for an override.
-        key_path: In a dict of a Python script, the key path, such as `space.params.eta`. Messages
-            show it in place of line and column.
-    """
-
-    source: str
-    line: int = 0
-    column: int = 0
-    key_path: str = ""
-
-    def __str__(self) -> str:
-        if self.key_path:
-            return self.key_path
-        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+from sweeps.space.parse.problems import Mark, Problems
+from sweeps.space.yaml.scalars import Scalar
 
 
 @dataclass(slots=True)
@@ -217,68 +169,6 @@ def _path_below(path: str, key: Scalar) -> str:
     return str(key) if path in ("", "space") else f"{path}.{key}"
 
 
-@dataclass(frozen=True)
-class SpaceSource:
-    """Text from which a space is loaded.
-
-    Attributes:
-        path: Absolute path of the space file, or of the script that takes its place.
-        text: The text.
-        root: The tree of the text.
-        base: Folder for relative paths.
-        overrides: Overrides that belong to the text.
-        functions: Folder of a module with functions that a script passed; None if there is none.
-        tables: Tables that a script passed, by their key of the section `data`.
-        notes: Messages for the user.
-    """
-
-    path: Path
-    text: str
-    root: Node
-    base: Path
-    overrides: tuple[str, ...] = ()
-    functions: Path | None = None
-    tables: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-_SEPARATED = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?\Z")
-_BASE_60 = re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+\Z")
-_OLD_BOOLEANS = {
-    **dict.fromkeys(("yes", "y", "on"), "true"),
-    **dict.fromkeys(("no", "n", "off"), "false"),
-}
-
-
-def scalar_hint(text: Plain, boolean: bool = False) -> str:
-    """Return a hint for text that the user probably meant as a number or a boolean.
-
-    The file has such text in quotes, or in a form that only YAML 1.1 reads as a number or a
-    boolean. The hint is appended to an error message. For any other value, the hint is "".
-
-    Args:
-        text: The value in the space file.
-        boolean: True if a boolean was expected, False if a number was expected.
-
-    >>> scalar_hint("1_000"), scalar_hint("8"), scalar_hint("eight")
-    ('; write 1000', '; write it without quotes', '')
-    >>> scalar_hint("yes", boolean=True)
-    '; write true'
-    """
-    if not isinstance(text, str):
-        return ""
-    if boolean:
-        word = text.lower()
-        if word in _OLD_BOOLEANS:
-            return f"; write {_OLD_BOOLEANS[word]}"
-        return "; write it without quotes" if word in ("true", "false") else ""
-    if _SEPARATED.match(text) and "_" in text:
-        return f"; write {text.replace('_', '')}"
-    if _BASE_60.match(text):
-        return "; YAML 1.2 has no numbers to base 60"
-    return "; write it without quotes" if _INT.match(text) or _FLOAT.match(text) else ""
-
-
 def places(root: Node) -> dict[str, str]:
     """Return the place of every value of a file as `file:line:column`, by the value's dotted path.
 
@@ -303,28 +193,3 @@ def places(root: Node) -> dict[str, str]:
 
     walk(root)
     return by_path
-
-
-def scalar(text: str) -> Scalar:
-    """Return the value that the core schema of YAML 1.2 gives a plain scalar (one without quotes).
-
-    Raises:
-        ValueError: The number is too large for a Python int or float.
-
-    >>> scalar("1e-4"), scalar("012"), scalar("0o14"), scalar("no"), scalar("1_000")
-    (0.0001, 12, 12, 'no', '1_000')
-    """
-    if text in _WORDS:
-        return _WORDS[text]
-    if _INT.match(text) or _BASED.match(text):
-        if len(text) > 300:
-            raise ValueError(f"a number of {len(text)} digits is too large")
-        return int(text) if _INT.match(text) else int(text, 0)
-    if inf := _INF.match(text):
-        return float(inf[1] + "inf")
-    if _FLOAT.match(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
-            raise ValueError(f"{text[:40]} is too large for a float; write `.inf` for infinity")
-        return number
-    return text

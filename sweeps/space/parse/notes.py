@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.core.metrics import usual_goal
 from sweeps.space.model.templates import Template, walk
-from sweeps.space.parse.nodes import scalar
 from sweeps.space.sections.section_models import Objective
+from sweeps.space.yaml.scalars import scalar
 
 
 def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sweeps.space.model.domains import Dimension
 from sweeps.space.model.templates import Template
-from sweeps.space.parse.nodes import Node, scalar_hint
+from sweeps.space.parse.nodes import Node
 from sweeps.space.schema.parameter_schema import (
     Fragment,
     allows,
@@ -14,6 +14,7 @@ from sweeps.space.schema.parameter_schema import (
     rule_of,
     types_of,
 )
+from sweeps.space.yaml.scalars import scalar_hint
 
 
 def value_problems(

@@ -1,24 +1,35 @@
-"""Collect all problems of a space file, and turn pydantic's errors into problems."""
+"""Problems of a space file with their places. All problems are collected and reported together."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import typing
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import NamedTuple
 
 from sweeps.core.errors import Problem
-from sweeps.space.model.domains import domain_kind
-from sweeps.space.parse.nodes import Mark, Node
-from sweeps.space.parse.parameter_checks import mismatch
-from sweeps.space.parse.synonyms import our_name, suggest
-from sweeps.space.schema.parameter_schema import Fragment, rule_of
-from sweeps.space.sections.section_models import REQUIRED
 
-T = TypeVar("T")
+
+class Mark(NamedTuple):
+    """A place in a space file.
+
+    For a `--set` override, only the text of the override; for a dict of a Python script, a key
+    path.
+
+    Attributes:
+        source: The file as the user named it, or the override as `--set key=value`.
+        line: Line, where the first line has number 1; 0 for an override.
+        column: Column, where the first column has number 1; 0 for an override.
+        key_path: In a dict of a Python script, the key path, such as `space.params.eta`. Messages
+            show it in place of line and column.
+    """
+
+    source: str
+    line: int = 0
+    column: int = 0
+    key_path: str = ""
+
+    def __str__(self) -> str:
+        if self.key_path:
+            return self.key_path
+        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
 
 
 class Problems:
@@ -81,150 +92,3 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
         if key.startswith(key_path.removeprefix("space.")) or key_path == "space"
         else (key_path, key)
     )
-
-
-@functools.cache
-def adapter(model: type) -> TypeAdapter[Any]:
-    """Return pydantic's validator of a dataclass.
-
-    The validator refuses a key for which the dataclass has no field.
-    """
-    # The configuration is the same for every section, so the models do not repeat it.
-    model.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
-    return TypeAdapter(model)
-
-
-@functools.cache
-def fragments(model: type) -> Mapping[str, Fragment]:
-    """Return the JSON Schema of each key of a section, by name.
-
-    The keys are the fields of the dataclass. A field may have an alias, such as `from`.
-
-    The type null is left out, because null stands for an absent key.
-    """
-    by_name: dict[str, Fragment] = {}
-    for name, fragment in adapter(model).json_schema().get("properties", {}).items():
-        forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
-        outside = {key: value for key, value in fragment.items() if key != "title"}
-        by_name[name] = outside | (
-            forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {}
-        )
-    return by_name
-
-
-@functools.cache
-def key_names(model: Any) -> tuple[str, ...]:
-    """Return the keys of a section: the fields of its dataclass, or their aliases, such as `from`.
-
-    `fragments` has the same names, but takes some milliseconds for each section.
-    """
-    hints = typing.get_type_hints(model, include_extras=True)
-    names = []
-    for field in dataclasses.fields(model):
-        parts = getattr(hints[field.name], "__metadata__", ())
-        aliases = [part.alias for part in parts if getattr(part, "alias", None)]
-        names.append(aliases[0] if aliases else field.name)
-    return tuple(names)
-
-
-def check(model: type[T], node: Node) -> T | None:
-    """Validate a section, and return an instance of its dataclass.
-
-    Return None if the section has a problem.
-
-    Args:
-        model: The dataclass of the section.
-        node: The section. A null section is treated as an empty mapping, and a known key with the
-            value null is treated as absent.
-    """
-    kind: type = model
-    names = key_names(kind)
-    tuned = report_domains(node)
-    if not node.is_map and node.value is not None:
-        node.wrong(f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
-        return None
-    if node in tuned:
-        return None
-    valid = not tuned
-    given: dict[str, Any] = {}
-    for key, child in node.items():
-        if key not in names:
-            child.wrong_key(f"unknown key; {suggest(_section(node), key, names)}")
-            valid = False
-        elif child.value is not None:
-            given[key] = child.plain()
-    try:
-        validated: T = adapter(kind).validate_python(given)
-    except ValidationError as e:
-        for error in e.errors(include_url=False):
-            key = str(error["loc"][0])
-            if error["type"] == "missing":
-                needed = (
-                    REQUIRED.get((model, key))
-                    or f"set {key} to {fragments(kind)[key].get('description', 'a value')}"
-                )
-                node.get(key).wrong(f"is required; {needed}", node.at)
-            elif not domains_in(node.value[key]):  # a domain has its own problem
-                _add_error(model, error, node)
-        return None
-    return validated if valid else None
-
-
-def _section(node: Node) -> str:
-    """Return the name of the section that a node belongs to."""
-    return node.path.split(".")[0]
-
-
-def _add_error(model: type, error: Any, node: Node) -> None:
-    """Add a problem for one of pydantic's errors about a value."""
-    key, *steps = error["loc"]
-    child, fragment = node.value[key], fragments(model)[key]
-    for step in steps:
-        if child.is_list and isinstance(step, int):
-            child, fragment = child.value[step], fragment["items"]
-    if error["type"] == "value_error":
-        text = f"{error['ctx']['error']}, got {child.show()}"
-    elif error["type"] == "string_too_short":
-        text = "must not be empty"
-    elif "enum" in fragment:
-        text = wrong_name(f"{_section(node)}.{key}", child, fragment["enum"])
-    else:
-        text = mismatch(fragment, child, tunable=False)
-    child.wrong(text)
-
-
-def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
-    """Return the message about a word that is not one of the valid words.
-
-    Args:
-        place: Dotted key of the word, such as `objective.goal`. If `synonyms.SUGGESTIONS` has an
-            entry for this key, and the user wrote the name that another tool uses, the message
-            suggests the name that sweeps uses.
-        node: The word in the space file.
-        valid: The valid words.
-    """
-    hint = suggest(place, node.value, valid)
-    hint = f"; {hint}" if hint.startswith("did") or our_name(place, node.value) else ""
-    return f"must be {rule_of({'enum': list(valid)})}, got {node.show()}{hint}"
-
-
-def domains_in(node: Node) -> list[Node]:
-    """Return every domain in a part of the space file."""
-    if domain_kind(node.value):
-        return [node]
-    return [domain for _, child in node.items() for domain in domains_in(child)]
-
-
-def report_domains(node: Node) -> list[Node]:
-    """Add a problem for every domain in a part of the space file whose values must be constants.
-
-    An example is the section `limits`. Return the domains.
-    """
-    domains = domains_in(node)
-    rule = "only values under `space:` can be tuned"
-    if _section(node) == "data":
-        rule = "only train, drop and rows of data can be tuned"
-    for domain in domains:
-        kind = domain_kind(domain.value)
-        domain.wrong(f"cannot be tuned (`{kind}`); {rule}", domain.value[kind].at)
-    return domains

@@ -1,70 +1,59 @@
-"""Read a search space, which is a file, a dict or a `Space`, and apply overrides to its tree."""
+"""The source of a space: its text, its tree, and the overrides that change the tree."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError
-from sweeps.space.model.space_model import Space
-from sweeps.space.parse.nodes import Mark, Node, SpaceSource
-from sweeps.space.parse.problems import Problems
-from sweeps.space.python.passed_space import PLACE, read_passed
-from sweeps.space.sections.search_sections import SEARCH_SECTIONS
-from sweeps.space.yaml.yaml12 import MAX_DEPTH, parse, read_text
-
-TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
+from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.problems import Mark, Problems
+from sweeps.space.yaml.yaml12 import MAX_DEPTH, parse
 
 
-def source_of(space: Any) -> SpaceSource:
-    """Return the text of a space that was given to `load`, and its tree.
+@dataclass(frozen=True)
+class SpaceSource:
+    """Text from which a space is loaded.
 
-    Raises:
-        InputError: The file cannot be read, is not YAML, or is not a mapping.
+    Attributes:
+        path: Absolute path of the space file, or of the script that takes its place.
+        text: The text.
+        root: The tree of the text.
+        base: Folder for relative paths.
+        overrides: Overrides that belong to the text.
+        functions: Folder of a module with functions that a script passed; None if there is none.
+        tables: Tables that a script passed, by their key of the section `data`.
+        notes: Messages for the user.
     """
-    if isinstance(space, Mapping):
-        return read_passed(space)
-    if isinstance(space, Space):
-        return SpaceSource(
-            path=space.path,
-            text=space.text,
-            root=space.tree,
-            base=space.data.base,
-            overrides=space.overrides,
-            functions=space.functions,
-            tables=space.tables,
-            notes=space.notes,
-        )
-    if isinstance(space, SpaceSource):
-        return space
-    if not isinstance(space, (str, os.PathLike)):
-        raise InputError(
-            PLACE,
-            "must be the path of a space file, a dict or a sweeps.Space, or a table and `label=`, "
-            f"got {type(space).__name__}",
-        )
-    path = Path(space).absolute()
-    text = read_text(Path(space), str(space))
-    tree = parse(text, str(space))
-    if not tree.is_map:
-        rule = f"a space file must be a mapping with keys {', '.join(TOP)}"
-        raise InputError(str(tree.mark), f"{rule}, got {tree.show()}")
-    return SpaceSource(path, text, tree, path.parent)
+
+    path: Path
+    text: str
+    root: Node
+    base: Path
+    overrides: tuple[str, ...] = ()
+    functions: Path | None = None
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
-def tree_of(space: Space) -> Node:
-    """Return the tree of a space's text, with the overrides applied."""
-    problems = Problems()
-    root = space.tree
-    for override in space.overrides:
-        root = override_tree(root, override, problems)
+def overridden_tree(root: Node, overrides: Iterable[str], problems: Problems) -> Node:
+    """Return the tree of a space file with `--set` overrides.
+
+    Add a problem for each override that is invalid.
+
+    Args:
+        root: The tree of the file.
+        overrides: Overrides of the form `key.path=YAML value`, in the order to apply them.
+        problems: Collects the problems.
+    """
+    for override in overrides:
+        root = _override(root, override, problems)
     return root
 
 
-def override_tree(root: Node, override: str, problems: Problems) -> Node:
+def _override(root: Node, override: str, problems: Problems) -> Node:
     """Apply one `--set` override to the tree of nodes, and return the new tree.
 
     Add a problem and return the same tree if the override is invalid.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.space.parse.nodes import Scalar
+from sweeps.space.yaml.scalars import Scalar
 
 _LOOP = (
     "write a loop, as docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "

@@ -15,7 +15,7 @@ from pydantic import WrapValidator
 
 from sweeps.core.json_values import is_number
 from sweeps.core.label_columns import Label
-from sweeps.space.parse.nodes import Plain
+from sweeps.space.yaml.scalars import Plain
 
 T = TypeVar("T")
 

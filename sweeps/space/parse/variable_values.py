@@ -15,7 +15,8 @@ from sweeps.core.plugins import references
 from sweeps.core.text import environment_variables
 from sweeps.core.text.environment_variables import Reference, VariableError
 from sweeps.core.text.secrets import is_secret_variable, remember
-from sweeps.space.parse.nodes import Node, scalar
+from sweeps.space.parse.nodes import Node
+from sweeps.space.yaml.scalars import scalar
 
 
 @dataclass

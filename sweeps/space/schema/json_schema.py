@@ -22,7 +22,7 @@ from sweeps.space.model.step_names import (
     STEP_DESCRIPTIONS,
     required_parameters,
 )
-from sweeps.space.parse.problems import fragments
+from sweeps.space.parse.section_checks import fragments
 from sweeps.space.schema import docstrings
 from sweeps.space.schema.parameter_schema import Fragment, allows, types_of
 from sweeps.space.sections import section_models

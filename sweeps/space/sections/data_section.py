@@ -18,9 +18,9 @@ from sweeps.space.model.domains import RULES, Dimension
 from sweeps.space.model.enumeration import any_key
 from sweeps.space.model.templates import Sections, Template, dimensions, fill, walk
 from sweeps.space.parse.dimension_parser import DimensionParser, Read
-from sweeps.space.parse.nodes import INVALID, Node, Scalar, scalar
+from sweeps.space.parse.nodes import INVALID, Node
 from sweeps.space.parse.parameter_checks import mismatch, to_try_each
-from sweeps.space.parse.problems import check, domains_in, fragments, report_domains
+from sweeps.space.parse.section_checks import check, domains_in, fragments, report_domains
 from sweeps.space.schema.parameter_schema import allows
 from sweeps.space.sections.section_models import (
     FOLD_FORMS,
@@ -36,6 +36,7 @@ from sweeps.space.sections.section_models import (
     Split,
     variant_of,
 )
+from sweeps.space.yaml.scalars import Scalar, scalar
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 CLASS_WEIGHT_TASK = (

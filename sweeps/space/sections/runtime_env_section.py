@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import check
+from sweeps.space.parse.section_checks import check
 from sweeps.space.sections.section_models import RuntimeEnv
 
 KEY = "runtime_env"

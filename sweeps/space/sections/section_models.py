@@ -27,7 +27,7 @@ from sweeps.core.plugins import references
 from sweeps.core.trial import LOST
 from sweeps.space.model.domains import Keys
 from sweeps.space.parse import value_types
-from sweeps.space.parse.nodes import Plain
+from sweeps.space.yaml.scalars import Plain
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 Scalar = Annotated[Any, BeforeValidator(value_types.plain_scalar)]

@@ -11,13 +11,14 @@ from sweeps.core.text.suggestions import closest, did_you_mean
 from sweeps.space.model.domains import RULES
 from sweeps.space.model.templates import Sections, Template
 from sweeps.space.parse.dimension_parser import Read
-from sweeps.space.parse.nodes import INVALID, Node, Scalar
+from sweeps.space.parse.nodes import INVALID, Node
 from sweeps.space.parse.parameter_checks import mismatch
 from sweeps.space.parse.problems import Problems
 from sweeps.space.parse.synonyms import suggest
 from sweeps.space.schema.parameter_schema import Fragment, allows
 from sweeps.space.sections.chain_parser import ChainParser
 from sweeps.space.sections.trainer_definition import TrainerDefinition
+from sweeps.space.yaml.scalars import Scalar
 
 SECTIONS = ("preprocessor", "scaling", "params")
 # Parameters for which the frameworks take several quantiles. The model then predicts several

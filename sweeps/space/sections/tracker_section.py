@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.core.plugins import plugin_registry
-from sweeps.space.parse.nodes import Node, Plain
-from sweeps.space.parse.problems import report_domains
+from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.section_checks import report_domains
+from sweeps.space.yaml.scalars import Plain
 
 KIND = "tracker"
 _FORM = (

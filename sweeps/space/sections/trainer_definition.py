@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins import references, trainer_file
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.space.parse.problems import adapter, fragments
+from sweeps.space.parse.section_checks import adapter, fragments
 from sweeps.space.schema.parameter_schema import Fragment, fragment_problem, rule_of
 from sweeps.space.sections.section_models import AnyTask, Backend
 

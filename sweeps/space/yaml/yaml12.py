@@ -17,7 +17,9 @@ from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 
 from sweeps.core.errors import InputError
-from sweeps.space.parse.nodes import Mark, Node, scalar
+from sweeps.space.parse.nodes import Node
+from sweeps.space.parse.problems import Mark
+from sweeps.space.yaml.scalars import scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
