@@ -30,9 +30,9 @@ from sweeps.core.trial import State
 from sweeps.space import load
 from sweeps.space.model.domains import DOMAINS, RULES
 from sweeps.space.model.step_names import BUILTIN_STEPS, required_parameters
-from sweeps.space.parse.load_space import TOP
 from sweeps.space.parse.section_checks import fragments
-from sweeps.space.sections import section_models
+from sweeps.space.parse.top_level_keys import TOP
+from sweeps.space.sections import data_models
 from sweeps.space.sections.data_section import SKLEARN
 from sweeps.space.sections.search_sections import scheduler_keys
 from sweeps.space.sections.space_sections import SCALING, SECTIONS
@@ -249,7 +249,7 @@ def test_keys_named_in_the_text_exist():
             )
 
 
-@pytest.mark.parametrize("form", [section_models.ByColumn, section_models.ByTime])
+@pytest.mark.parametrize("form", [data_models.ByColumn, data_models.ByTime])
 def test_every_form_of_a_split_is_documented(form):
     names = [f.name for f in dataclasses.fields(form)]
     pattern = r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`"

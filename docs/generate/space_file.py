@@ -13,20 +13,20 @@ from sweeps.core.plugins import plugin_registry
 from sweeps.space.model import domains, step_names
 from sweeps.space.schema.json_schema import NULL, VARIABLE, schema
 from sweeps.space.schema.json_schema import section as schema_of
-from sweeps.space.sections import section_models
+from sweeps.space.sections import data_models, search_models, trainer_models
 
 # The models of each section. The first has the keys and their defaults; descriptions come from all
 # of them.
 MODELS: Mapping[str, tuple[type, ...]] = {
-    "trainer": (section_models.LoopKeys, section_models.TrainerKeys, section_models.TrainerSpec),
-    "data": (section_models.DataKeys, section_models.DataSpec),
-    "objective": (section_models.Objective,),
-    "search": (section_models.Search,),
-    "repeats": (section_models.Repeats,),
-    "limits": (section_models.Limits,),
-    "checkpoints": (section_models.Checkpoints,),
-    "bundle": (section_models.BundleKeys,),
-    "runtime_env": (section_models.RuntimeEnv,),
+    "trainer": (trainer_models.LoopKeys, trainer_models.TrainerKeys, trainer_models.TrainerSpec),
+    "data": (data_models.DataKeys, data_models.DataSpec),
+    "objective": (search_models.Objective,),
+    "search": (search_models.Search,),
+    "repeats": (search_models.Repeats,),
+    "limits": (search_models.Limits,),
+    "checkpoints": (search_models.Checkpoints,),
+    "bundle": (search_models.BundleKeys,),
+    "runtime_env": (trainer_models.RuntimeEnv,),
 }
 REFS = {
     "domain": "[a domain](#domains)",
@@ -112,7 +112,7 @@ def section(key: str, fragment: Mapping[str, Any], definitions: Mapping[str, Any
             list(
                 key_rows(
                     key,
-                    schema_of(section_models.LoopKeys)
+                    schema_of(trainer_models.LoopKeys)
                     if key == "trainer"
                     else mapping_in(fragment),
                 )

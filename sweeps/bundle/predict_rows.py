@@ -23,7 +23,7 @@ from sweeps.data.columns.column_values import InvalidColumnValue
 from sweeps.data.columns.tables import infer_types
 from sweeps.data.sources.data_files import SUFFIXES, SourceFiles, file_format
 from sweeps.data.sources.schema_probe import probe_schema, read_blocks
-from sweeps.space.sections.section_models import ReadKeys
+from sweeps.space.sections.data_models import ReadKeys
 
 CHUNK_ROWS = 50_000  # rows in memory at a time
 BUFFER_BYTES = 8 << 20  # bytes read at a time from a Parquet column

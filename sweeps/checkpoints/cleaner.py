@@ -20,7 +20,7 @@ from sweeps.core.files.checkpoint_files import (
 from sweeps.core.files.stores import open_store, store_of
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.trial import format_trial_id
-from sweeps.space.sections.section_models import Checkpoints
+from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study.repeats import Configurations
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore

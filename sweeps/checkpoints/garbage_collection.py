@@ -10,7 +10,7 @@ from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.sweep_folder import refuse_other_entries
 from sweeps.space.parse import value_types
 from sweeps.space.python.saved_space import saved_space
-from sweeps.space.sections.section_models import Checkpoints
+from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study.study_store import StudyStore
 
 

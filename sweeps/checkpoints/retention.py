@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sweeps.core.files.checkpoint_files import newest_checkpoints, step_of
 from sweeps.core.trial import State
-from sweeps.space.sections.section_models import Checkpoints
+from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study import ranking
 from sweeps.study.repeats import Configurations, settled
 

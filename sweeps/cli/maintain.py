@@ -50,7 +50,7 @@ def gc(
 ) -> None:
     """Delete checkpoints of SWEEP that neither a resume nor an export of the best trial needs."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
-    from sweeps.space.sections.section_models import Checkpoints
+    from sweeps.space.sections.search_models import Checkpoints
     from sweeps.stored.stored_sweeps import fetched
 
     policy = Checkpoints(per_trial, top, None if max_disk is None else parse_size(max_disk))

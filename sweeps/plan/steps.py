@@ -15,7 +15,7 @@ from statistics import mean, median
 from sweeps.core.trial import Action
 from sweeps.search.schedulers.scheduler import Scheduler, all_rungs
 from sweeps.search.schedulers.simulated import SimulatedStudy
-from sweeps.space.sections.section_models import ROWS
+from sweeps.space.sections.key_types import ROWS
 
 # Largest number of trials to simulate. Later trials take the average of the second half of these.
 SIMULATED = 256

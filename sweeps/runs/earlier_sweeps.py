@@ -21,7 +21,7 @@ from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.space import Objective, Space
 from sweeps.space.model.conditions import Key
 from sweeps.space.python.saved_space import recorded_space
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.stored.stored_sweeps import opened
 from sweeps.study import record
 from sweeps.study.event_records import state_of

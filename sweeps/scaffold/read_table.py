@@ -31,7 +31,7 @@ from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space.parse.nodes import located
 from sweeps.space.parse.problems import Problems
 from sweeps.space.parse.section_checks import check
-from sweeps.space.sections.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
+from sweeps.space.sections.data_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 from sweeps.space.yaml import yaml12
 from sweeps.space.yaml.yaml_writer import flow
 

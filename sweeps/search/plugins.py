@@ -19,7 +19,8 @@ from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.scheduler import Scheduler
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of
-from sweeps.space.sections.section_models import ROWS, SchedulerSpec, Search
+from sweeps.space.sections.key_types import ROWS
+from sweeps.space.sections.search_models import SchedulerSpec, Search
 
 T = TypeVar("T")
 

@@ -14,17 +14,16 @@ from sweeps.space.model.space_model import Space, known_fits
 from sweeps.space.model.step_names import Step
 from sweeps.space.parse.load_space import load
 from sweeps.space.schema.json_schema import schema
-from sweeps.space.sections.section_models import (
-    DataSpec,
+from sweeps.space.sections.data_models import DataSpec, Split
+from sweeps.space.sections.search_models import (
     InitialPoint,
     Limits,
     Objective,
     Repeats,
     SchedulerSpec,
     Search,
-    Split,
-    TrainerSpec,
 )
+from sweeps.space.sections.trainer_models import TrainerSpec
 
 __all__ = [
     "Constraint",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sweeps.core.trial import Result, State, format_trial_id
-from sweeps.space.sections.section_models import Limits
+from sweeps.space.sections.search_models import Limits
 from sweeps.study import ranking
 
 

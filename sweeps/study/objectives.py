@@ -25,7 +25,7 @@ from sweeps.core.best_step import UNKNOWN, Constraint, StepOrder
 from sweeps.core.resources import COSTS
 from sweeps.core.trial import State
 from sweeps.space import Space
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 
 Curve = Sequence[tuple[int, float]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.trial import State
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study import states, storage
 from sweeps.study.event_records import (
     ENQUEUED,

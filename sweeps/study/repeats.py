@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.core.trial import Result, State
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study import ranking
 
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {

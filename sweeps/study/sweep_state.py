@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sweeps.core.trial import Result
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study import states
 from sweeps.study.budgets import BudgetState
 from sweeps.study.events import TrialEvent, TrialStarted

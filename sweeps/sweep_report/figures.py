@@ -18,7 +18,7 @@ from sweeps.core.text.texts import shortened, value_text
 from sweeps.space import Dimension
 from sweeps.space.model.conditions import Key
 from sweeps.space.model.domains import short_names
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study import ranking
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from sweeps.bundle.predict_rows import predict_file
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.space import Step
-from sweeps.space.sections.section_models import ReadKeys
+from sweeps.space.sections.data_models import ReadKeys
 from tests.commands import check_in_this_process
 
 pytestmark = [

@@ -11,7 +11,7 @@ from sweeps.checkpoints.retention import (
     select_deletable,
 )
 from sweeps.core.trial import Checkpoint, Result, State
-from sweeps.space.sections.section_models import Checkpoints, Repeats
+from sweeps.space.sections.search_models import Checkpoints, Repeats
 from sweeps.study.repeats import Configurations
 
 

@@ -21,7 +21,7 @@ from sweeps.data.load_data import _distribute, fold_of, load_splits
 from sweeps.data.sources import sources
 from sweeps.data.sources.data_files import Source
 from sweeps.space import load
-from sweeps.space.sections.section_models import DataSpec, Split
+from sweeps.space.sections.data_models import DataSpec, Split
 from tests.data.test_split import rule
 
 HALF = rule("fraction", fraction=0.5)

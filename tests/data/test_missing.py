@@ -23,7 +23,7 @@ from sweeps.data.sources.data_files import Source, find_files
 from sweeps.data.sources.schema_probe import read_blocks, read_columns
 from sweeps.serving import request_checks
 from sweeps.space import load
-from sweeps.space.sections.section_models import DataSpec, Split
+from sweeps.space.sections.data_models import DataSpec, Split
 
 N = 200
 

@@ -12,7 +12,7 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.data.load_data import load_splits
 from sweeps.data.preprocessing.fit import fit_transform
-from sweeps.space.sections.section_models import DataSpec, Split
+from sweeps.space.sections.data_models import DataSpec, Split
 
 N = 40
 COLUMNS = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.data.splits.split import TEST, TRAIN, VALID, assign_splits, equals
-from sweeps.space.sections.section_models import Split
+from sweeps.space.sections.data_models import Split
 
 
 def rule(kind, **fields):

@@ -20,7 +20,7 @@ from sweeps.data.summary.early_summary import render, summarize_early
 from sweeps.data.summary.summary_text import one_line, table_rows
 from sweeps.data.summary.table_summary import DataSummary, summarize
 from sweeps.space import load
-from sweeps.space.sections.section_models import DataSpec, Split
+from sweeps.space.sections.data_models import DataSpec, Split
 from tests.shipped_spaces import FOLDER, missing_package
 
 SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -24,7 +24,7 @@ from sweeps.data.sources.text_shape import (
     rows_problem,
 )
 from sweeps.data.summary.early_summary import TableReader
-from sweeps.space.sections.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
+from sweeps.space.sections.data_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 
 
 def problem(text: str, separator: str = ",", read: ReadKeys = READ_DEFAULTS) -> str | None:

@@ -13,7 +13,7 @@ from sweeps.core.best_step import Constraint
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import applied
 from tests.execution.driving import trial

@@ -29,7 +29,7 @@ from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RES
 from sweeps.core.host import crash_cleanup
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.python.saved_space import bundle_of, resumed_space, saved_space
-from sweeps.space.sections.section_models import Checkpoints
+from sweeps.space.sections.search_models import Checkpoints
 from sweeps.stored.repair import repair
 from sweeps.terminal import terminal_text
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside

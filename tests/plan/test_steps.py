@@ -12,7 +12,7 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
-from sweeps.space.sections.section_models import ROWS
+from sweeps.space.sections.key_types import ROWS
 
 SCHEDULERS = [
     Asha(27),

@@ -24,7 +24,7 @@ from sweeps.scaffold.read_table import describe_table, likely_label, open_table
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.scaffold.yaml_text import quoted
 from sweeps.space import load
-from sweeps.space.sections.section_models import ReadKeys
+from sweeps.space.sections.data_models import ReadKeys
 from sweeps.space.yaml.yaml12 import parse
 from tests.scaffold.tables import dirty
 

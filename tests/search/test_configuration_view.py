@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from sweeps.search.samplers.configuration_view import ByConfiguration, merge_repeats
 from sweeps.search.samplers.trial_groups import FULL, History
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study.event_records import REPEAT_OF
 from tests.search.test_samplers import BODY, end
 

@@ -20,7 +20,8 @@ from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
-from sweeps.space.sections.section_models import ROWS, SchedulerSpec
+from sweeps.space.sections.key_types import ROWS
+from sweeps.space.sections.search_models import SchedulerSpec
 from sweeps.study.events import TrialReported
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests

@@ -16,7 +16,7 @@ from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.scheduler import all_row_steps, all_rungs, row_steps
 from sweeps.search.schedulers.simulated import SimulatedStudy
-from sweeps.space.sections.section_models import ROWS
+from sweeps.space.sections.key_types import ROWS
 from tests.execution.driving import trial
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)

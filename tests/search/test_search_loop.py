@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Report, Result, State
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study import record
 from sweeps.study.events import TrialReported
 from sweeps.study.repeats import Configurations, merged, settled

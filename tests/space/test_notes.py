@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from sweeps import cli
 from sweeps.core.metrics import METRICS, usual_goal
 from sweeps.space.parse.notes import goal_notes, list_notes
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 
 FILE = """\
 trainer: {{loop: "json:load"}}

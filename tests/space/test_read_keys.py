@@ -10,7 +10,7 @@ import pytest
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.sections.section_models import READ_DEFAULTS, ReadKeys
+from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
 from tests.bad_input import top
 
 

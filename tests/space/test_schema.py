@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from sweeps.space.model.domains import DOMAINS
-from sweeps.space.parse.load_space import TOP
+from sweeps.space.parse.top_level_keys import TOP
 from sweeps.space.schema.json_schema import schema
 from sweeps.space.yaml.yaml12 import parse, read_text
 from tests.commands import REPO

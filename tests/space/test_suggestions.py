@@ -12,23 +12,23 @@ import pytest
 from sweeps.core.plugins import plugin_registry, references
 from sweeps.space.model.domains import DOMAINS
 from sweeps.space.model.step_names import BUILTIN_STEPS
-from sweeps.space.parse.load_space import TOP
 from sweeps.space.parse.section_checks import fragments
 from sweeps.space.parse.synonyms import SUGGESTIONS, normalized, suggest
-from sweeps.space.sections import section_models
+from sweeps.space.parse.top_level_keys import TOP
+from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.search_sections import scheduler_keys
 from sweeps.space.sections.space_sections import SCALING, SECTIONS
 from sweeps.space.sections.trainer_section import selecting_options, trainer_names
 
 MODELS = {
-    "trainer": section_models.LoopKeys,
-    "data": section_models.DataKeys,
-    "objective": section_models.Objective,
-    "search": section_models.Search,
-    "limits": section_models.Limits,
-    "checkpoints": section_models.Checkpoints,
-    "bundle": section_models.BundleKeys,
-    "runtime_env": section_models.RuntimeEnv,
+    "trainer": trainer_models.LoopKeys,
+    "data": data_models.DataKeys,
+    "objective": search_models.Objective,
+    "search": search_models.Search,
+    "limits": search_models.Limits,
+    "checkpoints": search_models.Checkpoints,
+    "bundle": search_models.BundleKeys,
+    "runtime_env": trainer_models.RuntimeEnv,
 }
 FIELDS = {place: tuple(fragments(model)) for place, model in MODELS.items()} | {
     "scheduler": scheduler_keys()
@@ -44,7 +44,7 @@ VALID = {
     "domain": DOMAINS,
     "trainer.name": tuple(trainer_names()),
     "SimpleImputer.strategy": BUILTIN_STEPS["SimpleImputer"]["strategy"]["enum"],
-    "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
+    "objective.goal": get_args(get_type_hints(search_models.Objective)["goal"]),
     "search.algorithm": ("auto", *plugin_registry.names("sampler")),
     "scheduler.name": plugin_registry.names("scheduler"),
 }

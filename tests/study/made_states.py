@@ -15,7 +15,7 @@ from sweeps.core.trial import (
     State,
     Trial,
 )
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study import states
 from sweeps.study.events import TrialEnded, TrialReported, TrialStarted
 from sweeps.study.objectives import Objectives

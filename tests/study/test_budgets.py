@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Result, State
-from sweeps.space.sections.section_models import Limits
+from sweeps.space.sections.search_models import Limits
 from sweeps.study import ranking
 from sweeps.study.budgets import BudgetState, exhausted
 

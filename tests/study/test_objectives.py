@@ -13,7 +13,7 @@ from sweeps.core.loop_context import Current
 from sweeps.core.resources import COSTS, costs
 from sweeps.core.trial import Result, State
 from sweeps.execution.worker.loop_run import best_step
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.trainers._best import Steps
 from tests.study.made_states import known_trial

@@ -17,7 +17,7 @@ from sweeps.core.best_step import Constraint
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study import states
 from sweeps.study.event_records import EVENTS_PREFIX, batch_of, state_of
 from sweeps.study.events import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeps.core.trial import Result, State
 from sweeps.space import Dimension, Space, load
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.figures import PlotData

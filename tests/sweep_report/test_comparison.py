@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.trial import State
 from sweeps.space import Space, load
-from sweeps.space.sections.section_models import Objective, Repeats
+from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.sweep_report.comparison import ComparedSweep, compare

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import State
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.sweep_report import content as reports

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.best_step import Constraint
 from sweeps.core.trial import State
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Result, State
-from sweeps.space.sections.section_models import Objective, Repeats
+from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.study.states import TrialState

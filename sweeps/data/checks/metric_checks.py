@@ -13,7 +13,7 @@ from sweeps.core.resources import COSTS
 from sweeps.core.text.suggestions import closest
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 
 SPLIT_PREFIXES = ("valid-", "train-")
 # If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.

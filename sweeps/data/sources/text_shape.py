@@ -19,7 +19,7 @@ import numpy as np
 
 from sweeps.data.columns.missing import WORDS
 from sweeps.data.columns.tables import ALWAYS_MISSING
-from sweeps.space.sections.section_models import READ_DEFAULTS, ReadKeys
+from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
 from sweeps.space.yaml.yaml_writer import flow
 
 Row = tuple[int, list[str]]  # the number of the row's first line, and its values

@@ -19,7 +19,7 @@ from sweeps.data.checks.label_checks import check_dropped, check_same_task, spli
 from sweeps.data.columns.tables import copy_table, hash_of
 from sweeps.data.columns.weights import check_class_weight
 from sweeps.data.load_data import Splits, add_to_train, fold_of, load_splits, subsample
-from sweeps.space.sections.section_models import variant_of
+from sweeps.space.sections.data_models import variant_of
 
 if TYPE_CHECKING:
     from sweeps.data.streaming.splits import SplitSource

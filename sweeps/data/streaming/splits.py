@@ -41,7 +41,7 @@ from sweeps.data.summary.table_summary import (
     sample_rows,
     summarize,
 )
-from sweeps.space.sections.section_models import variant_of
+from sweeps.space.sections.data_models import variant_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset

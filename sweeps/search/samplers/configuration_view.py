@@ -15,7 +15,7 @@ from optuna import Study
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study.event_records import is_given
 from sweeps.study.record import repeat_of
 from sweeps.study.repeats import AGGREGATES

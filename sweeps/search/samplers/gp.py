@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictBool
 
 from sweeps.search.samplers.sampler import Algorithm, Model, SamplerContext
-from sweeps.space.sections.section_models import AtLeast1
+from sweeps.space.sections.key_types import AtLeast1
 
 
 @dataclass(frozen=True)

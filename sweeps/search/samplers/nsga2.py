@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from sweeps.search.samplers.sampler import Algorithm, ReseededSampler, SamplerContext
-from sweeps.space.sections.section_models import AtLeast2, Number
+from sweeps.space.sections.key_types import AtLeast2, Number
 
 
 @dataclass(frozen=True)

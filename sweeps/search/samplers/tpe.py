@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sweeps.search.samplers.sampler import Algorithm, Model, SamplerContext
-from sweeps.space.sections.section_models import AtLeast0, AtLeast1
+from sweeps.space.sections.key_types import AtLeast0, AtLeast1
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.model.conditions import Key
-from sweeps.space.sections.section_models import Repeats
+from sweeps.space.sections.search_models import Repeats
 from sweeps.study.record import paused_at, repeat_of, steps_of
 
 # The level for the final values of complete trials.

@@ -17,7 +17,7 @@ from pydantic import Field
 from sweeps.search.schedulers.promotion import is_closing, next_promoted
 from sweeps.search.schedulers.scheduler import CONTINUE, PAUSE, STOP, Decision, Scheduler
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.sections.section_models import AtLeast1, AtLeast2, Resource
+from sweeps.space.sections.key_types import AtLeast1, AtLeast2, Resource
 
 
 @dataclass(frozen=True)

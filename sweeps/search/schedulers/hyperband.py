@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sweeps.search.schedulers.asha import Asha
-from sweeps.space.sections.section_models import AtLeast1
+from sweeps.space.sections.key_types import AtLeast1
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from sweeps.search.schedulers.scheduler import CONTINUE, STOP, Decision, Scheduler
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.sections.section_models import AtLeast1
+from sweeps.space.sections.key_types import AtLeast1
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sweeps.core.trial import Action
 from sweeps.search.schedulers import perturbation
 from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Explore, Scheduler
 from sweeps.search.schedulers.view import StudyView, TrialView
-from sweeps.space.sections.section_models import AtLeast1, AtLeast2, Number
+from sweeps.space.sections.key_types import AtLeast1, AtLeast2, Number
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sweeps.core.trial import Action, Trial
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.sections.section_models import ROWS
+from sweeps.space.sections.key_types import ROWS
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension

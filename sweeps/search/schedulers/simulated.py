@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.search.schedulers.view import StudyView
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study.events import (
     TrialDecided,
     TrialEnded,

@@ -31,22 +31,20 @@ from sweeps.space.parse.problems import Problems
 from sweeps.space.parse.space_source import overridden_tree
 from sweeps.space.python.passed_space import PLACE
 from sweeps.space.sections.command_checks import command_options
-from sweeps.space.sections.section_models import (
+from sweeps.space.sections.data_models import DataSpec, variant_of
+from sweeps.space.sections.search_models import (
     BundleKeys,
     Checkpoints,
-    DataSpec,
     Limits,
     Objective,
     Repeats,
-    RuntimeEnv,
     SchedulerSpec,
     Search,
-    TrainerSpec,
-    variant_of,
 )
 from sweeps.space.sections.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.sections.tracker_section import TrackerSpec
 from sweeps.space.sections.trainer_definition import TrainerDefinition
+from sweeps.space.sections.trainer_models import RuntimeEnv, TrainerSpec
 from sweeps.space.yaml.yaml_writer import block
 
 

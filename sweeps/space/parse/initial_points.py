@@ -12,7 +12,7 @@ from sweeps.space.model.templates import Sections, conditions_of
 from sweeps.space.parse.nodes import Node
 from sweeps.space.parse.problems import Problems
 from sweeps.space.parse.when_parser import InvalidConditionValue, describe_values, option_of
-from sweeps.space.sections.section_models import InitialPoint
+from sweeps.space.sections.search_models import InitialPoint
 from sweeps.space.yaml.scalars import scalar_hint
 
 VALUE = "value"  # the key under which a point gives a known result; no dimension has this name

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.core.metrics import usual_goal
 from sweeps.space.model.templates import Template, walk
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.space.yaml.scalars import scalar
 
 

@@ -15,9 +15,24 @@ from sweeps.space.parse.nodes import Node
 from sweeps.space.parse.parameter_checks import mismatch
 from sweeps.space.parse.synonyms import our_name, suggest
 from sweeps.space.schema.parameter_schema import Fragment, rule_of
-from sweeps.space.sections.section_models import REQUIRED
+from sweeps.space.sections.data_models import FOLD_FORMS, SPLIT_FORMS, DataKeys
+from sweeps.space.sections.search_models import Objective
+from sweeps.space.sections.trainer_models import LoopKeys
 
 T = TypeVar("T")
+# Instructions for a missing required key, by section and key.
+REQUIRED: dict[type, dict[str, str]] = {
+    DataKeys: {
+        "valid": f"give {SPLIT_FORMS}; or {FOLD_FORMS}",
+        "train": "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads "
+        "its own data needs no `data`",
+    },
+    Objective: {
+        "goal": "give minimize or maximize",
+        "metric": "give the name of a metric that the trainer reports, such as valid-logloss",
+    },
+    LoopKeys: {"loop": "give a reference `module:attr` to a training loop"},
+}
 
 
 @functools.cache
@@ -97,7 +112,7 @@ def check(model: type[T], node: Node) -> T | None:
             key = str(error["loc"][0])
             if error["type"] == "missing":
                 needed = (
-                    REQUIRED.get((model, key))
+                    REQUIRED.get(model, {}).get(key)
                     or f"set {key} to {fragments(kind)[key].get('description', 'a value')}"
                 )
                 node.get(key).wrong(f"is required; {needed}", node.at)

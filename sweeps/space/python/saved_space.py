@@ -23,7 +23,8 @@ from sweeps.space.model.space_model import Space
 from sweeps.space.parse.load_space import Recorded, load
 from sweeps.space.python.passed_functions import checked_copy, save_module
 from sweeps.space.python.table_overrides import table_files, table_overrides
-from sweeps.space.sections.section_models import Split, TrainerSpec
+from sweeps.space.sections.data_models import Split
+from sweeps.space.sections.trainer_models import TrainerSpec
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:

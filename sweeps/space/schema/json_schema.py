@@ -25,7 +25,7 @@ from sweeps.space.model.step_names import (
 from sweeps.space.parse.section_checks import fragments
 from sweeps.space.schema import docstrings
 from sweeps.space.schema.parameter_schema import Fragment, allows, types_of
-from sweeps.space.sections import section_models
+from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.auto_algorithm import AUTO
 from sweeps.space.sections.space_sections import AMOUNT, SCALING
 from sweeps.space.sections.trainer_definition import TrainerDefinition
@@ -145,7 +145,7 @@ def section(model: type, **rules: Any) -> Schema:
 def schema() -> Schema:
     """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
     trainers = trainer_definitions()
-    objective = section(section_models.Objective)
+    objective = section(search_models.Objective)
     name = {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"}
     required: Schema = {
         "trainer": _trainer(trainers),
@@ -157,11 +157,11 @@ def schema() -> Schema:
         "constraints": {"type": "object", "additionalProperties": value(_COMPARISON)},
         "search": _search(),
         "scheduler": _scheduler(),
-        "repeats": value({"type": "integer", "minimum": 1}, section(section_models.Repeats)),
-        "limits": section(section_models.Limits),
-        "checkpoints": section(section_models.Checkpoints),
-        "bundle": section(section_models.BundleKeys),
-        "runtime_env": section(section_models.RuntimeEnv),
+        "repeats": value({"type": "integer", "minimum": 1}, section(search_models.Repeats)),
+        "limits": section(search_models.Limits),
+        "checkpoints": section(search_models.Checkpoints),
+        "bundle": section(search_models.BundleKeys),
+        "runtime_env": section(trainer_models.RuntimeEnv),
         "trackers": _trackers(),
         "space": _space(),
     }
@@ -184,8 +184,8 @@ def schema() -> Schema:
 def _trainer(trainers: Mapping[str, TrainerDefinition]) -> Schema:
     """Return the schema of `trainer`: a name, or a mapping with the options of any trainer."""
     keys = {
-        **section(section_models.TrainerKeys)["properties"],
-        **section(section_models.LoopKeys)["properties"],
+        **section(trainer_models.TrainerKeys)["properties"],
+        **section(trainer_models.LoopKeys)["properties"],
     }
     for definition in trainers.values():
         for key, fragment in definition.options.items():
@@ -235,7 +235,7 @@ def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Sche
 
 def _search() -> Schema:
     """Return the schema of `search`, whose options depend on the algorithm."""
-    form = section(section_models.Search)
+    form = section(search_models.Search)
     description = form["properties"]["algorithm"]["description"]
     names = {AUTO: "Choose a sampler that suits the space and the limits.", **_summaries("sampler")}
     form["properties"]["algorithm"] = value(
@@ -314,19 +314,19 @@ def _sentence(text: str) -> str:
 
 def _data() -> Schema:
     """Return the schema of `data`, in which some keys have several forms, or may be tuned."""
-    form = section(section_models.DataKeys)
+    form = section(data_models.DataKeys)
     loader = {REFERENCE["pattern"]: ANY_OPTIONS}
     source = any_of(TEXT, mapping({}, patternProperties=loader, minProperties=1))
-    by_rows = [section(section_models.ByColumn), section(section_models.ByTime)]
+    by_rows = [section(data_models.ByColumn), section(data_models.ByTime)]
     share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     split = any_of(share, source, *by_rows)
-    folds = [section(section_models.ByFolds), section(section_models.ByRolling)]
+    folds = [section(data_models.ByFolds), section(data_models.ByRolling)]
     columns = {"type": "array", "items": any_of(TEXT, ref("branch"))}
     forms = {
         "train": any_of(source, ref("branch")),
         "valid": any_of(split, *folds),
         "test": any_of(split, NULL),
-        "read": any_of(section(section_models.ReadKeys), NULL),
+        "read": any_of(section(data_models.ReadKeys), NULL),
         "drop": any_of(columns, NULL, ref("branch")),
         "rows": parameter({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
         "weight": any_of(TEXT, NULL, ref("branch")),

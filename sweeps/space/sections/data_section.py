@@ -22,7 +22,7 @@ from sweeps.space.parse.nodes import INVALID, Node
 from sweeps.space.parse.parameter_checks import mismatch, to_try_each
 from sweeps.space.parse.section_checks import check, domains_in, fragments, report_domains
 from sweeps.space.schema.parameter_schema import allows
-from sweeps.space.sections.section_models import (
+from sweeps.space.sections.data_models import (
     FOLD_FORMS,
     READ_DEFAULTS,
     SPLIT_FORMS,

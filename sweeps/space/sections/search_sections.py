@@ -22,7 +22,7 @@ from sweeps.space.parse.synonyms import suggest
 from sweeps.space.parse.when_parser import comparison_of
 from sweeps.space.schema.parameter_schema import rule_of
 from sweeps.space.sections.auto_algorithm import AUTO
-from sweeps.space.sections.section_models import (
+from sweeps.space.sections.search_models import (
     BundleKeys,
     Checkpoints,
     Limits,

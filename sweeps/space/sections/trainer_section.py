@@ -25,7 +25,6 @@ from sweeps.space.schema.parameter_schema import (
     allows,
 )
 from sweeps.space.sections.command_checks import command_hint
-from sweeps.space.sections.section_models import LoopKeys, TrainerKeys, TrainerSpec
 from sweeps.space.sections.trainer_definition import (
     NAME,
     UNKNOWN,
@@ -33,6 +32,7 @@ from sweeps.space.sections.trainer_definition import (
     definition_of,
     has_definition,
 )
+from sweeps.space.sections.trainer_models import LoopKeys, TrainerKeys, TrainerSpec
 
 PACKAGE = "sweeps.trainers"
 # Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn,

@@ -13,7 +13,7 @@ from sweeps.core.errors import InputError
 from sweeps.data.columns.missing import decide, profile_columns, take_out
 from sweeps.data.columns.tables import canonical_table, infer_types
 from sweeps.data.streaming.block_types import Convert, merge_profiles, unify_schemas
-from sweeps.space.sections.section_models import DataSpec
+from sweeps.space.sections.data_models import DataSpec
 
 WORDS = (
     "1",

@@ -16,7 +16,7 @@ from sweeps.data.streaming.splits import StreamVariants, first_rows, rows_of_val
 from sweeps.data.streaming.stream_settings import StreamSettings
 from sweeps.data.streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
 from sweeps.space import DataSpec, Split, Step
-from sweeps.space.sections.section_models import ReadKeys
+from sweeps.space.sections.data_models import ReadKeys
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 

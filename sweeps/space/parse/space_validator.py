@@ -1,0 +1,323 @@
+"""Validate the tree of a space file, section by section."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from sweeps.core.errors import InputError, first_of
+from sweeps.core.resources import Shape
+from sweeps.space.model import enumeration
+from sweeps.space.model.domains import Dimension, Keys
+from sweeps.space.model.enumeration import MAX_CELLS, MAX_SHAPES
+from sweeps.space.model.space_model import Space
+from sweeps.space.model.step_names import Step
+from sweeps.space.model.templates import Sections, conditions_of, dimensions, variant_names, walk
+from sweeps.space.parse.consistency_checks import ConsistencyChecks
+from sweeps.space.parse.initial_points import InitialPointsParser
+from sweeps.space.parse.nodes import INVALID, Node, places
+from sweeps.space.parse.notes import brace_notes, goal_notes, list_notes
+from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.space_source import SpaceSource
+from sweeps.space.parse.top_level_keys import check_keys, sweep_name
+from sweeps.space.sections.auto_algorithm import AUTO, Choice, choose
+from sweeps.space.sections.command_checks import check_commands
+from sweeps.space.sections.data_models import DataSpec
+from sweeps.space.sections.data_section import DataSection, whole
+from sweeps.space.sections.runtime_env_section import KEY, read_runtime_env
+from sweeps.space.sections.search_sections import (
+    SearchSections,
+    perturbs,
+)
+from sweeps.space.sections.space_sections import SpaceParser
+from sweeps.space.sections.tracker_section import read_trackers
+from sweeps.space.sections.trainer_section import TrainerSection
+
+# The largest number of data variants. Each variant is checked before the sweep starts.
+MAX_VARIANTS = 1_000
+
+
+class SpaceValidator:
+    """Validator of one space file.
+
+    Its methods add problems, and return None in place of an invalid value.
+
+    Args:
+        root: The parsed file, with the overrides.
+        problems: Collects the problems.
+        source: The text, from which the file was parsed.
+        algorithm: The algorithm of a sweep that has already started; None for a new sweep.
+    """
+
+    def __init__(self, root: Node, problems: Problems, source: SpaceSource, algorithm: str | None):
+        self.root = root
+        self.source = source
+        self.problems = problems
+        self.folder = source.base
+        self.algorithm = algorithm
+        self.started = algorithm is not None
+        self.roots = (source.base, Path.cwd(), *filter(None, (source.functions,)))
+        self.trainers = TrainerSection(self.roots, self.problems, self.started)
+        self.trainer = self.trainers.read(root.get("trainer"))
+        self.parser = SpaceParser(
+            self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name
+        )
+        self.search = SearchSections(root, self.roots)
+        self.checks = ConsistencyChecks(root, self.trainers, self.trainer, self.search)
+        self.dimensions: tuple[Dimension, ...] = ()
+
+    def space(self) -> Space:
+        """Validate the whole file and return the space.
+
+        Raises:
+            InputError: The file is invalid. The error has all problems.
+        """
+        check_keys(self.root)
+        name = sweep_name(self.root, self.source.path)
+        data, tuned = self._data()
+        trackers = read_trackers(self.root.get("trackers"), self.roots)
+        runtime_env = read_runtime_env(self.root.get(KEY), self.folder)
+        self.checks.check_columns()
+        self._check_space_is_given(bool(tuned))
+        before, reason = len(self.problems), ""
+        sections = self._sections(data, tuned)
+        cells: tuple[Keys, ...] = ()
+        shapes: tuple[Shape, ...] = ()
+        if data is not None and isinstance(params := sections.get("params"), dict):
+            data = self.checks.with_queries(data, params)
+        if len(self.problems) == before:  # counts of an incomplete space would mislead
+            cells = self._cells(sections)
+            shapes = self._shapes(sections)
+            reason = self._finish_search(data, sections, len(cells))
+        if len(self.problems):
+            raise InputError(self.problems.sorted())
+        assert self.trainer and data
+        return Space(
+            name=name,
+            path=self.source.path,
+            text=self.source.text,
+            overrides=self.source.overrides,
+            trainer=self.trainer,
+            data=data,
+            sections=sections,
+            dimensions=self.dimensions,
+            cells=cells,
+            shapes=shapes,
+            tree=self.source.root,
+            functions=self.source.functions,
+            tables=self.source.tables,
+            places=places(self.root),
+            algorithm_reason=reason,
+            trackers=trackers,
+            runtime_env=runtime_env,
+            trainer_definition=self.trainers.definition,
+            notes=self._notes(sections),
+            **self.search.parsed,
+        )
+
+    def _shapes(self, sections: Sections) -> tuple[Shape, ...]:
+        """Return the shapes of the trials, and check their numbers of workers."""
+        if self.trainer is None:
+            return ()
+        shapes = enumeration.all_shapes(sections, self.trainer.backend)
+        self.checks.check_workers(shapes)
+        return shapes
+
+    def _check_space_is_given(self, tuned_data: bool) -> None:
+        """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
+        if self.root.get("space").value in (None, {}) and not tuned_data:
+            text = (
+                "is required; give the loop's parameters and their domains, such as {params: "
+                "{eta: {loguniform: [1e-3, 0.3]}}}"
+            )
+            self.root.wrong_inside("space", text)
+
+    def _sections(self, data: DataSpec | None, tuned: Sections) -> Sections:
+        """Parse the section `space`, and return the templates of its sections.
+
+        Under the name `data`, also return the templates of the tuned keys of `data`.
+        """
+        sections = self.parser.space(self.root.get("space"))
+        if (
+            data is not None
+            and not data.given
+            and any(isinstance(part, Step) for part in walk(sections.get("preprocessor")))
+        ):
+            text = "needs `data`, which the file does not have; add `data`, or remove this key"
+            self.root.find("space.preprocessor").wrong_key(text)
+        if tuned and all(map(whole, tuned.values())):
+            sections = {"data": tuned, **sections}
+        self.dimensions = tuple(dimensions(sections))
+        self.parser.when_parser.conclude(conditions_of(sections))
+        params = sections.get("params")
+        if self.trainer is not None and not self.started and INVALID not in walk(params):
+            check_commands(self.root, self.trainer, self.trainers.definition, params, self.roots)
+        return sections
+
+    @property
+    def _sampled(self) -> list[str]:
+        """Names of the dimensions that are not grids."""
+        return [dim.name for dim in self.dimensions if not dim.is_grid]
+
+    def _finish_search(self, data: DataSpec | None, sections: Sections, cells: int) -> str:
+        """Complete the values that depend on the dimensions.
+
+        These are the initial points, `limits.max_trials`, the population and the algorithm.
+
+        Args:
+            data: The parsed section `data`; None if it has a problem.
+            sections: The parsed sections of the space.
+            cells: Number of grid cells.
+
+        Returns:
+            The reason for the algorithm that was chosen for `search.algorithm: auto`. "" if the
+                file names an algorithm.
+        """
+        self._add_initial_points(sections)
+        search = self.search
+        scheduler = search.scheduler
+        limits = search.limits
+        reason = ""
+        self.checks.check_folds(data)
+        self.checks.check_bundle(data)
+        self.checks.check_ingest(data, sections)
+        if perturbs(scheduler) and not any(name.startswith("params.") for name in self._sampled):
+            self.root.wrong_inside(
+                "scheduler.name",
+                f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has "
+                "no sampled dimension",
+            )
+        if limits:
+            search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
+        if limits and perturbs(scheduler):
+            search.scheduler = replace(
+                scheduler, options=scheduler.options | {"population": limits.max_trials}
+            )
+        if search.search.algorithm == AUTO:
+            choice = self._choice(limits.max_trials if limits else cells)
+            search.search = replace(search.search, algorithm=choice.algorithm)
+            reason = choice.reason
+        return reason
+
+    def _notes(self, sections: Sections) -> tuple[str, ...]:
+        """Return notes about sections that are valid, but seldom what the user wants.
+
+        A sweep that has started has no such notes.
+        """
+        if self.started:
+            return ()
+        lists = () if self.dimensions else list_notes(sections.get("params"))
+        braces = brace_notes(sections.get("params"), (dim.name for dim in self.dimensions))
+        return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
+
+    def _algorithm_notes(self) -> tuple[str, ...]:
+        """Return a note if the file names a sampler, but has no dimension for it to choose."""
+        search = self.search.search
+        if search.algorithm in (AUTO, "grid") or self._sampled:
+            return ()
+        why = "nothing is tuned, so the trials differ only in their seeds"
+        if self.dimensions:
+            why = "only grids are tuned, and sweeps tries every cell"
+        note = (
+            f"search.algorithm: `{search.algorithm}` has no effect, because {why}; leave this key "
+            "out, or tune a value under `space:`"
+        )
+        return (note,)
+
+    def _choice(self, max_trials: int) -> Choice:
+        """Choose the algorithm for `search.algorithm: auto`.
+
+        A sweep that has already started keeps its algorithm.
+        """
+        if self.algorithm is not None:
+            return Choice(self.algorithm, "chosen when the sweep began")
+        search = self.search
+        return choose(
+            sampled=len(self._sampled),
+            objectives=len(search.objectives),
+            max_trials=max_trials,
+            perturbs=perturbs(search.scheduler),
+        )
+
+    def _add_initial_points(self, sections: Sections) -> None:
+        """Parse the initial points.
+
+        Add a problem if `limits.max_trials` is less than the number of points without a known
+        result.
+        """
+        search = self.search
+        if not search.search.initial_points:
+            return
+        parser = InitialPointsParser(
+            self.dimensions, sections, max(1, len(search.objectives)), self.problems
+        )
+        points = parser.read(self.root.find("search.initial_points"))
+        search.search = replace(search.search, initial_points=points)
+        count = sum(point.values is None for point in points)
+        if search.limits and 0 < search.limits.max_trials < count:
+            text = (
+                f"{count} initial points must run, but limits.max_trials is only "
+                f"{search.limits.max_trials}"
+            )
+            self.root.wrong_inside("search.initial_points", text)
+
+    def _data(self) -> tuple[DataSpec | None, Sections]:
+        """Parse the section `data`; see `DataSection.read`.
+
+        The section may be absent if `trainer` is a mapping. A mapping names a user's training loop,
+        and this loop may read its own data.
+        """
+        if "data" not in self.root.value and self.root.get("trainer").is_map:
+            return DataSpec("", None, None, None, None, self.folder), {}
+        return DataSection(self.parser, self.folder, self.roots).read(self.root.get("data"))
+
+    def _cells(self, sections: Sections) -> tuple[Keys, ...]:
+        """Return the grid cells.
+
+        Add a problem if there are too many cells, shapes or data variants, or too few trials for
+        the cells.
+        """
+        cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
+        if len(cells) > MAX_CELLS:
+            self.root.wrong_inside(
+                "space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices"
+            )
+            return cells
+        if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, "none")):
+            text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
+            self.root.find("space.scaling").wrong_key(text)
+        variants = enumeration.assignments(sections, variant_names(sections))
+        if _more_than(MAX_VARIANTS, variants):
+            text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
+            self.root.wrong_inside("data", text)
+        search, limits = self.search.search, self.search.limits
+        sampled = self._sampled
+        if search.algorithm == "grid" and sampled:
+            self.root.wrong_inside(
+                "search.algorithm",
+                "grid search allows only `grid` dimensions, but these are sampled: "
+                f"{first_of(sampled, 5)}",
+            )
+        for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
+            if getattr(search, name) and not sampled:
+                text = "has no effect, because no dimension is sampled; leave this key out"
+                self.root.wrong_inside(f"search.{key}", text)
+        if limits and 0 < limits.max_trials < len(cells):
+            text = (
+                f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}"
+            )
+            self.root.wrong_inside("limits.max_trials", text)
+        elif limits and not limits.max_trials and sampled:
+            text = (
+                f"is required, because {sampled[0]} is sampled; give the number of trials, which "
+                f"must be at least the number of grid cells, {len(cells)}"
+            )
+            self.root.wrong_inside("limits.max_trials", text)
+        return cells
+
+
+def _more_than(count: int, items: Iterable[object]) -> bool:
+    """Return True if there are more than `count` items."""
+    return any(True for _ in itertools.islice(items, count, None))
