@@ -96,7 +96,7 @@ def assignments(
             return keys[dim.name][made[-1]]
 
         values: Keys = {}
-        yield {name: fill(template, choose, values) for name, template in sections.items()}, values
+        yield fill({**sections}, choose, values), values
 
 
 def any_key(dim: Dimension) -> Key:

@@ -13,7 +13,7 @@ from sweeps.core.best_step import Constraint
 from sweeps.core.plugins.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.text.secrets import hide_values
-from sweeps.space.model.conditions import ABSENT, Key
+from sweeps.space.model.conditions import Key
 from sweeps.space.model.domains import Dimension, Keys
 from sweeps.space.model.enumeration import any_key, assignments
 from sweeps.space.model.step_names import Step
@@ -224,13 +224,9 @@ class Space:
         Raises:
             ValueError: `choose` returned a key that no option of the dimension has.
         """
-        known: Keys = {}
-        filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
+        filled = fill({**self.sections}, choose)
         empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
-        return {
-            name: nothing if filled.get(name, ABSENT) is ABSENT else filled[name]
-            for name, nothing in empty.items()
-        }
+        return {name: filled.get(name, nothing) for name, nothing in empty.items()}
 
     def variant(self, data: Mapping[str, Any]) -> DataSpec:
         """Return the data of a trial.

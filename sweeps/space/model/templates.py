@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sweeps.space.model.conditions import ABSENT, Absent, Key, Term, holds
 from sweeps.space.model.domains import Dimension, Keys
@@ -26,11 +26,100 @@ class Chain:
     items: tuple[Step | Dimension, ...] = ()
 
 
-# A value that may contain dimensions, at any depth.
-_Parts = list[Any] | tuple[Any, ...] | dict[Any, Any]
-Template = Dimension | Chain | Step | Scalar | _Parts | Invalid | Absent
+# A value that may contain dimensions, at any depth. The keys of a mapping are scalars.
+Template = (
+    Dimension
+    | Chain
+    | Step
+    | list["Template"]
+    | tuple["Template", ...]
+    | dict[Any, "Template"]
+    | Scalar
+    | Invalid
+    | Absent
+)
 # The templates of the sections of a space, by name.
 Sections = dict[str, Template]
+R = TypeVar("R")
+
+
+class TemplateVisitor(Generic[R]):
+    """Visitor of templates, with a method for each kind of template that has parts."""
+
+    def visit(self, template: Template) -> R:
+        """Call the method for the kind of a template."""
+        if isinstance(template, Dimension):
+            return self.dimension(template)
+        if isinstance(template, Chain):
+            return self.chain(template)
+        if isinstance(template, Step):
+            return self.step(template)
+        if isinstance(template, dict):
+            return self.mapping(template)
+        if isinstance(template, (list, tuple)):
+            return self.sequence(template)
+        return self.constant(template)
+
+    def dimension(self, dim: Dimension) -> R:
+        """Visit a dimension."""
+        raise NotImplementedError
+
+    def chain(self, chain: Chain) -> R:
+        """Visit a chain of preprocessing steps."""
+        raise NotImplementedError
+
+    def step(self, step: Step) -> R:
+        """Visit a preprocessing step."""
+        raise NotImplementedError
+
+    def mapping(self, mapping: dict[Any, Template]) -> R:
+        """Visit a mapping."""
+        raise NotImplementedError
+
+    def sequence(self, items: list[Template] | tuple[Template, ...]) -> R:
+        """Visit a list or a tuple."""
+        raise NotImplementedError
+
+    def constant(self, value: Scalar | Invalid | Absent) -> R:
+        """Visit a template without parts."""
+        raise NotImplementedError
+
+
+@dataclass
+class _Filler(TemplateVisitor[Any]):
+    """Replaces dimensions by values; see `fill`."""
+
+    choose: Callable[[Dimension], Key]
+    known: Keys
+
+    def dimension(self, dim: Dimension) -> Any:
+        if not holds(dim.when, self.known):
+            return self.visit(dim.otherwise)
+        key = self.choose(dim)
+        value = dim.value(key)
+        self.known[dim.name] = key if dim.options else value
+        return self.visit(value)
+
+    def chain(self, chain: Chain) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for part in map(self.visit, chain.items):
+            if part is not ABSENT:
+                steps += [part] if isinstance(part, Step) else part
+        return tuple(steps)
+
+    def step(self, step: Step) -> Step:
+        columns = self.visit(step.columns)
+        return Step(step.name, None if columns is ABSENT else columns, self.visit(step.params))
+
+    def mapping(self, mapping: dict[Any, Template]) -> dict[Any, Any]:
+        filled = {key: self.visit(value) for key, value in mapping.items()}
+        return {key: value for key, value in filled.items() if value is not ABSENT}
+
+    def sequence(self, items: list[Template] | tuple[Template, ...]) -> Any:
+        return type(items)(value for value in map(self.visit, items) if value is not ABSENT)
+
+    def constant(self, value: Scalar | Invalid | Absent) -> Any:
+        return value
 
 
 def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | None = None) -> Any:
@@ -40,62 +129,42 @@ def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | N
         template: The template.
         choose: Function that returns a key for a dimension; `Dimension.value` converts this key to
             the value.
-        known: Values of the dimensions that were chosen earlier, by name. Conditions are evaluated
-            with these values. The values that are chosen in this call are added to the dict.
+        known: A dict that receives the value of each dimension that is chosen, by name; for an
+            option, its key. Conditions are evaluated with these values.
 
     Returns:
         The filled template. If the template is an inactive dimension, the result is the dimension's
         value `otherwise`, which is usually ABSENT. Lists, mappings and chains leave out items that
         are ABSENT.
     """
-    known = {} if known is None else known
-    if isinstance(template, Dimension):
-        if not holds(template.when, known):
-            return fill(template.otherwise, choose, known)
-        key = choose(template)
-        value = template.value(key)
-        known[template.name] = key if template.options else value
-        return fill(value, choose, known)
-    if isinstance(template, Chain):
-        steps: list[Step] = []
-        for item in template.items:
-            inside = fill(item, choose, known)
-            steps += [inside] if isinstance(inside, Step) else () if inside is ABSENT else inside
-        return tuple(steps)
-    if isinstance(template, Step):
-        columns = fill(template.columns, choose, known)
-        return Step(
-            template.name,
-            None if columns is ABSENT else columns,
-            fill(template.params, choose, known),
-        )
-    if isinstance(template, dict):
-        filled = {key: fill(value, choose, known) for key, value in template.items()}
-        return {key: value for key, value in filled.items() if value is not ABSENT}
-    if isinstance(template, (list, tuple)):
-        return type(template)(
-            value
-            for value in (fill(item, choose, known) for item in template)
-            if value is not ABSENT
-        )
-    return template
+    return _Filler(choose, {} if known is None else known).visit(template)
 
 
-def children(template: Template) -> Iterable[Template]:
-    """Return the templates directly inside a template.
+class _Parts(TemplateVisitor[Iterable[Template]]):
+    """Returns the templates directly inside a template."""
 
-    These are the items of a list or a chain, the values of a mapping, the columns and parameters of
-    a step, or the values of the options of a dimension.
-    """
-    if isinstance(template, Dimension):
-        return [option.value for option in template.options]
-    if isinstance(template, Chain):
-        return template.items
-    if isinstance(template, Step):
-        return (template.columns, template.params)
-    if isinstance(template, dict):
-        return template.values()
-    return template if isinstance(template, (list, tuple)) else ()
+    def dimension(self, dim: Dimension) -> list[Template]:
+        return [option.value for option in dim.options]
+
+    def chain(self, chain: Chain) -> Iterable[Template]:
+        return chain.items
+
+    def step(self, step: Step) -> tuple[Template, ...]:
+        return step.columns, step.params
+
+    def mapping(self, mapping: dict[Any, Template]) -> Iterable[Template]:
+        return mapping.values()
+
+    def sequence(self, items: list[Template] | tuple[Template, ...]) -> Iterable[Template]:
+        return items
+
+    def constant(self, value: Scalar | Invalid | Absent) -> tuple[Template, ...]:
+        return ()
+
+
+# Returns the items of a list or a chain, the values of a mapping, the columns and parameters of a
+# step, or the values of the options of a dimension.
+children = _Parts().visit
 
 
 def walk(template: Template) -> Iterator[Template]:

@@ -6,49 +6,53 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from typing import Any
 
-from sweeps.space.model.conditions import ABSENT, Key
+from sweeps.space.model.conditions import ABSENT, Absent, Key
 from sweeps.space.model.domains import Dimension
 from sweeps.space.model.step_names import NONE, Step
-from sweeps.space.model.templates import Chain, Template
+from sweeps.space.model.templates import Chain, Template, TemplateVisitor
+from sweeps.space.parse.nodes import Invalid
+from sweeps.space.yaml.scalars import Scalar
 from sweeps.space.yaml.yaml_writer import flow
 
 LIMIT = 60
 
 
-def canonical(template: Template) -> Hashable:
-    """Return a hashable value with which two templates can be compared.
-
-    Only equal templates have the same value.
+class _Canonical(TemplateVisitor[Hashable]):
+    """Returns a hashable value that is equal for equal templates only.
 
     1 and 1.0 are equal templates, but `true` and 1 are not. The names of dimensions are not
     compared.
     """
-    if isinstance(template, Dimension):
-        numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
-        return (
-            "dimension",
-            template.kind,
-            tuple(canonical(option.value) for option in template.options),
-            numbers,
-            template.when,
-        )
-    if isinstance(template, Chain):
-        return ("chain", *map(canonical, template.items))
-    if isinstance(template, Step):
-        return ("step", template.name, canonical(template.columns), canonical(template.params))
-    if isinstance(template, dict):
-        return (
-            "mapping",
-            frozenset((canonical(key), canonical(value)) for key, value in template.items()),
-        )
-    if isinstance(template, (list, tuple)):
-        return ("list", *map(canonical, template))
-    if isinstance(template, float) and math.isnan(template):
-        return ("nan",)
-    if isinstance(template, (bool, str)) or template is None:
-        return (type(template).__name__, template)
-    return ("number", template)
+
+    def dimension(self, dim: Dimension) -> Hashable:
+        numbers = (dim.lower, dim.upper, dim.q, dim.mean, dim.sd)
+        options = tuple(self.visit(option.value) for option in dim.options)
+        return "dimension", dim.kind, options, numbers, dim.when
+
+    def chain(self, chain: Chain) -> Hashable:
+        return "chain", *map(self.visit, chain.items)
+
+    def step(self, step: Step) -> Hashable:
+        return "step", step.name, self.visit(step.columns), self.visit(step.params)
+
+    def mapping(self, mapping: dict[Any, Template]) -> Hashable:
+        pairs = ((self.visit(key), self.visit(value)) for key, value in mapping.items())
+        return "mapping", frozenset(pairs)
+
+    def sequence(self, items: list[Template] | tuple[Template, ...]) -> Hashable:
+        return "list", *map(self.visit, items)
+
+    def constant(self, value: Scalar | Invalid | Absent) -> Hashable:
+        if isinstance(value, float) and math.isnan(value):
+            return ("nan",)
+        if isinstance(value, (bool, str)) or value is None:
+            return type(value).__name__, value
+        return "number", value
+
+
+canonical = _Canonical().visit
 
 
 def option_keys(values: list[Template]) -> list[Key]:
@@ -121,19 +125,27 @@ def _chain_key(chain: Chain, twins: Sequence[Chain] = ()) -> str:
     return "+".join(parts) or NONE
 
 
-def say(value: Template) -> str:
-    """Return a template as YAML text on one line.
+class _Text(TemplateVisitor[str]):
+    """Returns a template as YAML text on one line.
 
     A dimension is shown as its kind, such as `uniform`.
     """
-    if isinstance(value, Dimension):
-        return value.kind
-    if isinstance(value, Chain):
-        return _chain_key(value)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(say, value)) + "]"
-    if value is None or isinstance(value, (bool, float)):
-        return flow(value)
-    return str(value)
+
+    def dimension(self, dim: Dimension) -> str:
+        return dim.kind
+
+    def chain(self, chain: Chain) -> str:
+        return _chain_key(chain)
+
+    def mapping(self, mapping: dict[Any, Template]) -> str:
+        pairs = (f"{self.visit(key)}: {self.visit(value)}" for key, value in mapping.items())
+        return f"{{{', '.join(pairs)}}}"
+
+    def sequence(self, items: list[Template] | tuple[Template, ...]) -> str:
+        return f"[{', '.join(map(self.visit, items))}]"
+
+    def constant(self, value: Scalar | Invalid | Absent) -> str:
+        return flow(value) if value is None or isinstance(value, (bool, float)) else str(value)
+
+
+say = _Text().visit

@@ -170,7 +170,7 @@ class DataSection:
     def _train(self, node: Node) -> Template:
         """Parse a source."""
         if (call := self._call(node)) is not None:
-            return call
+            return {**call}
         if not isinstance(node.value, str) or not node.value:
             return node.wrong(f"must be {SOURCES}, got {node.show()}{to_try_each(node)}")
         if fault := self._source_problem(node.value):
