@@ -49,7 +49,7 @@ LONGEST = (
     *(
         "tests/test_stored_sweeps.py",
         "tests/test_streaming.py",
-        "tests/data/streaming/test_splits.py",
+        "tests/data/streaming/test_stream_splits.py",
         "tests/test_tutorials.py",
     ),
     *(

@@ -255,14 +255,14 @@ def constraints_by_position(given: Params, columns: Iterable[Any]) -> Params:
     """
     positions = {str(name): position for position, name in enumerate(columns)}
     signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
-    found: Params = {}
+    constraints: Params = {}
     try:
         if isinstance(signs, Mapping):
-            found["monotone_constraints"] = [0] * len(positions)
+            constraints["monotone_constraints"] = [0] * len(positions)
             for name, sign in signs.items():
-                found["monotone_constraints"][positions[str(name)]] = sign
+                constraints["monotone_constraints"][positions[str(name)]] = sign
         if isinstance(groups, list):
-            found["interaction_constraints"] = [
+            constraints["interaction_constraints"] = [
                 [name if isinstance(name, int) else positions[name] for name in group]
                 for group in groups
             ]
@@ -271,7 +271,7 @@ def constraints_by_position(given: Params, columns: Iterable[Any]) -> Params:
             f"a constraint names the column `{e.args[0]}`; the prepared data has: "
             f"{', '.join(positions)}"
         ) from None
-    return found
+    return constraints
 
 
 def whole_numbers(params: Params, rules: Mapping[str, Params]) -> Params:

@@ -16,7 +16,14 @@ from scipy.special import expit
 
 from sweeps import trial
 from sweeps.trainers import Params, shard
-from sweeps.trainers._dmatrix import Columns, matrix, named, require_trees, unnamed, unweighted
+from sweeps.trainers._dmatrix import (
+    MatrixColumns,
+    matrix,
+    named,
+    require_trees,
+    unnamed,
+    unweighted,
+)
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import BoostingSteps
@@ -30,7 +37,7 @@ SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_byn
 LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
 
 
-class Training(BoostingSteps):
+class XGBoostTraining(BoostingSteps):
     """The training of one booster. A step is a round.
 
     Models in memory have no column names, and saved models have them.
@@ -135,7 +142,7 @@ class Training(BoostingSteps):
     def _save_model(self, model: xgb.Booster, file: Path) -> None:
         named(model, self.columns)
         model.save_model(file)
-        named(model, Columns())
+        named(model, MatrixColumns())
 
     def load(self, folder: Path) -> None:
         """Restore the boosters that `save` wrote."""
@@ -147,7 +154,7 @@ class Training(BoostingSteps):
     def _booster(self, model_file: Path | None = None) -> xgb.Booster:
         """Return a booster, which continues from the model in a file if one is given."""
         booster = xgb.Booster(self.params, [self.train, self.valid], model_file=model_file)
-        named(booster, Columns())
+        named(booster, MatrixColumns())
         return booster
 
 

@@ -79,12 +79,12 @@ def categorical(features: pd.DataFrame) -> list[str]:
         ValueError: A column has neither numbers, nor text, nor categories, such as a column of
             dates.
     """
-    found: list[str] = []
+    names: list[str] = []
     others: list[str] = []
     for name, dtype in features.dtypes.items():
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
-        (found if str(dtype) in ("category", "str", "string", "object") else others).append(
+        (names if str(dtype) in ("category", "str", "string", "object") else others).append(
             str(name)
         )
     if others:
@@ -92,7 +92,7 @@ def categorical(features: pd.DataFrame) -> list[str]:
             f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a "
             "column with `data.drop`"
         )
-    return found
+    return names
 
 
 def with_text(features: pd.DataFrame, names: list[str]) -> pd.DataFrame:

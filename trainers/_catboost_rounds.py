@@ -59,7 +59,7 @@ class RawPredictions:
         return error
 
 
-class Training(Steps):
+class CatBoostTraining(Steps):
     """Training of one model. CatBoost calls `after_iteration` after every iteration.
 
     Args:
@@ -191,7 +191,7 @@ class Training(Steps):
             history: Maps "learn" and "validation" to the values of each of CatBoost's metrics in
                 all iterations.
         """
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name, metric in self.requested.framework_names.items():
             if name in self.requested.reported:
                 values = history["learn" if name.startswith("train-") else "validation"]
@@ -201,12 +201,12 @@ class Training(Steps):
                     for key, each in values.items()
                     if key == metric or key.startswith(f"{metric}:")
                 )[-1]
-                found[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
+                metrics[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
         if self.requested.computed:
             task, label = str(self.cur.task), self.data["valid"][1]
             predictions = predictions_of(self._raw.raw, task, self.loss)
-            found |= measure(task, "valid", label, predictions, self.requested.computed)
-        return self.requested.select(found)
+            metrics |= measure(task, "valid", label, predictions, self.requested.computed)
+        return self.requested.select(metrics)
 
     def _best_model(self) -> Model:
         """Return the model of the best iteration."""

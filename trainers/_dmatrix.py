@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Columns:
+class MatrixColumns:
     """Names and types of the columns in a matrix or a model.
 
     `names` is None if there are no names, `types` if there are no types.
@@ -27,12 +27,12 @@ class Columns:
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
 
-    def in_training(self) -> Columns:
+    def in_training(self) -> MatrixColumns:
         """Return the columns for training.
 
         They have no names, and they have types only if a column has categories.
         """
-        return Columns(None, self.types if "c" in (self.types or ()) else None)
+        return MatrixColumns(None, self.types if "c" in (self.types or ()) else None)
 
 
 def matrix(
@@ -89,7 +89,7 @@ def with_codes(features: pd.DataFrame) -> pd.DataFrame:
     return features.assign(**{name: each.where(each >= 0) for name, each in codes.items()})
 
 
-def require_trees(params: Params, columns: Columns) -> None:
+def require_trees(params: Params, columns: MatrixColumns) -> None:
     """Raise an error if a column has categories, which the model of `params` cannot read.
 
     Raises:
@@ -121,17 +121,17 @@ def unweighted(matrix: xgb.DMatrix) -> Iterator[None]:
         matrix.set_weight(weights)
 
 
-def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, Columns]:
+def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, MatrixColumns]:
     """Remove the column names of a matrix. Return the matrix and its previous names and types.
 
     If a matrix has names, XGBoost's Python binding compares all names in every round.
     """
-    columns = Columns(matrix.feature_names, matrix.feature_types)
+    columns = MatrixColumns(matrix.feature_names, matrix.feature_types)
     named(matrix, columns.in_training())
     return matrix, columns
 
 
-def named(what: xgb.DMatrix | xgb.Booster, columns: Columns) -> None:
+def named(what: xgb.DMatrix | xgb.Booster, columns: MatrixColumns) -> None:
     """Replace the column names and types of a matrix or a model."""
     what.feature_names = None  # XGBoost compares types and names when either is set
     what.feature_types = columns.types

@@ -140,7 +140,7 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
             )
 
 
-class Training:
+class EstimatorTraining:
     """Training of an estimator in steps.
 
     The kind of the estimator decides what a step is. In a pipeline, the transformers are fitted
@@ -369,7 +369,7 @@ class Training:
 
 
 def _kind(estimator: Any) -> str:
-    """Return how an estimator is trained in several steps; see `Training`."""
+    """Return how an estimator is trained in several steps; see `EstimatorTraining`."""
     known = parameters_of(estimator)
     # scikit-learn refuses `partial_fit` with these two parameters.
     if (

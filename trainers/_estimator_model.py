@@ -117,11 +117,11 @@ class Model:
         if not isinstance(values, list):
             return np.asarray(values, np.float64)
         classes = getattr(self.estimator, "classes_", [(0, 1)] * len(values))
-        found = [
+        labels = [
             sum((part[:, i] for i, known in enumerate(of) if known == 1), np.zeros(len(part)))
             for part, of in zip(values, classes, strict=True)
         ]
-        return np.column_stack(found)
+        return np.column_stack(labels)
 
     def _of_classes(self, values: np.ndarray, absent: float) -> np.ndarray:
         """Return one column for each class code.

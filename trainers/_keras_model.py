@@ -56,7 +56,7 @@ def import_keras(framework: str) -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Description:
+class KerasDefinition:
     """Facts about a network.
 
     With these facts, a bundle loads the network and turns its outputs into predictions.
@@ -86,7 +86,7 @@ class Description:
         (folder / DESCRIPTION).write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def of(cls, folder: Path) -> Description:
+    def of(cls, folder: Path) -> KerasDefinition:
         """Read the description that `save` wrote."""
         stored = json.loads((folder / DESCRIPTION).read_text())
         return cls(**stored | {"columns": tuple(stored["columns"])})
@@ -143,7 +143,7 @@ def predict(network: KerasModel, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.
 class Model:
     """A trained network on a CPU."""
 
-    def __init__(self, description: Description, network: KerasModel):
+    def __init__(self, description: KerasDefinition, network: KerasModel):
         self.description, self.network = description, network
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
@@ -250,7 +250,7 @@ def has_logits(model: KerasModel) -> bool:
     return bool(config.get("from_logits", False))
 
 
-def require_outputs(description: Description, outputs: np.ndarray, cur: trial.Current) -> None:
+def require_outputs(description: KerasDefinition, outputs: np.ndarray, cur: trial.Current) -> None:
     """Raise an error if the outputs of the user's model do not fit the label.
 
     Raises:
@@ -278,7 +278,7 @@ def require_outputs(description: Description, outputs: np.ndarray, cur: trial.Cu
         )
 
 
-def loaded_copy(description: Description, network: KerasModel, x: np.ndarray) -> Model:
+def loaded_copy(description: KerasDefinition, network: KerasModel, x: np.ndarray) -> Model:
     """Return a copy of a network on the CPU and without optimizer, which checkpoints contain.
 
     If Keras cannot load the copy, the trial fails now, not the export.

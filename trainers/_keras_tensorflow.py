@@ -32,7 +32,7 @@ def set_seed(seed: int) -> None:
     tf.random.set_seed(seed)
 
 
-class Batches:
+class TensorFlowBatches:
     """The training rows of this rank, in an order that each epoch draws anew.
 
     Args:
@@ -64,6 +64,9 @@ class Batches:
     def start_epoch(self, seed: int) -> None:
         """Choose the order of the rows of the next epoch. The same seed gives the same order."""
         self._seed.assign([seed, 0])
+
+
+BATCHES = TensorFlowBatches
 
 
 def average(values: tf.Tensor, ranks: Ranks) -> tf.Tensor:

@@ -22,7 +22,7 @@ def set_seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-class Batches:
+class KerasTorchBatches:
     """The training rows of this rank, in an order that each epoch draws anew.
 
     Args:
@@ -47,6 +47,9 @@ class Batches:
     def start_epoch(self, seed: int) -> None:
         """Choose the order of the rows of the next epoch. The same seed gives the same order."""
         torch.manual_seed(seed)  # the order is drawn from PyTorch's generator
+
+
+BATCHES = KerasTorchBatches
 
 
 def average(values: torch.Tensor, ranks: Ranks) -> torch.Tensor:

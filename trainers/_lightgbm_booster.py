@@ -89,10 +89,10 @@ def _own_name(task: str, metric: str) -> str | None:
     params |= {"verbosity": -1, "num_threads": 1, "min_data_in_bin": 1}
     try:
         data = lgb.Dataset(np.arange(4.0).reshape(4, 1), label, group=[4], params=params)
-        found = lgb.Booster(params, data).eval_train()
+        results = lgb.Booster(params, data).eval_train()
     except lgb.basic.LightGBMError:
         return None
-    return str(found[0].metric_name) if len(found) == 1 else None
+    return str(results[0].metric_name) if len(results) == 1 else None
 
 
 def metric_parameters(metrics: Sequence[str]) -> Params:
@@ -127,7 +127,7 @@ def predict(
     )
 
 
-class Training(BoostingSteps):
+class LightGBMTraining(BoostingSteps):
     """The training of one booster. A step is a round.
 
     Args:

@@ -63,8 +63,8 @@ class RequestedMetrics:
         self.framework_names: dict[str, str] = {}
         for name in (*self.reported, *self.final):
             split, _, metric = name.partition("-")
-            if split in SPLITS and (found := translate(split, metric)):
-                self.framework_names[name] = found
+            if split in SPLITS and (own_name := translate(split, metric)):
+                self.framework_names[name] = own_name
         known = [f"{split}-{metric}" for metric in usual[self.task] for split in SPLITS]
         for name in self.reported:
             if name not in self.framework_names and not is_computed(name, self.task):
@@ -123,11 +123,11 @@ class RequestedMetrics:
             for name in self.final
             if name not in reported and find(name.partition("-")[2], self.task) is not None
         ]
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for split in SPLITS:
             if any(name.startswith(split) for name in wanted):
-                found |= measure(self.task, split, *predict(split), names=wanted)
-        return found
+                metrics |= measure(self.task, split, *predict(split), names=wanted)
+        return metrics
 
     def select(self, measured: Mapping[str, float]) -> dict[str, float]:
         """Return those of a round's measured metrics that the trial reports.

@@ -28,7 +28,7 @@ FEW = 32
 
 
 @dataclass(frozen=True)
-class Columns:
+class TensorColumns:
     """Columns that a network reads.
 
     Attributes:
@@ -42,7 +42,7 @@ class Columns:
     arrays: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, features: pd.DataFrame) -> Columns:
+    def of(cls, features: pd.DataFrame) -> TensorColumns:
         """Return the columns of prepared features.
 
         Raises:
@@ -94,9 +94,9 @@ def _has_arrays(values: pd.Series) -> bool:
 
 
 def _arrays(values: pd.Series) -> torch.Tensor:
-    found = np.asarray(values.array)
+    array = np.asarray(values.array)
     try:
-        stacked = np.stack(found.tolist()) if found.dtype == object else found
+        stacked = np.stack(array.tolist()) if array.dtype == object else array
         if stacked.dtype.kind not in "biuf":
             raise ValueError
     except (TypeError, ValueError):

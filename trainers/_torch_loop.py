@@ -62,7 +62,7 @@ class Settings:
     shuffle: bool
 
 
-class Training(NetworkSteps):
+class TorchTraining(NetworkSteps):
     """A network in training on one rank. A step is an epoch.
 
     Args:
@@ -284,8 +284,10 @@ class Training(NetworkSteps):
         scores: dict[str, float] = {}
         if "valid-loss" in names:
             names.remove("valid-loss")
-            found = self.definition.loss_input(outputs.to(self.ranks.device, torch.float32))
-            scores["valid-loss"] = float(self.loss(found, self.definition.targets(valid.labels)))
+            loss_input = self.definition.loss_input(outputs.to(self.ranks.device, torch.float32))
+            scores["valid-loss"] = float(
+                self.loss(loss_input, self.definition.targets(valid.labels))
+            )
         predictions = self.definition.predictions(outputs)
         return scores | measure(
             str(self.cur.task), "valid", self.labels_of("valid"), y_pred=predictions, names=names

@@ -17,7 +17,7 @@ from sweeps import trial
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
 from sweeps.trainers._best import Steps
 from sweeps.trainers._metrics import SPLITS, measure
-from sweeps.trainers._torch_data import Columns
+from sweeps.trainers._torch_data import TensorColumns
 from sweeps.trainers._torch_parallel import Ranks, weights_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class NetworkDefinition:
     mean: float | Sequence[float] = 0.0
     std: float | Sequence[float] = 1.0
     probabilities: bool = False
-    columns: Columns | None = None
+    columns: TensorColumns | None = None
 
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
         """Convert labels to the values and the dtype that the loss function expects."""
@@ -129,7 +129,7 @@ class NetworkDefinition:
         """Read the definition from a checkpoint."""
         stored = json.loads(Path(folder, DEFINITION).read_text())
         columns = stored.pop("columns")
-        return cls(columns=columns and Columns(**columns), **stored)
+        return cls(columns=columns and TensorColumns(**columns), **stored)
 
 
 def load_weights(folder: str) -> dict[str, torch.Tensor]:

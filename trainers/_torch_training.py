@@ -21,7 +21,7 @@ from sweeps.trainers._torch_network import NetworkSteps
 SETTINGS = "settings.pt"
 
 
-class Batches(torch.utils.data.Sampler[Any]):
+class TorchBatches(torch.utils.data.Sampler[Any]):
     """Batches of row numbers.
 
     Their order depends only on the seed and the epoch, so a resumed trial repeats the order.

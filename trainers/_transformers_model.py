@@ -91,7 +91,7 @@ class Rows(torch.utils.data.Dataset[Params]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description(NetworkDefinition):
+class TransformersDefinition(NetworkDefinition):
     """Everything that is needed to predict with a model, except its weights and its tokenizer.
 
     Attributes:
@@ -170,7 +170,7 @@ class Model:
     """A trained model on a CPU."""
 
     def __init__(self, folder: str):
-        self.description = description = Description.read(folder)
+        self.description = description = TransformersDefinition.read(folder)
         if description.network is None:
             self.network = references.resolve(description.model)(**description.arguments)
         else:

@@ -28,7 +28,7 @@ import catboost as cb
 from sweeps import trial
 from sweeps.trainers import Params, main_names, require_task
 from sweeps.trainers._catboost_model import Model
-from sweeps.trainers._catboost_rounds import Training
+from sweeps.trainers._catboost_rounds import CatBoostTraining
 from sweeps.trainers._rounds import max_rounds
 
 LOSSES = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}
@@ -70,7 +70,7 @@ def train_func(config: Params) -> None:
     """
     cur, config = trial.current(), main_names("catboost", config, RESERVED)
     with tempfile.TemporaryDirectory() as scratch:
-        training = Training(cur, config, parameters(config, cur), Path(scratch))
+        training = CatBoostTraining(cur, config, parameters(config, cur), Path(scratch))
         training.restore()
         while not training.is_finished:
             training.fit()

@@ -24,7 +24,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from sweeps.trainers._best import Steps
 from sweeps.trainers._keras_model import (
     BLOCK,
     ROWS_AT_ONCE,
-    Description,
+    KerasDefinition,
     Model,
     build,
     has_logits,
@@ -53,15 +53,12 @@ from sweeps.trainers._keras_model import (
 )
 from sweeps.trainers._metrics import asked, is_computed, measure
 
-if TYPE_CHECKING:
-    pass
-
 LATEST = "latest.npz"
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
-    description = Description.of(Path(folder))
+    description = KerasDefinition.of(Path(folder))
     return Model(description, description.load(Path(folder)))
 
 
@@ -75,7 +72,7 @@ def train_func(config: Params) -> None:
         ValueError: The data has no label, a column is not numeric, a parameter or a requested
             metric is unknown, or the model does not fit the label.
     """
-    training = _Training(trial.current(), config)
+    training = KerasTraining(trial.current(), config)
     training.restore()
     training.run()
 
@@ -131,7 +128,7 @@ def _table(split: str, cur: trial.Current) -> _Table:
     return _Table(columns, float_array(rows.features), rows.label, weights)
 
 
-class _Training(Steps):
+class KerasTraining(Steps):
     """The training of a network. Its methods prepare each epoch of `fit`, and report each epoch.
 
     Args:
@@ -188,7 +185,7 @@ class _Training(Steps):
             device = self.ranks.device
             parts = None if weights is None else torch.tensor(weights, device=device)
             mean, std = moments(torch.tensor(y, device=device), self.ranks, parts)
-        self.description = Description(
+        self.description = KerasDefinition(
             framework=cur.options["framework"],
             model=cur.options["model"],
             columns=self.train.columns,
@@ -198,7 +195,7 @@ class _Training(Steps):
             std=std,
         )
         targets = self.description.target(y)
-        self.batches = self.engine.Batches(
+        self.batches = self.engine.BATCHES(
             self.train.x, targets, weights, size=self.params["batch_size"]
         )
 
@@ -229,8 +226,8 @@ class _Training(Steps):
             ends = np.cumsum([math.prod(each.shape) for each in given])
             parts = zip(given, ops.split(mean, ends[:-1].tolist()), strict=True)
             averaged = iter([ops.reshape(part, each.shape) for each, part in parts])
-            found = [None if each is None else next(averaged) for each in gradients]
-            return apply(found, variables)
+            means = [None if each is None else next(averaged) for each in gradients]
+            return apply(means, variables)
 
         optimizer.apply = apply_mean
 

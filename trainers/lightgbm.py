@@ -29,7 +29,7 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.trainers import Params, constraints_by_position, main_names, require_task
-from sweeps.trainers._lightgbm_booster import Training, predict
+from sweeps.trainers._lightgbm_booster import LightGBMTraining, predict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def train_func(config: Params) -> None:
             requested metric is unknown.
     """
     cur, config = trial.current(), main_names("lightgbm", config, RESERVED)
-    training = Training(cur, config, parameters(config, cur) | _network())
+    training = LightGBMTraining(cur, config, parameters(config, cur) | _network())
     training.restore()
     training.train()
 

@@ -25,15 +25,12 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from lightning.fabric.utilities import move_data_to_device
-from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.utilities.warnings import PossibleUserWarning
 
 from sweeps import trial
@@ -41,15 +38,12 @@ from sweeps.core.metrics import USUAL
 from sweeps.core.plugins import references
 from sweeps.trainers import Params, read_rows, require_metric, shard
 from sweeps.trainers._arguments import SplitParams
+from sweeps.trainers._lightning_model import CPU, LightningDefinition, Table, load, outputs_of
 from sweeps.trainers._metrics import asked, is_computed, measure
-from sweeps.trainers._torch_data import Columns, Inputs, TensorRows, few_threads
+from sweeps.trainers._torch_data import TensorColumns, TensorRows
 from sweeps.trainers._torch_loop import seed_of, set_seeds
-from sweeps.trainers._torch_network import NetworkDefinition, load_weights
 from sweeps.trainers._torch_parallel import Ranks
-from sweeps.trainers._torch_training import Batches, FrameworkSteps, evaluating, settings_of
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sweeps.trainers._torch_training import FrameworkSteps, TorchBatches, settings_of
 
 # Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole
 # epochs, because a trial that is resumed in the middle of an epoch would see other batches.
@@ -73,89 +67,6 @@ RESERVED = (
     "val_check_interval",
 )
 LATEST = "latest.ckpt"
-PREDICTED_AT_ONCE = 1024  # rows
-CPU = torch.device("cpu")
-
-
-class Table(torch.utils.data.Dataset[Any]):
-    """Rows in memory. An item is a batch: the rows with the given numbers.
-
-    Args:
-        rows: The module's inputs.
-        labels: Class codes as int64 or values as float32, shape (n,). None for rows without labels.
-    """
-
-    def __init__(self, rows: TensorRows, labels: torch.Tensor | None):
-        self.rows = rows
-        self.labels = labels
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, numbers: torch.Tensor) -> Inputs | tuple[Inputs, torch.Tensor]:
-        x = next(self.rows.batches(len(numbers), numbers))
-        return x if self.labels is None else (x, self.labels[numbers])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description(NetworkDefinition):
-    """Everything that is needed to build a module, except its weights.
-
-    Attributes:
-        module: Reference to the class or function.
-        arguments: Arguments of the class or function.
-    """
-
-    module: str
-    arguments: Params
-
-    def build(self) -> pl.LightningModule:
-        """Return a new module."""
-        module: pl.LightningModule = references.resolve(self.module)(**self.arguments)
-        return module
-
-
-def outputs_of(
-    module: pl.LightningModule, rows: TensorRows, order: torch.Tensor | None, precision: Precision
-) -> torch.Tensor:
-    """Return what `predict_step` of a module returns for some rows.
-
-    Args:
-        module: The module.
-        rows: The rows.
-        order: Numbers of the rows to use. None for all rows.
-        precision: Lightning's plugin for the precision of the computation.
-    """
-    with evaluating(module), precision.predict_step_context():
-        parts = [
-            module.predict_step(
-                precision.convert_input(move_data_to_device(x, module.device)), number
-            )
-            for number, x in enumerate(rows.batches(PREDICTED_AT_ONCE, order))
-        ]
-    return torch.cat(parts) if parts else torch.zeros(0)
-
-
-class Model:
-    """A trained module on a CPU."""
-
-    def __init__(self, folder: str):
-        self.description = Description.read(folder)
-        self.module = self.description.build()
-        self.module.configure_model()
-        self.module.load_state_dict(load_weights(folder))
-
-    def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows; see `NetworkDefinition.predictions` for the result."""
-        columns = self.description.columns or Columns.of(features)
-        rows = TensorRows(columns.tensors(features), CPU)
-        with few_threads(len(features)):
-            return self.description.predictions(outputs_of(self.module, rows, None, Precision()))
-
-
-def load(folder: str) -> Model:
-    """Load the best model of a checkpoint that `train_func` wrote."""
-    return Model(folder)
 
 
 def train_func(config: Params) -> None:
@@ -178,7 +89,7 @@ def train_func(config: Params) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     torch.set_num_threads(cur.threads)
     set_seeds(cur.seed)
-    training = _Training(config, cur)
+    training = LightningTraining(config, cur)
     training.restore()
     with (
         contextlib.nullcontext() if checkpoint is None else checkpoint.as_directory() as folder,
@@ -189,7 +100,7 @@ def train_func(config: Params) -> None:
         trainer.fit(training.module, **training.loaders(), ckpt_path=latest)
 
 
-class _Training(FrameworkSteps, pl.Callback):
+class LightningTraining(FrameworkSteps, pl.Callback):
     """The training of a module. As a callback of Lightning, it reports each step.
 
     A step is reported when the next epoch starts, not when its own epoch ends. Until then,
@@ -223,13 +134,13 @@ class _Training(FrameworkSteps, pl.Callback):
         }
         columns = None
         if cur.check is not None:
-            columns = Columns.of(cur.check)
+            columns = TensorColumns.of(cur.check)
             first = columns.tensors(cur.check.iloc[:1])
             known["in_features"] = sum(tensor[0].numel() for tensor in first.values())
         arguments = [params.arguments(function, known) for function in functions]
         self.data_arguments = arguments[-1]
         self.batch_size = params.values.get("batch_size", 32)
-        self.definition = description = Description(
+        self.definition = description = LightningDefinition(
             task=cur.task,
             outputs=known["out_features"],
             probabilities=cur.options["output"] == "probabilities",
@@ -248,17 +159,17 @@ class _Training(FrameworkSteps, pl.Callback):
     def loaders(self) -> Params:
         """Return the arguments of `Trainer.fit` that give the batches."""
         if not self.has_table:
-            made = references.resolve(self.cur.options["datamodule"])(**self.data_arguments)
-            if isinstance(made, pl.LightningDataModule):
-                return {"datamodule": made}
-            return dict(zip(("train_dataloaders", "val_dataloaders"), made, strict=True))
+            data = references.resolve(self.cur.options["datamodule"])(**self.data_arguments)
+            if isinstance(data, pl.LightningDataModule):
+                return {"datamodule": data}
+            return dict(zip(("train_dataloaders", "val_dataloaders"), data, strict=True))
         loaders = {}
         for name, split, seed in (
             ("train_dataloaders", "train", seed_of(self.cur.seed, self.ranks.rank)),
             ("val_dataloaders", "valid", None),
         ):
             table = _table(split, self.cur)
-            batches = Batches(len(table), self.batch_size, seed)
+            batches = TorchBatches(len(table), self.batch_size, seed)
             loaders[name] = torch.utils.data.DataLoader(table, sampler=batches, batch_size=None)
         return loaders
 
@@ -401,10 +312,10 @@ def _table(split: str, cur: trial.Current) -> Table:
     def build() -> Table:
         if cur.label is None:
             frame = shard(split)
-            return Table(TensorRows(Columns.of(frame).tensors(frame), CPU), None)
+            return Table(TensorRows(TensorColumns.of(frame).tensors(frame), CPU), None)
         rows = read_rows(split, cur)
         label = rows.label.astype(np.float32) if cur.task == "regression" else rows.label
-        tensors = Columns.of(rows.features).tensors(rows.features)
+        tensors = TensorColumns.of(rows.features).tensors(rows.features)
         return Table(TensorRows(tensors, CPU), torch.tensor(label))
 
     table: Table = cur.cached(f"lightning.{split}", build)

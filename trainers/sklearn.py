@@ -7,8 +7,8 @@ names that `set_params` accepts, such as `clf__C`. `random_state` and `n_jobs` f
 trial, unless they are set.
 
 An estimator with `partial_fit` or `warm_start` is trained in steps, and reports after each step;
-see `Training`. Other estimators report once. With `steps: 1`, every estimator is fitted once with
-its method `fit`.
+see `EstimatorTraining`. Other estimators report once. With `steps: 1`, every estimator is fitted
+once with its method `fit`.
 
 Every step reports the metrics that objectives and constraints name, measured on valid. If the trial
 is not stopped, the other usual metrics of valid are measured after the last step, for the model of
@@ -30,7 +30,7 @@ from sweeps.core.files import trust
 from sweeps.core.metrics import USUAL
 from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, require_task
 from sweeps.trainers._best import Steps
-from sweeps.trainers._estimator import Training, build
+from sweeps.trainers._estimator import EstimatorTraining, build
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
 from sweeps.trainers._metrics import requested
 
@@ -88,7 +88,7 @@ class _Steps(Steps):
         self.task = require_task(cur.task)
         options, reference = cur.options, cur.options["estimator"]
         estimator = build(reference, params, cur)
-        self.training = Training(
+        self.training = EstimatorTraining(
             estimator,
             params,
             options["steps"],
@@ -137,7 +137,7 @@ class _Steps(Steps):
                 )
 
     def _train(self, step: int) -> None:
-        """Train one step; see `Training.run`.
+        """Train one step; see `EstimatorTraining.run`.
 
         If the estimator fails because of text, the error names the columns.
         """

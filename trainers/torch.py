@@ -53,17 +53,17 @@ from sweeps.trainers import Params, fill_parameters, read_rows, require_task
 from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, requested
 from sweeps.trainers._torch_data import (
-    Columns,
     DatasetRows,
     Rows,
     Split,
+    TensorColumns,
     TensorRows,
     call,
     few_threads,
     forward,
     row_shape,
 )
-from sweeps.trainers._torch_loop import Loss, Settings, Training, moments, set_seeds
+from sweeps.trainers._torch_loop import Loss, Settings, TorchTraining, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition, Predictor, load_weights
 from sweeps.trainers._torch_optimizer import build, resolve
 from sweeps.trainers._torch_parallel import Ranks
@@ -217,7 +217,7 @@ def train(
     set_seeds(cur.seed)
     network, definition = _network(definition, config, data["train"].rows, loss)
     settings = Settings(**{field.name: params[field.name] for field in fields(Settings)})
-    training = Training(
+    training = TorchTraining(
         network,
         definition,
         _loss(loss, params["loss_args"] or {}, ranks.device),
@@ -234,8 +234,8 @@ def train(
 def _moments(train: Split, ranks: Ranks) -> tuple[list[float], list[float]]:
     """Return the mean and the standard deviation of each label column."""
     columns = train.labels.reshape(len(train.labels), -1).T
-    found = [moments(column, ranks, train.weights) for column in columns]
-    return [mean for mean, _ in found], [std for _, std in found]
+    moments_of = [moments(column, ranks, train.weights) for column in columns]
+    return [mean for mean, _ in moments_of], [std for _, std in moments_of]
 
 
 def _loss(reference: str, given: Params, device: torch.device) -> Loss:
@@ -280,9 +280,9 @@ def _data(
             "memory"
         )
 
-    def tensors(name: str) -> tuple[Columns, Split]:
+    def tensors(name: str) -> tuple[TensorColumns, Split]:
         rows = read_rows(name, cur)
-        columns = Columns.of(rows.features)
+        columns = TensorColumns.of(rows.features)
         return columns, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
 
     def items(name: str) -> Split:
@@ -292,12 +292,12 @@ def _data(
 
     if definition.dataset is not None:
         return definition, {name: items(name) for name in SPLITS}
-    found = {
+    values = {
         name: cur.cached(f"torch.{name}.{device}", functools.partial(tensors, name))
         for name in SPLITS
     }
-    columns, _ = found["train"]
-    splits = {name: split for name, (_, split) in found.items()}
+    columns, _ = values["train"]
+    splits = {name: split for name, (_, split) in values.items()}
     return replace(definition, columns=columns), splits
 
 
@@ -333,18 +333,18 @@ def _network(
     network = definition.build()
     network.eval()
     with torch.no_grad():
-        found = call(network, rows.first())
-    if not isinstance(found, torch.Tensor):
+        output = call(network, rows.first())
+    if not isinstance(output, torch.Tensor):
         raise ValueError(
-            f"trainer.model: the network returned a {type(found).__name__}, but must return a "
+            f"trainer.model: the network returned a {type(output).__name__}, but must return a "
             "tensor"
         )
     sizes = {outputs, 2} if cur.task == "binary" and not definition.probabilities else {outputs}
-    size = found.shape[1] if found.ndim == 2 else 1
-    if found.ndim > 2 or len(found) != 1 or size not in sizes:
+    size = output.shape[1] if output.ndim == 2 else 1
+    if output.ndim > 2 or len(output) != 1 or size not in sizes:
         wanted = " or ".join(f"(batch, {size})" for size in sorted(sizes))
         raise ValueError(
             "trainer.model: for a batch of 1 row, the outputs have the shape "
-            f"{tuple(found.shape)}, but must have {wanted}"
+            f"{tuple(output.shape)}, but must have {wanted}"
         )
     return network, replace(definition, outputs=size)

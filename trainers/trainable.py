@@ -98,12 +98,12 @@ def class_of(reference: str) -> type[Trainable]:
     Raises:
         TypeError: The object is not a subclass of `ray.tune.Trainable`.
     """
-    found = references.resolve(reference)
-    if inspect.isclass(found) and issubclass(found, Trainable):
-        return found
+    attribute = references.resolve(reference)
+    if inspect.isclass(attribute) and issubclass(attribute, Trainable):
+        return attribute
     loop = (
         f'; a function is a training loop, so write trainer: {{loop: "{reference}"}}'
-        if inspect.isfunction(found)
+        if inspect.isfunction(attribute)
         else ""
     )
     raise TypeError(

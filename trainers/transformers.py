@@ -42,59 +42,19 @@ from sweeps.trainers._arguments import SplitParams
 from sweeps.trainers._metrics import SPLITS, measure, requested
 from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
 from sweeps.trainers._torch_parallel import Ranks
-from sweeps.trainers._torch_training import Batches, FrameworkSteps, settings_of
+from sweeps.trainers._torch_training import FrameworkSteps, TorchBatches, settings_of
+from sweeps.trainers._transformers_arguments import ARGUMENTS, RESERVED
 from sweeps.trainers._transformers_model import (
     TOKENIZER,
-    Description,
     Rows,
+    TransformersDefinition,
     collator,
     encoded,
     load,
     outputs_of,
 )
 
-# Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its
-# reports and checkpoints.
-RESERVED = (
-    "auto_find_batch_size",
-    "batch_eval_metrics",
-    "data_seed",
-    "dataloader_drop_last",
-    "deepspeed",
-    "disable_tqdm",
-    "do_eval",
-    "do_predict",
-    "do_train",
-    "enable_jit_checkpoint",
-    "eval_on_start",
-    "fsdp",
-    "fsdp_config",
-    "ignore_data_skip",
-    "load_best_model_at_end",
-    "local_rank",
-    "logging_first_step",
-    "logging_steps",
-    "logging_strategy",
-    "output_dir",
-    "parallelism_config",
-    "prediction_loss_only",
-    "push_to_hub",
-    "remove_unused_columns",
-    "report_to",
-    "restore_callback_states_from_checkpoint",
-    "resume_from_checkpoint",
-    "save_on_each_node",
-    "save_only_model",
-    "save_steps",
-    "save_strategy",
-    "save_total_limit",
-    "seed",
-    "train_sampling_strategy",
-    "use_cpu",
-)
 LATEST = "latest"
-# The arguments of `TrainingArguments`
-ARGUMENTS = [each.name for each in dataclasses.fields(TrainingArguments) if each.init]
 
 
 def train_func(config: Params) -> None:
@@ -113,7 +73,7 @@ def train_func(config: Params) -> None:
     cur, checkpoint = trial.current(), ray.train.get_checkpoint()
     transformers.utils.logging.disable_progress_bar()
     set_seeds(cur.seed)
-    training = _Training(config, cur)
+    training = TransformersTraining(config, cur)
     training.restore()
     with (
         contextlib.nullcontext() if checkpoint is None else checkpoint.as_directory() as folder,
@@ -129,7 +89,7 @@ def train_func(config: Params) -> None:
         ray_transformers.prepare_trainer(trainer).train(resume_from_checkpoint=latest)
 
 
-class _Training(FrameworkSteps, transformers.TrainerCallback):
+class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
     """The training of a model. As a callback of Transformers, it reports steps with checkpoints.
 
     Args:
@@ -149,7 +109,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
             `dataset` is set.
     """
 
-    batches: Batches
+    batches: TorchBatches
     metrics: dict[str, float]
     saved: Path
 
@@ -187,7 +147,7 @@ class _Training(FrameworkSteps, transformers.TrainerCallback):
         dataset_arguments = params.arguments(convert, known)
         self.network = make_model(**arguments)
         is_pretrained = isinstance(self.network, transformers.PreTrainedModel)
-        self.description = Description(
+        self.description = TransformersDefinition(
             task=task,
             outputs=outputs,
             model=options["model"],
@@ -349,7 +309,7 @@ def _require_batches(latest: Path, arguments: TrainingArguments, rows: int) -> N
 class _Trainer(transformers.Trainer):
     """Trainer whose ranks have their own rows of train, and whose evaluation ends a step."""
 
-    def __init__(self, training: _Training, arguments: TrainingArguments):
+    def __init__(self, training: TransformersTraining, arguments: TrainingArguments):
         self.training = training
         super().__init__(
             model=training.network,
@@ -369,7 +329,7 @@ class _Trainer(transformers.Trainer):
         """
         training, args = self.training, self.args
         rows, ranks = training.rows["train"], training.ranks
-        training.batches = Batches(
+        training.batches = TorchBatches(
             len(rows), self._train_batch_size, seed_of(args.seed, ranks.rank)
         )
         return torch.utils.data.DataLoader(
@@ -396,7 +356,8 @@ class _Trainer(transformers.Trainer):
     def evaluate(self, *arguments: Any, **more: Any) -> dict[str, float]:
         """End a step, and report it.
 
-        If a checkpoint is due, Transformers saves first, and `_Training.on_save` reports the step.
+        If a checkpoint is due, Transformers saves first, and `on_save` of the training reports the
+        step.
         """
         training, state = self.training, self.state
         metrics = training.measure(self.args.per_device_eval_batch_size)

@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from sweeps import trial
 from sweeps.trainers import Params, constraints_by_position, main_names, require_task
-from sweeps.trainers._booster import LOGITS, UNSLICEABLE, Training, has_gpu, predict
+from sweeps.trainers._booster import LOGITS, UNSLICEABLE, XGBoostTraining, has_gpu, predict
 from sweeps.trainers._dmatrix import matrix, with_codes
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def train_func(config: Params) -> None:
             requested metric.
     """
     cur, config = trial.current(), main_names("xgboost", config)
-    training = Training(cur, config, parameters(config, cur))
+    training = XGBoostTraining(cur, config, parameters(config, cur))
     training.restore()
     training.run(training.step)
 

@@ -259,8 +259,8 @@ class Bundle:
         """
         if self.members:
             outputs = [member._output_of_values(values, count) for member in self.members]
-            found = [output for output in outputs if output is not None]
-            return self._average(found) if len(found) == len(outputs) else None
+            known = [output for output in outputs if output is not None]
+            return self._average(known) if len(known) == len(outputs) else None
         kinds = {c.name: c.type for c in self.manifest.columns}
         fitted = self._fitted
         if not count or fitted is None or not fitted.fitted_steps:

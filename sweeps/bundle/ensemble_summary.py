@@ -76,10 +76,10 @@ def ensembles_of(folder: Path, store: str | None = None) -> list[EnsembleSummary
     """
     exports = SweepFolder(folder).exports
     place = f"{store}/{exports.name}" if store else exports
-    found = []
+    summaries = []
     for file in sorted(exports.glob(f"*/{MANIFEST}")):
         path = f"{place}/{file.parent.name}"
         with contextlib.suppress(ValidationError):
             content = {**(read_json_object(file) or {}), "path": path}
-            found.append(EnsembleSummary.model_validate(content))
-    return found
+            summaries.append(EnsembleSummary.model_validate(content))
+    return summaries

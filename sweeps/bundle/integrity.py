@@ -19,10 +19,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from sweeps.bundle.bundle_model import Bundle
+from typing import NoReturn
 
 MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
@@ -230,8 +227,8 @@ def _imported_from(name: str) -> Path | None:
     return Path(file).resolve() if file and file.endswith(".py") and os.path.isfile(file) else None
 
 
-def _load_pyfunc(data_path: str) -> Bundle:
-    """Verify and load the bundle. MLflow calls this function with the path of the data folder."""
+def _load_pyfunc(data_path: str) -> object:
+    """Verify the bundle and return its `Bundle`. MLflow passes the path of the data folder."""
     bundle = Path(data_path).resolve().parents[1]
     try:
         use_bundle_code(bundle, verify_hashes(bundle))
@@ -241,5 +238,4 @@ def _load_pyfunc(data_path: str) -> Bundle:
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise
-    loaded: Bundle = importlib.import_module("sweeps.bundle.bundle_model").load_verified(bundle)
-    return loaded
+    return importlib.import_module("sweeps.bundle.bundle_model").load_verified(bundle)

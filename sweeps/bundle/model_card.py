@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from sweeps.bundle.manifest import Facts, Manifest
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
-from sweeps.core.text.markdown_text import cell, code
+from sweeps.core.text.markdown_text import cell, code, table
 from sweeps.core.trial import trained_on
 
 # The most columns, classes and packages that are listed by name.
@@ -47,22 +47,22 @@ def _single(manifest: Manifest) -> Iterator[str]:
         "This folder is one model with its fitted preprocessor. It takes raw rows and returns "
         "predictions."
     )
-    rows = [[_code(name), _number(value)] for name, value in _values(facts).items()]
+    rows = [[_code_cell(name), _number(value)] for name, value in _values(facts).items()]
     if facts.get("test") is not None and "metric" in facts:
-        rows.append([f"{_code(base_name(facts['metric']))} on test", _number(facts["test"])])
-    made = {
+        rows.append([f"{_code_cell(base_name(facts['metric']))} on test", _number(facts["test"])])
+    settings = {
         key: facts[key]
         for key in ("preprocessor", "params", "data", "scaling", "seed")
         if facts.get(key) is not None
     }
-    rows += [[key, _code(value)] for key, value in made.items()]
+    rows += [[key, _code_cell(value)] for key, value in settings.items()]
     if facts.get("best_step") is not None:
         rows.append(["step", str(facts["best_step"])])
     if refit := facts.get("refit"):
         scores = "the scores are" if "test" in refit["on"] else "the objective's value is"
         rows.append(["trained again on", f"{trained_on(refit)}; {scores} from before"])
     rows.append(["exported", manifest.created])
-    yield _table(["", ""], rows)
+    yield table(["", ""], rows)
 
 
 def _values(facts: Facts) -> Facts:
@@ -78,7 +78,7 @@ def _values(facts: Facts) -> Facts:
 def _ensemble(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
     facts, about = manifest.training, manifest.training["ensemble"]
-    metric = _code(base_name(facts["metric"]))
+    metric = _code_cell(base_name(facts["metric"]))
     count = len(manifest.members)
     total = sum(m.weight for m in manifest.members)
     single = about["single"]
@@ -95,7 +95,7 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
             _number(single["test"]),
         ]
     ]
-    yield _table(["", f"{metric} on valid", "on test"], scores)
+    yield table(["", f"{metric} on valid", "on test"], scores)
     yield "## Members"
     members = [
         [
@@ -104,10 +104,10 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
             _number(m.training["value"]),
             _number(m.training["test"]),
         ]
-        + [_code(m.training[key]) for key in ("preprocessor", "params")]
+        + [_code_cell(m.training[key]) for key in ("preprocessor", "params")]
         for m in manifest.members
     ]
-    yield _table(
+    yield table(
         ["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members
     )
     yield (
@@ -165,10 +165,10 @@ def _versions(manifest: Manifest) -> Iterator[str]:
         "commit": (facts.get("git") or {}).get("commit"),
     }
     known = [f"{name} {_code(value)}" for name, value in origin.items() if value]
-    made = f"Made with {' and '.join(known)}. " if known else ""
+    origin_text = f"Made with {' and '.join(known)}. " if known else ""
     yield (
-        f"{made}`manifest.json` has the space file, the fingerprint of the data, and the SHA-256 "
-        "of every file."
+        f"{origin_text}`manifest.json` has the space file, the fingerprint of the data, and the "
+        "SHA-256 of every file."
     )
 
 
@@ -186,11 +186,10 @@ def _code(value: JsonValue) -> str:
     return code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
+def _code_cell(value: JsonValue) -> str:
+    """Return a value as code in a cell of a table."""
+    return _code(value).replace("|", "\\|")
+
+
 def _number(value: JsonValue) -> str:
     return f"{value:.6g}" if isinstance(value, int | float) else "-"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    escaped = [[text.replace("|", "\\|") for text in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

@@ -52,11 +52,11 @@ def infer_schema(
     Returns:
         One entry for each column, in the order of the frame.
     """
-    found = []
+    schemas = []
     for i, name in enumerate(raw.columns):
         facts = {"name": str(name), "missing": missing.get(name), **_infer_type(raw.iloc[:, i])}
-        found.append(ColumnSchema.model_validate(facts))
-    return found
+        schemas.append(ColumnSchema.model_validate(facts))
+    return schemas
 
 
 def _infer_type(values: pd.Series) -> dict[str, Any]:

@@ -165,9 +165,9 @@ def ensemble_candidates(study_store: StudyStore) -> list[SavedModel]:
     results = study_store.results()
     ranked = ranking.ranked(results.items(), study_store.objectives.minimize)
     feasible = (saved_model(study_store, n) for n in ranked if results[n].feasible)
-    found = list(itertools.islice(filter(None, feasible), MOST_CANDIDATES))
-    if not found:
+    candidates = list(itertools.islice(filter(None, feasible), MOST_CANDIDATES))
+    if not candidates:
         rule = " and satisfies the constraints" if study_store.space.constraints else ""
         text = f"no trial of this sweep has a value and a checkpoint{rule}"
         raise InputError("--ensemble", text)
-    return found
+    return candidates

@@ -325,17 +325,16 @@ class SweepSession:
         names = {
             step.name.partition(":")[0] for _, chain in known_fits(self.space) for step in chain
         }
-        return data_actor.start(
-            here,
+        config = data_actor.DataActorConfig(
             roots=self.cluster.roots,
-            folder=str(self.folder),
+            folder=self.folder,
             # A rank of an elastic trial takes its part from the only shard of a gang of one.
             workers=tuple(
                 sorted({shape.workers if shape.most is None else 1 for shape in self.space.shapes})
             ),
             cpus=self.cluster.cpus,
             trainer=self.space.trainer_definition,
-            modules=sorted(name for name in names if name.startswith("sklearn.")),
+            modules=tuple(sorted(name for name in names if name.startswith("sklearn."))),
             once=not any(
                 list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")
             ),
@@ -345,6 +344,7 @@ class SweepSession:
             | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
             secret_names=self._secret_names,
         )
+        return data_actor.start(here, config)
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
         """Start the workers of the first trials while the data is read.
@@ -411,12 +411,12 @@ class SweepSession:
         Also pass what a new data actor needs to read the data again. Call this method again if Ray
         has restarted the pool.
         """
-        from sweeps.data import data_actor
+        from sweeps.data.load_request import LoadRequest
         from sweeps.execution.messages import Labels
 
         labels = Labels(self.dataset.label, self.dataset.task, self.dataset.classes)
         reload = (
-            data_actor.load_arguments(self.space, self.dataset.fingerprint)
+            LoadRequest.of_space(self.space, self.dataset.fingerprint)
             if self.space.data.given
             else None
         )

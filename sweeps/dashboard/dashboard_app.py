@@ -48,7 +48,8 @@ from sweeps.stored.sweep_lookup import trial_of
 from sweeps.stored.sweep_summary import SweepSummary
 from sweeps.sweep_report import html_page
 from sweeps.sweep_report.configuration import dotted_rows
-from sweeps.sweep_report.plots import FIGURES, TITLES
+from sweeps.sweep_report.plots import FIGURES
+from sweeps.sweep_report.traces import TITLES
 
 STATIC = Path(__file__).parent / "static"
 TEMPLATES = Environment(
@@ -123,18 +124,18 @@ class Dashboard:
 
     def sweeps(self) -> HTMLResponse:
         """Return the list of all sweeps of the root, the newest first."""
-        found: list[SweepSummary] = []
+        summaries: list[SweepSummary] = []
         problems: list[str] = []
         for name in self._names():
             try:
-                found.append(self.reader(name).summary())
+                summaries.append(self.reader(name).summary())
             # The sweep was removed meanwhile, is damaged, or cannot be read.
             except (SweepsError, HTTPException, OSError) as e:
                 problems.append(f"{name}: {e}")
-        found.sort(key=lambda summary: summary.began, reverse=True)
-        problems += [str(problem) for summary in found for problem in summary.problems]
+        summaries.sort(key=lambda summary: summary.began, reverse=True)
+        problems += [str(problem) for summary in summaries for problem in summary.problems]
         return render(
-            "list.html", root=self.root, sweeps=found, problems=problems, mlflow=self.mlflow
+            "list.html", root=self.root, sweeps=summaries, problems=problems, mlflow=self.mlflow
         )
 
     def sweep(self, sweep: str, query: Annotated[page_content.TableQuery, Query()]) -> HTMLResponse:
@@ -179,16 +180,16 @@ class Dashboard:
         reader = self.reader(sweep)
         snapshot = reader.snapshot()
         try:
-            found = trial_of(snapshot.study, trial)
+            state = trial_of(snapshot.study, trial)
         except InputError as e:
             raise HTTPException(404, str(e)) from None
-        log, note = read_log(reader.folder, found.id)
-        has_ended = snapshot.summary.state_of(found) in page_content.ENDED
+        log, note = read_log(reader.folder, state.id)
+        has_ended = snapshot.summary.state_of(state) in page_content.ENDED
         return render(
             "trial.html",
-            trial=found,
-            result=page_content.facts_of(found, snapshot),
-            configuration=dotted_rows(found.trial),
+            trial=state,
+            result=page_content.facts_of(state, snapshot),
+            configuration=dotted_rows(state.trial),
             may_stop=self.may_command and not has_ended,
             log=log,
             note=note,

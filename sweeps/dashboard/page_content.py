@@ -112,13 +112,13 @@ def trial_table(snapshot: Snapshot, query: TableQuery) -> TrialTable:
 def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Cell]]]:
     """Return the columns and the rows of all trials."""
     study = snapshot.study
-    found = [] if study is None else list(trial_rows(study, snapshot.summary.state_of))
-    if study is None or not found:
+    named_rows = [] if study is None else list(trial_rows(study, snapshot.summary.state_of))
+    if study is None or not named_rows:
         return [Column("trial", "trial")], []
     keys = {o.metric: f"value.{at}" for at, o in enumerate(study.objectives.objectives)}
-    rows = [[_cell(value) for value in row.values()] for row in found]
+    rows = [[_cell(value) for value in row.values()] for row in named_rows]
     columns = []
-    for at, (name, label) in enumerate(short_names(list(found[0])).items()):
+    for at, (name, label) in enumerate(short_names(list(named_rows[0])).items()):
         numbers = all(row[at] is None or is_number(row[at]) for row in rows)
         columns.append(Column(keys.get(name, name), label, numbers))
     return columns, rows
@@ -134,12 +134,12 @@ def fits(row: Sequence[Cell], word: str, places: Mapping[str, int]) -> bool:
         word: The word, in lower case.
         places: Place of each column in the row, by the column's names in lower case.
     """
-    found = COMPARISON.fullmatch(word)
-    if found is None or found[1] not in places:
+    match = COMPARISON.fullmatch(word)
+    if match is None or match[1] not in places:
         return any(word in str(cell).lower() for cell in row if cell is not None)
-    cell, compare, wanted = row[places[found[1]]], OPERATORS[found[2]], found[3]
+    cell, compare, wanted = row[places[match[1]]], OPERATORS[match[2]], match[3]
     if cell is None:
-        return found[2] == "!="
+        return match[2] == "!="
     if is_number(cell):
         try:
             return bool(compare(cell, float(wanted)))

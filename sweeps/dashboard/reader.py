@@ -16,7 +16,8 @@ from sweeps.space.python.saved_space import recorded_space
 from sweeps.stored.sweep_summary import SweepSummary, summarize
 from sweeps.study import record, storage
 from sweeps.sweep_report import plots
-from sweeps.sweep_report.figures import Figure, PlotData, plot_data
+from sweeps.sweep_report.figures import Figure
+from sweeps.sweep_report.plot_data import PlotData, plot_data
 
 # After each reading and each figure, a running sweep is not read again for this multiple of the
 # time that was spent, but at most for `MAX_REST` seconds. So the page takes about 3% of a core.

@@ -34,15 +34,14 @@ from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key, label_values
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.data.splits.variants import TunedData, variant_name
+from sweeps.data.summary.data_summary import DataSummary
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
-    from pydantic import JsonValue
 
     from sweeps.data.columns.missing import Markers
-    from sweeps.data.summary.table_summary import DataSummary
     from sweeps.space import Step
 
 INFO_FILE = "facts.json"
@@ -72,18 +71,17 @@ class DatasetInfo:
     The fields are the keys of `facts.json`, except `check`, which has its own file.
 
     Attributes:
-        label: See `sweeps.data.load_data.Splits`.
-        task: See `sweeps.data.load_data.Splits`.
-        classes: See `sweeps.data.load_data.Splits`.
-        features: See `sweeps.data.load_data.Splits`.
-        fingerprint: See `sweeps.data.load_data.Splits`.
+        label: See `sweeps.data.splits.split_tables.Splits`.
+        task: See `sweeps.data.splits.split_tables.Splits`.
+        classes: See `sweeps.data.splits.split_tables.Splits`.
+        features: See `sweeps.data.splits.split_tables.Splits`.
+        fingerprint: See `sweeps.data.splits.split_tables.Splits`.
         rows: Number of rows by split.
         check: The first raw rows of valid, at most 32, without the label.
         test: Name of the file with the test split, without `.parquet`.
         notes: Notes for the user about the splits.
-        summary: Summary of the raw rows of the first source as JSON data; see
-            `sweeps.data.summary.table_summary.DataSummary`. None if there is none.
-        missing: See `sweeps.data.load_data.Splits`.
+        summary: Summary of the raw rows of the first source. None if there is none.
+        missing: See `sweeps.data.splits.split_tables.Splits`.
     """
 
     label: Label | None
@@ -95,7 +93,7 @@ class DatasetInfo:
     check: pd.DataFrame
     test: str = "test"
     notes: tuple[str, ...] = ()
-    summary: dict[str, JsonValue] | None = None
+    summary: DataSummary | None = None
     missing: Markers = dataclasses.field(default_factory=dict)
 
 
@@ -131,6 +129,8 @@ class PreparedStore:
             for field in dataclasses.fields(info)
             if field.name != "check"
         }
+        if info.summary is not None:
+            fields["summary"] = dataclasses.asdict(info.summary)
         text = json.dumps(fields, indent=1, ensure_ascii=False, default=json_scalar) + "\n"
         with self._staged(f"{_file_stem('facts', data)}.json") as part:
             part.write_text(text, encoding="utf-8")
@@ -177,6 +177,8 @@ class PreparedStore:
             rows = pd.DataFrame() if check is None else check.to_pandas()
             for key in ("classes", "features", "notes", "label"):
                 fields[key] = tuple(fields[key]) if isinstance(fields[key], list) else fields[key]
+            if fields["summary"] is not None:
+                fields["summary"] = DataSummary.from_json(fields["summary"])
             return DatasetInfo(**fields, check=rows)
         except DAMAGE as e:
             raise unreadable(file, e) from None
@@ -271,8 +273,6 @@ def load_summary(folder: Path) -> DataSummary | None:
 
     Return None if the sweep has none, or if the file is damaged.
     """
-    from sweeps.data.summary.table_summary import DataSummary
-
     try:
         stored = json.loads((SweepFolder(folder).prepared / INFO_FILE).read_text(encoding="utf-8"))[
             "summary"

@@ -47,7 +47,7 @@ from sweeps.execution.trials.trial_driver import TrialDriver
 from sweeps.study.states import TrialState
 
 if TYPE_CHECKING:
-    from sweeps.data.data_actor import LoadArguments
+    from sweeps.data.load_request import LoadRequest
     from sweeps.data.splits.refit_rows import RefitRows
     from sweeps.space import Step
 
@@ -125,7 +125,7 @@ class _Pool:
         self.workers.warm(shapes)
 
     async def configure(
-        self, data_actor: ActorHandle, labels: Labels, reload: LoadArguments | None = None
+        self, data_actor: ActorHandle, labels: Labels, reload: LoadRequest | None = None
     ) -> None:
         """Set the data actor and the labels.
 

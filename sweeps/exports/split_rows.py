@@ -41,19 +41,19 @@ def read_splits(
     Raises:
         InputError: The data cannot be read, or has changed since the sweep began.
     """
-    from sweeps.data.data_actor import check_unchanged, load_arguments
+    from sweeps.data.load_request import LoadRequest
     from sweeps.data.splits.variants import DataVariants
 
     refuse_missing_secrets(space)
-    spec, seed, variants, tuned, _ = load_arguments(space, None)
+    request = LoadRequest.of_space(space, fingerprint)
     # The data sets of scikit-learn need no Ray.
     without_ray = all(source.startswith("sklearn:") for source in sources_of(space))
     try:
         with contextlib.nullcontext() if without_ray else _ray(folder, space, roots):
-            found = DataVariants(spec, variants or (spec,), seed, tuned)
+            found = DataVariants(request.spec, request.variants, request.seed, request.tuned)
             if not without_ray:
                 found.copy_rows()
-            check_unchanged(found.fingerprint, fingerprint)
+            request.check_unchanged(found.fingerprint)
     except InputError as e:
         raise locate_problems(space, e.problems) from None
     return found

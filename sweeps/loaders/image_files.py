@@ -57,9 +57,9 @@ def images(
     where = find(path)
     others: dict[str, pa.ChunkedArray | list[str]] = {}
     if where.is_dir():
-        found = _files(where, path)
-        encoded: Mapping[str, Any] = found
-        files = found.values()
+        paths = _files(where, path)
+        encoded: Mapping[str, Any] = paths
+        files = paths.values()
         if label is not None and all(file.parent != where for file in files):
             others[label] = [file.parent.name for file in files]
     else:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweeps.core.metrics import usual_goal
+from sweeps.data.summary.data_summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary.summary_text import label_text, one_line
 from sweeps.data.summary.summary_warnings import groups, missing_entry, parse_entry
-from sweeps.data.summary.table_summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.scaffold.table_search import FOLDS, TableSearch, choose_search
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml.yaml_writer import flow

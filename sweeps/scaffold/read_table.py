@@ -24,8 +24,9 @@ from sweeps.data.columns.parsed_columns import read_rows
 from sweeps.data.columns.tables import is_text
 from sweeps.data.sources import ingest, schema_probe
 from sweeps.data.sources.data_files import Source, find_files
+from sweeps.data.summary.data_summary import DataSummary, Finding
 from sweeps.data.summary.early_summary import TableReader
-from sweeps.data.summary.table_summary import DataSummary, Finding, summarize
+from sweeps.data.summary.table_summary import summarize
 from sweeps.data.summary.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space.parse.nodes import located

@@ -52,10 +52,10 @@ class Batcher:
                 answers = await asyncio.wrap_future(predicted)
                 for (_, waiting), answer in zip(batch, answers, strict=True):
                     waiting.set_result(answer)
-        found = future.result()
-        if isinstance(found, Exception):
-            raise found
-        return found
+        prediction = future.result()
+        if isinstance(prediction, Exception):
+            raise prediction
+        return prediction
 
     def _work(self) -> None:
         """Predict one batch after the other."""

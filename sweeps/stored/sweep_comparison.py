@@ -17,9 +17,10 @@ from sweeps.stored.stored_sweeps import find, opened
 from sweeps.stored.sweep_summary import SweepSummary, summarize
 from sweeps.study import record
 from sweeps.study.record import Record
-from sweeps.sweep_report.comparison import ComparedSweep, Comparison, compare
-from sweeps.sweep_report.figures import plot_data
-from sweeps.sweep_report.importance import Importance, importance_of
+from sweeps.sweep_report.compared_sweep import ComparedSweep
+from sweeps.sweep_report.comparison import Comparison, compare
+from sweeps.sweep_report.importance import Importance
+from sweeps.sweep_report.plot_data import plot_data
 
 
 def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
@@ -78,7 +79,7 @@ def sweep_importance(study: Record | None, space: Space) -> Importance:
     if study is None:
         return Importance(unknown="there is no trial")
     try:
-        found = importance_of(plot_data(study, space))
+        found = plot_data(study, space).importance
     except Exception as e:
         return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
     if len(study.objectives.objectives) > 1 and found.shares:

@@ -39,8 +39,9 @@ def plot(
     """
     from sweeps.core.files.folder_lock import is_driven
     from sweeps.study import record
-    from sweeps.sweep_report import plots
-    from sweeps.sweep_report.figures import Figure, plot_data
+    from sweeps.sweep_report import plots, traces
+    from sweeps.sweep_report.figures import Figure
+    from sweeps.sweep_report.plot_data import plot_data
 
     space = recorded_space(folder)
     count = len(space.objectives)
@@ -56,7 +57,7 @@ def plot(
     data = None if study is None else plot_data(study, space, is_driven(folder))
     note = ""
     if data is None or not data.ranked:
-        note = plots.NO_VALUES
+        note = traces.NO_VALUES
     elif name and name not in [d.name for d in data.sampled]:
         note = f"There is nothing to draw, because no trial with a value has the dimension {name}."
     if data is None or note:

@@ -6,19 +6,24 @@ Optuna's PED-ANOVA computes it from a study in memory that holds a sweep's trial
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.space import Dimension
-from sweeps.sweep_report.figures import (
-    MIN_IMPORTANCE_TRIALS,
-    PlotData,
-    basis_of,
-)
 
 if TYPE_CHECKING:
     import optuna
+
+    from sweeps.study.states import TrialState
+
+# Smallest number of trials for importances at a rung. If fewer trials reached a rung, the values at
+# an earlier rung are more informative.
+MIN_RUNG_TRIALS = 30
+# Smallest number of trials for which importances are computed. With fewer trials, importances are
+# mostly noise.
+MIN_IMPORTANCE_TRIALS = 10
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,17 @@ class Importance:
     unknown: str = ""
 
 
-def importance_of(data: PlotData) -> Importance:
+def importance_of(
+    dimensions: Sequence[Dimension],
+    trials: Sequence[TrialState],
+    rungs: Sequence[int],
+    minimize: bool,
+) -> Importance:
     """Return the importances of a sweep's dimensions for its first objective, by PED-ANOVA.
 
-    The dimensions have their full names, such as `params.eta`.
+    The dimensions have their full names, such as `params.eta`. For the arguments, see `PlotData`.
     """
-    basis, values = basis_of(data.trials, data.rungs)
+    basis, values = basis_of(trials, rungs)
     if len(values) < MIN_IMPORTANCE_TRIALS:
         return Importance(
             unknown=f"importance needs {MIN_IMPORTANCE_TRIALS} trials with comparable values, but "
@@ -55,7 +65,8 @@ def importance_of(data: PlotData) -> Importance:
     if min(values.values()) != max(values.values()):
         # no dimension varies, or there are too few trials
         with contextlib.suppress(ValueError, RuntimeError):
-            shares = get_param_importances(study_of(data, values))
+            study = study_of(dimensions, trials, values, minimize)
+            shares = get_param_importances(study)
     if not sum(shares.values()) > 0:
         return Importance(
             unknown="the importance is unknown, because the values or the dimensions do not vary "
@@ -88,28 +99,72 @@ def distribution_of(
     return FloatDistribution(lower, upper, log=dimension.is_log)
 
 
-def study_of(data: PlotData, values: Mapping[int, float]) -> optuna.Study:
+def study_of(
+    dimensions: Sequence[Dimension],
+    trials: Sequence[TrialState],
+    values: Mapping[int, float],
+    minimize: bool,
+) -> optuna.Study:
     """Return a study in memory.
 
     All its trials are COMPLETE, because Optuna's analyses omit trials in other states.
 
     Args:
-        data: The sweep.
+        dimensions: The dimensions of the space.
+        trials: The trials of the sweep.
         values: The value of each trial, by trial number. Other trials are left out.
+        minimize: True if smaller values are better.
     """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="minimize" if data.minimize else "maximize")
+    study = optuna.create_study(direction="minimize" if minimize else "maximize")
     distributions = {}
-    for d in data.dimensions:
-        if seen := [t.labels[d.name] for t in data.trials if d.name in t.labels]:
+    for d in dimensions:
+        if seen := [t.labels[d.name] for t in trials if d.name in t.labels]:
             distributions[d.name] = distribution_of(d, seen)
-    for t in data.trials:
+    for t in trials:
         if t.number in values:
-            own = {name: found for name, found in distributions.items() if name in t.labels}
+            own = {name: d for name, d in distributions.items() if name in t.labels}
             params = {name: t.labels[name] for name in own}
             study.add_trial(
                 optuna.trial.create_trial(params=params, distributions=own, value=values[t.number])
             )
     return study
+
+
+def basis_of(trials: Sequence[TrialState], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
+    """Return comparable values of the trials: values at the same step.
+
+    The best values of the trials are not comparable, because a trial that was stopped early had
+    fewer steps. The values are therefore taken at the highest rung at which at least
+    `MIN_RUNG_TRIALS` trials have a finite value. If there is no such rung, the lowest rung that any
+    trial reached is used. If no trial has a finite value there either, the best values of the
+    trials are returned.
+
+    Args:
+        trials: The trials of the sweep.
+        rungs: The steps at which the scheduler compares trials, in ascending order; empty if there
+            are no such steps.
+
+    Returns:
+        (description, values). The description is a short text, such as "the values at step 9, which
+        40 trials reached". `values` maps trial numbers to these values. Trials without such a value
+        are left out. All values are finite.
+    """
+    reached = {step for t in trials for step, _ in t.curve if step in rungs}
+    for rung in sorted(reached, reverse=True):
+        values = {
+            t.number: value
+            for t in trials
+            for step, value in t.curve
+            if step == rung and math.isfinite(value)
+        }
+        if len(values) >= MIN_RUNG_TRIALS or (rung == min(reached) and values):
+            return f"the values at step {rung}, which {len(values)} trials reached", values
+    values = {
+        t.number: t.result.value
+        for t in trials
+        if t.result.value is not None and math.isfinite(t.result.value)
+    }
+    return f"the values of {len(values)} trials", values

@@ -13,22 +13,32 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sweeps.core.resources import workers_text
 from sweeps.core.text.texts import shortened
-from sweeps.space import Dimension
-from sweeps.space.model.conditions import Key
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
     Figure,
-    PlotData,
     PlotlyObject,
     Raw,
-    best_so_far,
-    finite,
     option_texts,
     short_texts,
-    thin,
+)
+from sweeps.sweep_report.parallel_plot import parallel
+from sweeps.sweep_report.plot_data import PlotData, best_so_far, finite, thin
+from sweeps.sweep_report.traces import (
+    EVERY,
+    MAX_POINTS,
+    NO_VALUES,
+    NOTHING_VARIES,
+    STATES,
+    axes,
+    by_state,
+    drawn,
+    empty,
+    points,
+    points_by_state,
+    sample,
     whole_axis,
+    workers_of,
 )
 
 if TYPE_CHECKING:
@@ -36,39 +46,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Color of the trials of each state. People who do not distinguish red and green can tell these
-# colors apart.
-STATES = {
-    "COMPLETE": "#2f7ed8",
-    "PRUNED": "#e69f00",
-    "FAIL": "#cc3d4e",
-    "RUNNING": "#11a683",
-    "PAUSED": "#17a2b8",
-    "INTERRUPTED": "#8a8f98",
-    "GIVEN": "#9467bd",
-}
-# Colors of the values in parallel coordinates: Viridis without the dark end, which could not be
-# seen on a dark page.
-COLORS = [(0, "#a678de"), (0.25, "#6f94e0"), (0.5, "#2fa8a0"), (0.75, "#5dc963"), (1, "#fde725")]
-# The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel
-# coordinates, and bars.
-MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
-# Share of the trials at each end of the values that have the color of the end.
-OUTLIERS = 0.1
-# Title of each figure, in the order of the page.
-TITLES = {
-    "history": "Best so far",
-    "curves": "Curves",
-    "pareto": "Pareto front",
-    "importance": "Importance",
-    "parallel": "Parallel coordinates",
-    "slice": "Slice",
-    "cost": "Cost by scale",
-    "timeline": "Timeline",
-}
-NOTHING_VARIES = "There is nothing to draw, because no dimension varies."
-NO_VALUES = "There is nothing to draw, because no trial has a value."
-EVERY = "Each trial at its best step, including trials that were stopped early."
+# The largest numbers of curves, points of a curve, and bars of the timeline.
+MAX_CURVES = 30
+MAX_CURVE_POINTS = 200
+MAX_BARS = 1000
 
 
 def history(data: PlotData) -> Figure:
@@ -169,97 +150,6 @@ def importances(data: PlotData) -> Figure:
     return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {importance.basis}.")
 
 
-def parallel(data: PlotData) -> Figure:
-    """Return parallel coordinates: one axis for each dimension, one line for each trial."""
-    dimensions = data.sampled[:MAX_AXES]
-    if not data.ranked or not dimensions:
-        return empty("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
-    chosen, remark = sample(data.ranked)
-    shown = chosen[::-1]  # the best lines are drawn last
-    values = [float(t.result.value or 0.0) for t in shown]
-    ordered = sorted(values)
-    lines = {
-        "type": "parcoords",
-        "line": {
-            "color": values,
-            # Outliers would otherwise hide all other differences of colors.
-            "cmin": ordered[int(len(ordered) * OUTLIERS)],
-            "cmax": ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1],
-            "colorscale": COLORS,
-            "reversescale": data.minimize,
-            "showscale": True,
-            "colorbar": {"title": {"text": data.metric}, "thickness": 12},
-        },
-        "dimensions": [
-            {"label": data.metric, "values": values},
-            *(parallel_axis(data, d, shown) for d in dimensions),
-        ],
-        "labelangle": -15,
-        "labelside": "top",
-    }
-    most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
-    note = f"{EVERY}{most} Drag along an axis to select trials.{remark}"
-    layout = {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}
-    return drawn("parallel", [lines], layout, note)
-
-
-def parallel_axis(
-    data: PlotData, dimension: Dimension, trials: Sequence[TrialState]
-) -> PlotlyObject:
-    """Return one axis of the parallel coordinates.
-
-    Trials in which the dimension was not active are at the lowest position, `not set`.
-    """
-    had = [t.labels.get(dimension.name) for t in trials]
-    unset = any(dimension.name not in t.labels for t in trials)
-    axis: PlotlyObject = {"label": data.names[dimension.name]}
-    if dimension.options:
-        texts = option_texts(dimension)
-        places = {key: place for place, key in enumerate(texts, unset)}
-        # Plotly does not read these texts as HTML
-        names = [Raw(text) for text in [*["not set"] * unset, *texts.values()]]
-        return axis | {
-            "values": [
-                places[t.labels[dimension.name]] if dimension.name in t.labels else 0
-                for t in trials
-            ],
-            "tickvals": list(range(len(names))),
-            "ticktext": names,
-        }
-    scale: Callable[[float], float] = math.log10 if dimension.is_log else float
-    numbers = [scale(v) for v in had if v is not None]
-    low, high = min(numbers), max(numbers)
-    bottom = low - 0.15 * ((high - low) or 1.0)
-    ticks = scale_ticks(low, high, dimension.is_log)
-    if dimension.is_integer and not dimension.is_log:
-        ticks = list(dict.fromkeys(float(round(at)) for at in ticks))
-    ticktext = [f"{10**at:.3g}" if dimension.is_log else f"{at:.4g}" for at in ticks]
-    if unset:
-        ticks = [bottom, *ticks]
-        ticktext = ["not set", *ticktext]
-    if high > low or unset:
-        axis["range"] = [bottom if unset else low, high]
-    return axis | {
-        "values": [bottom if v is None else scale(v) for v in had],
-        "tickvals": ticks,
-        "ticktext": ticktext,
-    }
-
-
-def scale_ticks(low: float, high: float, is_log: bool) -> list[float]:
-    """Return the positions of an axis's labels.
-
-    On a log axis, these are the logarithms of both ends and of the powers of ten between.
-    """
-    if high <= low:
-        return [low]
-    if is_log:
-        between = [float(at) for at in range(math.ceil(low), math.floor(high) + 1)]
-        margin = 0.08 * (high - low)
-        return [low, *(at for at in between if low + margin < at < high - margin), high]
-    return [low + (high - low) * at / 4 for at in range(5)]
-
-
 def slice_of(data: PlotData, name: str | None = None) -> Figure:
     """Return the objective by the value of one dimension.
 
@@ -330,10 +220,10 @@ def timeline(data: PlotData) -> Figure:
 def cost(data: PlotData) -> Figure:
     """Return the objective by the cost of each trial, with a color for each number of workers."""
     names = ("gpu_seconds", "cpu_seconds", "seconds")
-    found = [n for n in names if any(t.result.metrics.get(n) for t in data.ranked)]
-    if not found:
+    costs = [n for n in names if any(t.result.metrics.get(n) for t in data.ranked)]
+    if not costs:
         return empty("cost", NO_VALUES)
-    name = found[0]
+    name = costs[0]
     shown, remark = sample([t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0])
     traces = []
     for text in sorted({workers_of(t) for t in shown}, key=lambda text: (len(text), text)):
@@ -433,79 +323,14 @@ def all_figures(data: PlotData, slices: int) -> list[Figure]:
     """
     if not data.ranked:
         return []
-    made = [figure(data, "pareto")] if len(data.objectives) > 1 else []
-    made += [figure(data, key) for key in ("history", "curves", "importance", "parallel")]
-    made += [figure(data, "slice", name=d.name) for d in data.sampled[:slices]]
-    made += [figure(data, key) for key in ("cost", "timeline")]
-    return [f for f in made if f.plot or "could not be made" in f.note]
+    figures = [figure(data, "pareto")] if len(data.objectives) > 1 else []
+    figures += [figure(data, key) for key in ("history", "curves", "importance", "parallel")]
+    figures += [figure(data, "slice", name=d.name) for d in data.sampled[:slices]]
+    figures += [figure(data, key) for key in ("cost", "timeline")]
+    return [f for f in figures if f.plot or "could not be made" in f.note]
 
 
 # ---- parts of figures
-
-
-def empty(key: str, note: str) -> Figure:
-    """Return a figure without a plot, whose caption says why there is nothing to draw."""
-    return Figure(key, TITLES[key], note=note)
-
-
-def drawn(key: str, traces: list[PlotlyObject], layout: PlotlyObject, note: str) -> Figure:
-    """Return a figure."""
-    return Figure(key, TITLES[key], {"data": traces, "layout": layout}, note)
-
-
-def points(
-    data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Key]
-) -> PlotlyObject:
-    """Return one point for each trial: its value by `x`, in the color of the state `name`."""
-    trace: PlotlyObject = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": x,
-        "y": [t.result.value for t in trials],
-        "customdata": [t.id for t in trials],
-        "marker": {"size": 6, "opacity": 0.8},
-        "meta": [data.metric],
-        "hovertemplate": Raw(
-            "trial %{customdata}: %{meta[0]} %{y} at %{x}<extra>%{fullData.name}</extra>"
-        ),
-    }
-    if name in STATES:
-        trace["marker"]["color"] = STATES[name]
-    if name == "COMPLETE":
-        trace["zorder"] = 1  # on top of the others
-    return trace
-
-
-def points_by_state(
-    data: PlotData, trials: Sequence[TrialState], place: Callable[[TrialState], float | str]
-) -> list[PlotlyObject]:
-    """Return one point for each trial: its value by its place, in the color of its state."""
-    return [
-        points(data, state, chosen, [place(t) for t in chosen])
-        for state, chosen in by_state(data, trials).items()
-    ]
-
-
-def axes(x: str, y: str) -> PlotlyObject:
-    """Return the layout of a figure with two axes."""
-    return {
-        "xaxis": {"title": {"text": x}},
-        "yaxis": {"title": {"text": y}},
-        "hovermode": "closest",
-        "showlegend": True,
-    }
-
-
-def by_state(data: PlotData, trials: Sequence[TrialState]) -> dict[str, list[TrialState]]:
-    """Return the trials in each state, by the name of the state.
-
-    States without trials are left out.
-    """
-    found: dict[str, list[TrialState]] = {}
-    for t in trials:
-        found.setdefault(t.result.state_name(data.is_driven), []).append(t)
-    return {state: found[state] for state in STATES if state in found}
 
 
 def span(data: PlotData, t: TrialState) -> tuple[float, float]:
@@ -519,20 +344,6 @@ def span(data: PlotData, t: TrialState) -> tuple[float, float]:
     return start, max(start, data.now) if data.is_driven else start + t.result.seconds
 
 
-def workers_of(t: TrialState) -> str:
-    """Return the number of a trial's workers as text, such as `2 workers`."""
-    return workers_text(t.trial.shape.scaling.get("num_workers", 1))
-
-
 def iso(seconds: float) -> str:
     """Return a time, in seconds since the epoch, as local time for a Plotly axis."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="milliseconds")
-
-
-def sample(trials: Sequence[TrialState]) -> tuple[list[TrialState], str]:
-    """Return at most `MAX_POINTS` trials, and a sentence about them; "" if these are all trials."""
-    shown = thin(trials, MAX_POINTS)
-    if len(shown) == len(trials):
-        return shown, ""
-    counts = f"{len(shown):,} of {len(trials):,} trials"
-    return shown, f" The figure shows {counts}, spread evenly over the ranking."

@@ -12,7 +12,8 @@ from sweeps.core.text.shell_text import relative_path
 from sweeps.terminal.terminal_text import format_table
 
 if TYPE_CHECKING:
-    from sweeps.sweep_report.comparison import Comparison, Row
+    from sweeps.sweep_report.compared_sweep import Row
+    from sweeps.sweep_report.comparison import Comparison
 
 UNITS = {"trials": "trials", "seconds": "s", "cpu_seconds": "CPU s", "gpu_seconds": "GPU s"}
 ABSENT = "-"

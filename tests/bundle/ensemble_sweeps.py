@@ -20,10 +20,10 @@ from sweeps import space as space_file
 from sweeps.core.label_columns import label_columns
 from sweeps.core.loop_context import CHECK_PREDICTIONS
 from sweeps.core.trial import Checkpoint, Report, State, Trial
-from sweeps.data.load_data import Splits
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform
 from sweeps.data.preprocessing.fitted_chain import FittedChain
+from sweeps.data.splits.split_tables import Splits
 from sweeps.data.splits.variants import DataVariants
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space

@@ -83,12 +83,12 @@ def events(monkeypatch) -> list[str]:
             options=lambda **kw: SimpleNamespace(remote=lambda *a: _start("pool", events))
         ),
     )
-    monkeypatch.setattr(data_actor, "start", lambda where, **arguments: _start("data", events))
+    monkeypatch.setattr(data_actor, "start", lambda where, config: _start("data", events))
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
     monkeypatch.setattr(
         session.child_processes, "end", lambda folder: events.append("end workers") or 0
     )
-    monkeypatch.setattr(session.cluster, "at_driver", lambda: "here")
+    monkeypatch.setattr(session.ray_cluster, "at_driver", lambda: "here")
     monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor._name}"))
     monkeypatch.setattr("ray.get", lambda reference: None)
     monkeypatch.setattr("ray.wait", lambda references, timeout: ([], references))
@@ -110,11 +110,11 @@ def use_cluster(
     ) -> Iterator[Any]:
         events.append("start Ray")
         try:
-            yield session.cluster.RayConnection(ours, (), ({"CPU": cpus},), {"CPU": cpus})
+            yield session.ray_cluster.RayConnection(ours, (), ({"CPU": cpus},), {"CPU": cpus})
         finally:
             events.append("stop Ray")
 
-    monkeypatch.setattr(session.cluster, "ray_connection", ray_connection)
+    monkeypatch.setattr(session.ray_cluster, "ray_connection", ray_connection)
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ def test_session_reserves_requested_recorded_or_free_resources(
         caplog.messages[1]
         == "note: this sweep uses 1 CPU and 1 GPU; the options --cpus and --gpus change this"
     )
-    monkeypatch.setattr(session.cluster, "check_reachable", lambda address: None)
+    monkeypatch.setattr(session.ray_cluster, "check_reachable", lambda address: None)
     monkeypatch.setattr(session.ray_authentication, "prepare_authentication", lambda address: None)
     with session.reserve("one", started_with(gpus=3), "auto", 64, None) as of_cluster:
         assert of_cluster.limit == {"CPU": 64, "GPU": 3}
@@ -323,10 +323,10 @@ def test_session_reserves_requested_recorded_or_free_resources(
 
 def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    with session.cluster.only_gpus(("2",)):
+    with session.ray_cluster.only_gpus(("2",)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    with session.cluster.only_gpus(()):
+    with session.ray_cluster.only_gpus(()):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in os.environ

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sweeps.data import load_data
 from sweeps.data.columns import tables
 from sweeps.exports import split_rows
-from sweeps.space import load_data as load_space
+from sweeps.space import load as load_space
 
 SPACE = {
     "trainer": "xgboost",

@@ -19,7 +19,8 @@ from sweeps.dashboard.dashboard_app import Dashboard, make_app
 from sweeps.dashboard.page_content import Column, TableQuery, TrialTable
 from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access
-from sweeps.sweep_report.plots import FIGURES, TITLES
+from sweeps.sweep_report.plots import FIGURES
+from sweeps.sweep_report.traces import TITLES
 from tests.dashboard.made import sweep_folder
 
 NAME = "made-20260102-120000"

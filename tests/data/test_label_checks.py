@@ -11,10 +11,11 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.data.checks.label_checks import infer_task, positive_last
 from sweeps.data.load_data import load_splits, summarize_source
+from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.summary_text import label_text
 from sweeps.data.summary.summary_warnings import warnings
-from sweeps.data.summary.table_summary import DataSummary
-from sweeps.space.sections.data_models import DataSpec, Split
+from sweeps.space.sections.data_models import DataSpec
+from sweeps.space.sections.data_models import Split
 
 
 def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:

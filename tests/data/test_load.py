@@ -17,9 +17,10 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import QUERY
-from sweeps.data.load_data import _distribute, fold_of, load_splits
+from sweeps.data.load_data import _distribute, load_splits
 from sweeps.data.sources import sources
 from sweeps.data.sources.data_files import Source
+from sweeps.data.splits.split_tables import fold_of
 from sweeps.space import load
 from sweeps.space.sections.data_models import DataSpec, Split
 from tests.data.test_split import rule

@@ -20,7 +20,8 @@ from sweeps.data.columns.parsed_columns import read_rows
 from sweeps.data.columns.tables import canonical_table
 from sweeps.data.load_data import load_splits
 from sweeps.data.sources.data_files import Source, find_files
-from sweeps.data.sources.schema_probe import read_blocks, read_columns
+from sweeps.data.sources.file_blocks import read_blocks
+from sweeps.data.sources.file_rows import read_columns
 from sweeps.serving import request_checks
 from sweeps.space import load
 from sweeps.space.sections.data_models import DataSpec, Split

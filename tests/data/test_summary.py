@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from sweeps.data.columns.parse import CODES
 from sweeps.data.columns.tables import canonical_table
+from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.early_summary import render, summarize_early
 from sweeps.data.summary.summary_text import one_line, table_rows
-from sweeps.data.summary.table_summary import DataSummary, summarize
+from sweeps.data.summary.table_summary import summarize
 from sweeps.space import load
 from sweeps.space.sections.data_models import DataSpec, Split
 from tests.shipped_spaces import FOLDER, missing_package

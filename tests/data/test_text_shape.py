@@ -14,7 +14,8 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.data.load_data import load_splits
 from sweeps.data.sources.data_files import Source, find_files, unsupported
-from sweeps.data.sources.schema_probe import COLUMN_BLOCK, probe_schemas
+from sweeps.data.sources.file_blocks import COLUMN_BLOCK
+from sweeps.data.sources.schema_probe import probe_schemas
 from sweeps.data.sources.sources import read_source
 from sweeps.data.sources.text_shape import (
     column_names,

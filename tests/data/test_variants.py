@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.data.load_data import load_splits
+from sweeps.data.load_request import LoadRequest
 from sweeps.data.splits.variants import DataVariants, variant_name
 from sweeps.space import DataSpec, Split
 
@@ -117,10 +119,20 @@ def test_column_of_one_source_cannot_be_dropped_from_the_other():
         DataVariants(spec(), asked, 0, ("drop",))
 
 
+def request(spec: DataSpec, before: str | None = None) -> LoadRequest:
+    return LoadRequest(spec, 0, (spec,), before=before)
+
+
+def new_actor(folder: Path, *workers: int, **config: Any) -> Any:
+    """Return a data actor in this process."""
+    from sweeps.data.data_actor import DataActorConfig, _DataActor
+
+    return _DataActor(DataActorConfig((), folder, workers, **config))
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
-    from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
 
@@ -138,8 +150,8 @@ def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
         for n in "ab"
         for d in ((), ("z",))
     ]
-    data_actor, scaled = _DataActor((), str(tmp_path), (1,)), (Step("StandardScaler"),)
-    facts = data_actor.load(base, 0, variants, ("train", "drop", "rows"))
+    data_actor, scaled = new_actor(tmp_path, 1), (Step("StandardScaler"),)
+    facts = data_actor.load(LoadRequest(base, 0, variants, ("train", "drop", "rows")))
     assert facts.classes == ("no", "yes") and facts.rows == {"train": 20, "valid": 10, "test": 10}
     datas = [
         {"train": f"{n}.csv", "drop": d, "rows": r}
@@ -148,9 +160,9 @@ def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
         for r in (0.5, 1.0)
     ]
     made = [data_actor.prepare(scaled, data) for data in datas + datas]
-    assert data_actor.store.count_chains() == len({one.key for one in made}) == len(datas)
+    assert data_actor.fitter.store.count_chains() == len({one.key for one in made}) == len(datas)
     data_actor.prepare((), datas[0])
-    assert data_actor.store.count_chains() == len(datas), "without a step nothing is fitted"
+    assert data_actor.fitter.store.count_chains() == len(datas), "without a step nothing is fitted"
     store = PreparedStore(tmp_path)
     for data in datas:
         own = store.load_info(data)
@@ -167,7 +179,6 @@ def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
-    from sweeps.data.data_actor import _DataActor
 
     rows = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows)
@@ -178,7 +189,7 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
         valid=Split("fraction", fraction=0.25),
         test=Split("fraction", fraction=0.25),
     )
-    before = _DataActor((), str(tmp_path), (1,)).load(asked, 0).fingerprint
+    before = new_actor(tmp_path, 1).load(request(asked)).fingerprint
     store = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
     files(tmp_path, a=rows.assign(x=rows.x + 1))
     with pytest.raises(
@@ -186,7 +197,7 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
         match=r"data.train: the data has changed since the sweep began: its fingerprint was "
         rf"{before[:12]}",
     ):
-        _DataActor((), str(tmp_path), (1,)).load(asked, 0, before=before)
+        new_actor(tmp_path, 1).load(request(asked, before=before))
     assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == store
 
 
@@ -195,7 +206,6 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
 def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ray, tmp_path):
     import ray
 
-    from sweeps.data.data_actor import _DataActor
     from sweeps.space import Step
     from sweeps.space.sections.trainer_definition import TrainerDefinition
 
@@ -207,8 +217,8 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
     )
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
     numeric = TrainerDefinition(reads_numbers=True)
-    data_actor = _DataActor((), str(tmp_path), (1,), trainer=numeric)
-    data_actor.load(asked, 0)
+    data_actor = new_actor(tmp_path, 1, trainer=numeric)
+    data_actor.load(request(asked))
     with pytest.raises(
         InputError,
         match=r"`plan` is text, which the trainer cannot read, .* add an encoder, .* or add it to "
@@ -222,18 +232,18 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
         data_actor.prepare((Step("Categorizer"),))
     assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder"))).key
     categories = replace(numeric, reads_categories=True)
-    reader = _DataActor((), str(tmp_path), (1, 2), trainer=categories)
-    reader.load(asked, 0)
+    reader = new_actor(tmp_path, 1, 2, trainer=categories)
+    reader.load(request(asked))
     prepared = reader.prepare((Step("Categorizer"),))
     for part in prepared.shards[2]["train"]:
         plan = ray.get(part).to_pandas()["plan"]
         assert plan.dtype == pd.CategoricalDtype(["basic", "pro"]) and len(plan) == 15
-    no_features = _DataActor((), str(tmp_path), (1,), trainer=numeric)
-    no_features.load(replace(asked, drop=("x", "plan")), 0)
+    no_features = new_actor(tmp_path, 1, trainer=numeric)
+    no_features.load(request(replace(asked, drop=("x", "plan"))))
     with pytest.raises(InputError, match="no column is left for the model to read"):
         no_features.prepare(())
-    any_loop = _DataActor((), str(tmp_path), (1,))
-    any_loop.load(asked, 0)
+    any_loop = new_actor(tmp_path, 1)
+    any_loop.load(request(asked))
     assert any_loop.prepare((Step("StandardScaler"),)).key, "a loop of the user's own may read text"
 
 
@@ -244,11 +254,10 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     import ray
 
     from sweeps.bundle.schema import infer_schema
-    from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
 
-    data_actor, third = _DataActor((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)
+    data_actor, third = new_actor(tmp_path, 2), Split("fraction", fraction=1 / 3)
     asked = spec(
         "tests.user_loops:images",
         args={"kind": kind},
@@ -257,7 +266,7 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
         test=third,
         drop=(),
     )
-    facts = data_actor.load(asked, 0)
+    facts = data_actor.load(request(asked))
     assert [(c.name, c.type, c.shape) for c in infer_schema(facts.check)] == [
         ("image", "tensor", [4, 5]),
         ("width", "integer", None),
@@ -288,7 +297,7 @@ def test_a_large_table_reaches_workers_with_the_same_values(
 ):
     import ray
 
-    from sweeps.data import data_actor
+    from sweeps.data import chain_fitter
     from sweeps.space import Step
 
     rng = np.random.default_rng(0)
@@ -308,11 +317,11 @@ def test_a_large_table_reaches_workers_with_the_same_values(
     rows.to_parquet(tmp_path / "a.parquet")
     asked = spec("a.parquet", tmp_path, label="y", valid=Split("fraction", fraction=1 / 3))
     found = []
-    for limit in (data_actor.LARGE, 0):
-        monkeypatch.setattr(data_actor, "LARGE", limit)
-        actor = data_actor._DataActor((), str(tmp_path / str(limit)), (1, 2))
+    for limit in (chain_fitter.LARGE, 0):
+        monkeypatch.setattr(chain_fitter, "LARGE", limit)
+        actor = new_actor(tmp_path / str(limit), 1, 2)
         (tmp_path / str(limit)).mkdir()
-        actor.load(asked, 0)
+        actor.load(request(asked))
         made = actor.prepare(tuple(map(Step, chain)))
         shards = (
             *made.shards[1]["train"],
@@ -327,19 +336,18 @@ def test_a_large_table_reaches_workers_with_the_same_values(
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_path, monkeypatch):
-    from sweeps.data import data_actor
-    from sweeps.data.data_actor import _DataActor
+    from sweeps.data import chain_fitter
     from sweeps.space import Step
 
-    monkeypatch.setattr(data_actor, "LARGE", 1)
+    monkeypatch.setattr(chain_fitter, "LARGE", 1)
 
     files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20}))
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
-    actor, scaled = _DataActor((), str(tmp_path), (1,), once=True), (Step("StandardScaler"),)
-    facts = actor.load(asked, 0)
+    actor, scaled = new_actor(tmp_path, 1, once=True), (Step("StandardScaler"),)
+    facts = actor.load(request(asked))
     assert not actor.runs_tasks()
     made = actor.prepare(scaled)
-    reload = (asked, 0, (), (), facts.fingerprint)
+    reload = request(asked, before=facts.fingerprint)
     assert (
         actor.variants is None
         and actor.prepare(scaled, {}, reload) is made

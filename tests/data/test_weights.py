@@ -11,7 +11,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from sweeps.core.errors import InputError
 from sweeps.data.columns import weights
-from sweeps.data.load_data import add_to_train, fold_of, load_splits
+from sweeps.data.load_data import load_splits
+from sweeps.data.splits.split_tables import add_to_train, fold_of
 from sweeps.data.splits.variants import DataVariants
 from sweeps.space import DataSpec, Split
 

@@ -14,7 +14,7 @@ from sweeps.execution.worker import training_loop, trial_logs
 from sweeps.execution.worker.metric_values import numeric, unbeatable
 from sweeps.execution.worker.training_loop import trace
 from sweeps.execution.worker.trial_session import TrialSession
-from sweeps.trainers.command import ScriptFailed
+from sweeps.trainers._script_run import ScriptFailed
 
 LINE = "session.report(metrics, None)"
 

@@ -128,7 +128,7 @@ def test_values_of_environment_variables_are_hidden(form, value):
 def test_a_mlflow_artifact_a_report_and_a_bundle_show_names_only(tmp_path):
     space = loaded(tmp_path, "{env_vars: {HF_TOKEN: hf_secret_of_mine, N: 3}}")
     assert "runtime_env: {env_vars: {HF_TOKEN: '***', N: '***'}}" in space.public(space.text)
-    from sweeps.sweep_report.content import _space
+    from sweeps.sweep_report.report_sections import _space
 
     assert "HF_TOKEN" in _space(space) and "hf_secret_of_mine" not in _space(space) + repr(
         space.runtime_env

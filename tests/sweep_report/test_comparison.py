@@ -11,7 +11,8 @@ from sweeps.space import Space, load
 from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
-from sweeps.sweep_report.comparison import ComparedSweep, compare
+from sweeps.sweep_report.compared_sweep import ComparedSweep
+from sweeps.sweep_report.comparison import compare
 from sweeps.sweep_report.importance import Importance
 from sweeps.terminal.comparison_text import verdict
 from tests.sweep_report.test_regret import MINIMIZE, trial

@@ -14,7 +14,8 @@ from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.sweep_report import content as reports
-from sweeps.sweep_report.content import duration, number, report
+from sweeps.sweep_report.content import report
+from sweeps.sweep_report.report_sections import duration, number
 from tests.sweep_report.made import space_in, trial, trials
 
 OBJECTIVES = Objectives((Objective("acc@5", "maximize"),))

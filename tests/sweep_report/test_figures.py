@@ -17,17 +17,9 @@ from sweeps.core.trial import State
 from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.sweep_report import plots
-from sweeps.sweep_report.figures import (
-    MOST_CHARACTERS,
-    Figure,
-    PlotData,
-    basis_of,
-    best_first,
-    best_so_far,
-    finite,
-    literal,
-    thin,
-)
+from sweeps.sweep_report.figures import MOST_CHARACTERS, Figure, literal
+from sweeps.sweep_report.importance import basis_of
+from sweeps.sweep_report.plot_data import PlotData, best_first, best_so_far, finite, thin
 from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")

@@ -23,17 +23,18 @@ from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import _script
 from sweeps.trainers._mlflow_files import MlflowFiles
-from sweeps.trainers._script import (
+from sweeps.trainers._script import TAIL
+from sweeps.trainers._script_reports import (
     CALL,
     LINE,
     MLFLOW,
-    TAIL,
     ScriptReport,
     Sources,
     metrics_in,
     names_metric,
 )
-from sweeps.trainers.command import ScriptFailed, train_func
+from sweeps.trainers._script_run import ScriptFailed
+from sweeps.trainers.command import train_func
 from tests.commands import REPO
 from tests.waiting import wait_until
 

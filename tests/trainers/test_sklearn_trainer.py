@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import sklearn as trainer
-from sweeps.trainers._estimator import Training, build
+from sweeps.trainers._estimator import EstimatorTraining, build
 
 HERE = "tests.trainers.test_sklearn_trainer"
 FOREST = "sklearn.ensemble:RandomForestClassifier"
@@ -222,7 +222,7 @@ class Counter(BaseEstimator):
 
 def rows_seen(estimator: Counter, batch_size: int | None) -> list[list[int]]:
     """Train two steps of two on ten rows, and return the rows of each call."""
-    training = Training(estimator, {}, 2, None, batch_size, 7)
+    training = EstimatorTraining(estimator, {}, 2, None, batch_size, 7)
     for step in (1, 2):
         training.run(step, pd.DataFrame({"row": range(10)}), np.arange(10), 2)
     return estimator.seen
@@ -257,7 +257,7 @@ def test_seed_and_threads_follow_from_the_trial_at_every_depth():
     with warnings.catch_warnings(
         action="error"
     ):  # scikit-learn warns about `n_jobs` of LogisticRegression
-        training = Training(
+        training = EstimatorTraining(
             build("sklearn.linear_model:LogisticRegression", {}, cur), {}, 1, None, None, 7
         )
         training.run(1, pd.DataFrame({"a": [0, 1]}), np.arange(2), 2)
@@ -401,7 +401,7 @@ def test_changed_parameters_take_effect_on_resume(tmp_path, estimator, params, c
 def test_a_snapshot_shares_the_trees_and_is_not_changed_by_later_steps():
     x = pd.DataFrame({"a": np.arange(40.0)})
     for estimator in (GradientBoostingRegressor(n_estimators=8), RandomForestClassifier(8)):
-        training = Training(estimator, {}, 4, None, None, 7)
+        training = EstimatorTraining(estimator, {}, 4, None, None, 7)
         y = np.arange(40) % 2
         training.run(1, x, y, 2)
         kept = training.snapshot()

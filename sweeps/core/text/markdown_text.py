@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 # Punctuation that Markdown reads as markup. For some readers, `://` and `www.` begin a link, `~`
@@ -30,6 +31,12 @@ def code_block(language: str, text: str) -> str:
     """Return a text of several lines as code."""
     marks = _fence(text, 3)
     return f"{marks}{language}\n{text}\n{marks}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table of cells that are already escaped; see `cell` and `code`."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _fence(text: str, least: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweeps.core.errors import Problem, first_of
 from sweeps.core.label_columns import Label, label_columns
-from sweeps.data.checks.label_checks import nearest_column
+from sweeps.data.checks.named_columns import nearest_column
 from sweeps.data.preprocessing.step_kinds import ENCODERS, EXPANDING
 from sweeps.space import Dimension, Space, Step
 from sweeps.space.model.templates import Template, walk

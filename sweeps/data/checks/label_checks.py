@@ -5,20 +5,20 @@ This module needs neither Ray nor pandas, so the checks can run before Ray start
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem, differences_text, first_of
+from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
-from sweeps.core.text.suggestions import did_you_mean
+from sweeps.data.columns.tables import is_numeric
 
 if TYPE_CHECKING:
     from sweeps.data.columns.tables import Parts
-    from sweeps.space import DataSpec, Split
+    from sweeps.space import DataSpec
 
 # The setting that drops rows without a label. `infer_task` refuses such rows
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
@@ -28,25 +28,6 @@ DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 _MAX_INTEGER_CLASSES = 20
 
 
-def split_rules(spec: DataSpec) -> dict[str, Split]:
-    """Return the rules of a `data` section for "valid" and "test", by split.
-
-    A split without a rule is left out.
-    """
-    return {
-        key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None
-    }
-
-
-def split_columns(spec: DataSpec) -> set[str]:
-    """Return the column of groups, and the columns of splits `{column: ..., value: ...}`.
-
-    They assign rows to splits.
-    """
-    columns = {rule.column for rule in split_rules(spec).values() if rule.kind == "column"}
-    return {str(name) for name in (*columns, spec.group) if name is not None}
-
-
 def as_text(value: Any) -> str:
     """Return the text from which a value was read: "2" for 2.0.
 
@@ -54,73 +35,6 @@ def as_text(value: Any) -> str:
     """
     whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
     return str(int(value) if whole else value)
-
-
-def nearest_column(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about a missing column.
-
-    The end suggests the most similar name, or lists the existing names.
-    """
-    names = list(names)
-    if same := [n for n in names if n.lower() == name.lower()]:
-        return f"did you mean `{same[0]}`?"
-    hint = did_you_mean(name, names)
-    if hint.startswith("did") or len(names) <= 12:
-        return hint
-    return f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
-
-
-def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Check that the columns of a `data` section exist, and that all sources have the same columns.
-
-    Args:
-        spec: The `data` section.
-        columns: Column names by split: "train", and "valid" and "test" if these splits have
-            separate sources.
-
-    Returns:
-        The problems.
-    """
-    present = columns["train"]
-    problems = check_dropped(spec, present)
-    named: list[tuple[str, str | None]] = [("label", name) for name in spec.labels]
-    named += [(f"parse.{name}", name) for name in spec.parse]
-    named += [(f"missing.{name}", name) for name in spec.missing if name != "*"]
-    named += [("weight", name) for name in spec.weight_columns]
-    named += [("group", spec.group)]
-    splits = split_rules(spec).items()
-    named += [(key, rule.column) for key, rule in splits if rule.column != spec.group]
-    problems += _missing(named, spec, present)
-    for key, names in columns.items():
-        differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
-        if found := differences_text(differences, "; "):
-            problems.append(
-                Problem(
-                    f"data.{key}", f"the columns differ from the columns of data.train: {found}"
-                )
-            )
-    return problems
-
-
-def _missing(
-    named: Iterable[tuple[str, str | None]], spec: DataSpec, present: Sequence[str]
-) -> list[Problem]:
-    """Return a problem for each name that is no column.
-
-    `named` has the keys of the `data` section and the names.
-    """
-    return [
-        Problem(
-            f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"
-        )
-        for key, name in named
-        if name is not None and name not in present
-    ]
-
-
-def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
-    """Check that the columns in `data.drop` exist; `present` has all column names."""
-    return _missing([("drop", name) for name in spec.drop], spec, present)
 
 
 def check_same_task(
@@ -162,76 +76,6 @@ def _describe_task(task: str | None, classes: Classes | None) -> str:
 
 def _shown(classes: Classes) -> str:
     return first_of([repr(value) for value in classes], 8)
-
-
-def unify_types(parts: Parts) -> Parts:
-    """Convert tables so that a column has the same type in all tables.
-
-    For example, integers become floats if another table has floats.
-
-    Args:
-        parts: Tables by split: "train", and the splits that have separate sources. All tables have
-            the same columns, in any order.
-
-    Returns:
-        The tables with the columns in the order of "train".
-
-    Raises:
-        InputError: The types of a column cannot be unified, such as text and integers. The error
-            names each such column.
-    """
-    if len(parts) == 1:
-        return dict(parts)
-    problems: list[Problem] = []
-    columns: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
-    for name in parts["train"].column_names:
-        found = {key: part.column(name) for key, part in parts.items()}
-        kinds = {key: c.type for key, c in found.items() if c.null_count < len(c)}
-        try:
-            kind = unified_type(name, kinds or {"train": found["train"].type})
-        except InputError as e:
-            problems += e.problems
-            continue
-        for key, column in found.items():
-            nulls = pa.chunked_array([pa.nulls(len(column), kind)])
-            columns[key][name] = column.cast(kind) if key in kinds else nulls
-    if problems:
-        raise InputError(problems)
-    return {key: pa.table(found) for key, found in columns.items()}
-
-
-def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -> pa.DataType:
-    """Return the type that holds the values of a column of several splits or files.
-
-    Args:
-        name: Name of the column.
-        kinds: The types by split or file; at least one.
-        place: Key of the space file for the message. By default, the keys of `kinds` are splits.
-
-    Raises:
-        InputError: The types cannot be unified, such as text and integers.
-    """
-    first, result = next(iter(kinds.items()))
-    for key, kind in kinds.items():
-        both = [pa.schema({name: each}) for each in (result, kind)]
-        try:
-            result = pa.unify_schemas(both, promote_options="permissive").field(name).type
-        except (pa.ArrowTypeError, pa.ArrowInvalid):
-            start = "" if place else "data."
-            text = f"column `{name}` holds {describe_type(kind)} in {start}{key}, but "
-            text += f"{describe_type(result)} in {start}{first}"
-            raise InputError(place or f"data.{key}", text) from None
-    return result
-
-
-def describe_type(kind: pa.DataType) -> str:
-    """Return the name of a type for messages."""
-    return "text" if pa.types.is_large_string(kind) else str(kind)
-
-
-def is_numeric(kind: pa.DataType) -> bool:
-    """Return whether a type is a type of integers or floats."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
@@ -372,14 +216,14 @@ def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> 
     if spec.positive is None:
         return classes
     named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
-    found = [value for value in classes or () if as_text(value).lower() == named]
-    if task != "binary" or not found:
+    positives = [value for value in classes or () if as_text(value).lower() == named]
+    if task != "binary" or not positives:
         raise InputError(
             "data.positive",
             f"must be one of two classes, got {spec.positive!r}; the label is "
             f"{_describe_task(task, classes)}",
         )
-    return tuple(sorted(classes or (), key=found.__contains__))
+    return tuple(sorted(classes or (), key=positives.__contains__))
 
 
 def infer_tasks(
@@ -400,20 +244,20 @@ def infer_tasks(
         InputError: See `infer_task`. Also raised if one of several columns has more than two
             classes, or classes other than 0 and 1, or if only some columns have numbers.
     """
-    found = {
+    tasks = {
         name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()})
         for name in labels
     }
-    if len(found) < 2:
-        return next(iter(found.values()), (None, None))
-    numbers = [name for name, (task, _) in found.items() if task == "regression"]
-    if len(numbers) == len(found):
+    if len(tasks) < 2:
+        return next(iter(tasks.values()), (None, None))
+    numbers = [name for name, (task, _) in tasks.items() if task == "regression"]
+    if len(numbers) == len(tasks):
         return MULTIOUTPUT, None
     rule = (
         "several label columns must all have numbers, or all have only 0 and 1 (or false and true)"
     )
-    flags = [name for name, (_, classes) in found.items() if classes and {*classes} <= {0, 1}]
-    for name, (_, classes) in found.items():
+    flags = [name for name, (_, classes) in tasks.items() if classes and {*classes} <= {0, 1}]
+    for name, (_, classes) in tasks.items():
         if name not in (*numbers, *flags):
             text = (
                 f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set "

@@ -75,12 +75,12 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     named = _objective_metrics(space)
     named |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
-    found = (
+    split_problems = (
         _check_metric(key, metric, task, reports, computed)
         for key, metric in named.items()
         if metric not in COSTS
     )
-    return [problem for problem in found if problem is not None] + goals
+    return [problem for problem in split_problems if problem is not None] + goals
 
 
 def _check_objective(objective: str, task: str) -> list[Problem]:

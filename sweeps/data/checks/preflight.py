@@ -130,7 +130,7 @@ class _DataCheck:
     def _check_columns(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> list[Problem]:
         """Check that the columns that a variant and its preprocessing steps name exist."""
         from sweeps.data.checks.column_checks import check_step_columns
-        from sweeps.data.checks.label_checks import check_columns
+        from sweeps.data.checks.named_columns import check_columns
 
         names = probed["train"].names
         problems = check_columns(spec, {key: info.names for key, info in probed.items()})
@@ -163,10 +163,10 @@ class _DataCheck:
         Raises:
             InputError: See `split_rows`.
         """
-        from sweeps.data.checks.label_checks import split_rules
+        from sweeps.data.checks.named_columns import split_rules
         from sweeps.data.load_data import split_rows
+        from sweeps.data.sources.file_rows import read_columns
         from sweeps.data.sources.ingest import estimate_bytes
-        from sweeps.data.sources.schema_probe import read_columns
         from sweeps.data.sources.sklearn_datasets import label_task
 
         files = {key: info.files for key, info in probed.items() if info.files is not None}
@@ -182,11 +182,11 @@ class _DataCheck:
             wanted = [*probed["train"].names[:1]]
         if not wanted or len(files) < len(probed):
             return
-        size = sum(estimate_bytes(found, wanted) for found in files.values())
+        size = sum(estimate_bytes(source_files, wanted) for source_files in files.values())
         if size > self.most:
             return
         self.most -= size
-        tables = {key: read_columns(found, wanted) for key, found in files.items()}
+        tables = {key: read_columns(source_files, wanted) for key, source_files in files.items()}
         spec = replace(spec, drop=(), drop_duplicates=False)
         splits = split_rows(spec, tables, self.space.search.seed)
         self.lacking += splits.lacking
@@ -211,7 +211,7 @@ class _DataCheck:
     def _check_types(self) -> list[Problem]:
         """Check the types of the features; see `column_checks.check_types`."""
         from sweeps.data.checks.column_checks import check_types
-        from sweeps.data.sources.schema_probe import certain_types
+        from sweeps.data.sources.file_rows import certain_types
 
         types = []
         for spec in self.space.variants:
@@ -220,8 +220,8 @@ class _DataCheck:
                 return []
             # An index of pandas without a name is no feature
             features = {*info.names} - _removed(spec, info.names) - {*spec.parse}
-            found = certain_types(spec, info.files).items()
-            types.append({name: kind for name, kind in found if name in features})
+            certain = certain_types(spec, info.files).items()
+            types.append({name: kind for name, kind in certain if name in features})
         return check_types(self.space, types)
 
     def _locate_option(self, spec: DataSpec, problem: Problem) -> Problem:
@@ -241,7 +241,7 @@ def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
 
     They are the label, the weights, dropped columns, and columns that assign rows to splits.
     """
-    from sweeps.data.checks.label_checks import split_columns
+    from sweeps.data.checks.named_columns import split_columns
 
     return {*names} & {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}
 

@@ -166,8 +166,8 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
 
     def parse(some: pd.Series) -> pd.Series | None:
         try:
-            found = pd.to_datetime(some, errors="coerce", format="ISO8601", utc=aware)
-            return found.astype(dtype)
+            parsed = pd.to_datetime(some, errors="coerce", format="ISO8601", utc=aware)
+            return parsed.astype(dtype)
         except (TypeError, ValueError):
             return None
 

@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import Problem
 from sweeps.core.label_columns import LabelValue
-from sweeps.data.checks.label_checks import DROP_MISSING_LABEL, as_text, is_numeric
+from sweeps.data.checks.label_checks import DROP_MISSING_LABEL, as_text
 from sweeps.data.columns.tables import (
     ALWAYS_MISSING,
     Parts,
     has_codes,
     infer_type,
+    is_numeric,
     is_text,
     null_texts,
     string_array,
@@ -88,32 +89,32 @@ def candidates(spec: DataSpec, name: str) -> list[LabelValue]:
 
 def profile_columns(spec: DataSpec, rows: pa.Table) -> dict[str, Profile]:
     """Return the facts about each column of texts."""
-    found = {}
+    profiles = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if is_text(column.type):
             rest = without_markers(column, candidates(spec, name))
             texts = pc.utf8_trim_whitespace(column.filter(pc.is_null(rest)).drop_null())
             kind = pa.null() if rest.null_count == len(rest) else infer_type(rest).type
-            found[name] = Profile(len(column), Counter(texts.to_pylist()), kind)
-    return found
+            profiles[name] = Profile(len(column), Counter(texts.to_pylist()), kind)
+    return profiles
 
 
-def decide(spec: DataSpec, names: Iterable[str], found: Mapping[str, Profile]) -> Markers:
+def decide(spec: DataSpec, names: Iterable[str], profiles: Mapping[str, Profile]) -> Markers:
     """Return the markers by column.
 
     Args:
         spec: The `data` section.
         names: All columns.
-        found: Facts about the train rows of the columns of texts. Other columns have an entry only
-            if `data.missing` names their markers.
+        profiles: Facts about the train rows of the columns of texts. Other columns have an entry
+            only if `data.missing` names their markers.
     """
     decided: dict[str, Sequence[LabelValue]] = {}
     for name in names:
         markers = candidates(spec, name)
-        if name in found and name not in {*spec.missing, *spec.labels, *spec.parse}:
-            words = [word for word in WORDS if not found[name].frequent(word)]
+        if name in profiles and name not in {*spec.missing, *spec.labels, *spec.parse}:
+            words = [word for word in WORDS if not profiles[name].frequent(word)]
             decided[name] = [*words, *markers[len(WORDS) :]]
-        elif name in found or markers != WORDS:
+        elif name in profiles or markers != WORDS:
             decided[name] = markers
     return decided
 
@@ -148,19 +149,19 @@ def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem
     return tables, decided, label_problems(spec, profiles)
 
 
-def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -> list[Problem]:
+def label_problems(spec: DataSpec, profiles: Mapping[str, Mapping[str, Profile]]) -> list[Problem]:
     """Return a problem if a label has words that may be a class or a missing label.
 
     There is no problem if the `data` section says which of the two they are.
 
     Args:
         spec: The `data` section.
-        found: Facts about the columns of texts of each split.
+        profiles: Facts about the columns of texts of each split.
     """
     known = {*spec.missing.get(EVERY_COLUMN, ())}
     problems = []
-    for split, name in ((split, name) for split in found for name in spec.labels):
-        profile = found[split].get(name, Profile(0))
+    for split, name in ((split, name) for split in profiles for name in spec.labels):
+        profile = profiles[split].get(name, Profile(0))
         words = [word for word in WORDS if profile.markers[word] and word not in known]
         if words and name not in spec.missing and not spec.drop_missing_label:
             count = sum(profile.markers[word] for word in words)
@@ -187,8 +188,8 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
     """
     return [
         name
-        for name, found in profile_columns(spec, rows).items()
-        if is_text(found.kind) and not has_codes(rows.column(name))
+        for name, profile in profile_columns(spec, rows).items()
+        if is_text(profile.kind) and not has_codes(rows.column(name))
     ]
 
 

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Classes
-from sweeps.data.checks.label_checks import is_numeric, split_columns, unify_types
+from sweeps.data.checks.named_columns import split_columns
+from sweeps.data.columns.hashing import row_hashes
 from sweeps.data.columns.missing import Markers, take_out
-from sweeps.data.columns.tables import Parts
+from sweeps.data.columns.tables import Parts, is_numeric
+from sweeps.data.columns.unified_types import unify_types
 from sweeps.space import DataSpec
 
 
@@ -138,8 +140,6 @@ def drop_copies(spec: DataSpec, read: ReadRows) -> ReadRows:
     Two rows are copies if all features and the label are equal.
     """
     import pandas as pd
-
-    from sweeps.data.streaming.hashing import row_hashes
 
     ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
     ignored -= {*spec.labels, spec.group}

@@ -5,10 +5,8 @@ Equal rows then have the same types and the same fingerprint, whatever their sou
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,10 +132,10 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa
         texts: The texts.
     """
     trimmed = pc.utf8_trim_whitespace(column)
-    found = pc.is_in(trimmed, value_set=texts.cast(column.type))
-    if not pc.any(found).as_py():
+    missing = pc.is_in(trimmed, value_set=texts.cast(column.type))
+    if not pc.any(missing).as_py():
         return column
-    return pc.if_else(found, pa.scalar(None, column.type), column)
+    return pc.if_else(missing, pa.scalar(None, column.type), column)
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -228,35 +226,6 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return _plain_numbers(column).cast(kind)
 
 
-def fingerprint(parts: Parts, extra: Iterable[str] = ()) -> str:
-    """Hash the names, types and values of tables.
-
-    The hash depends on the order of the rows, but not on the sizes of blocks.
-
-    Args:
-        parts: Tables by name.
-        extra: Further strings to hash.
-
-    Returns:
-        The SHA-256 in hex.
-    """
-    from sweeps.data.streaming.hashing import row_hashes
-
-    digest = hashlib.sha256()
-    for text in extra:
-        digest.update(f"{text}\0".encode())
-    for part, table in parts.items():
-        fields = [f"{field.name} {field.type}" for field in table.schema]
-        digest.update(f"{part}\0{table.num_rows}\0{fields}\0".encode())
-        digest.update(row_hashes(table, table.column_names).tobytes())
-    return digest.hexdigest()
-
-
-def hash_of(parts: Sequence[object]) -> str:
-    """Return the SHA-256 of values that JSON can store, in hex. Other values count by `repr`."""
-    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()
-
-
 def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
     """Return the rows of a Ray Dataset for one of `k` ranks, as a Ray Dataset in memory.
 
@@ -334,3 +303,13 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
     from ray.data.extensions import TensorArray
 
     return frame.assign(**{name: TensorArray(list(frame[name])) for name in tensors})
+
+
+def describe_type(kind: pa.DataType) -> str:
+    """Return the name of a type for messages."""
+    return "text" if pa.types.is_large_string(kind) else str(kind)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a type is a type of integers or floats."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.checks.label_checks import describe_type, is_numeric
+from sweeps.data.columns.tables import describe_type, is_numeric
 from sweeps.space.sections.data_section import CLASS_WEIGHT_TASK
 
 if TYPE_CHECKING:
     from sweeps.data.columns.tables import Parts
-    from sweeps.data.load_data import Splits
     from sweeps.data.splits.folds import Folds
+    from sweeps.data.splits.split_tables import Splits
     from sweeps.space import DataSpec
 
 # Name of the column that the shard of train has if its rows have weights.
@@ -38,8 +38,8 @@ def check_weights(spec: DataSpec, parts: Parts) -> list[Problem]:
     """
     problems = []
     for name in spec.weight_columns:
-        found = (_weight_problem(part.column(name), key) for key, part in parts.items())
-        if text := next((text for text in found if text is not None), None):
+        texts = (_weight_problem(part.column(name), key) for key, part in parts.items())
+        if text := next((text for text in texts if text is not None), None):
             problems.append(
                 Problem(
                     "data.weight",

@@ -99,7 +99,7 @@ def _scaler(name: str, columns: list[str], params: Params, collect: Collect) -> 
     if name == "UniformKBinsDiscretizer":
         bins = _for_each(params["bins"], columns)
         edges = {n: pd.cut([low[n], high[n]], bins[n], retbins=True)[1] for n in columns}
-        return Bin({n: found.tolist() for n, found in edges.items()})
+        return Bin({n: bounds.tolist() for n, bounds in edges.items()})
     if name == "StandardScaler":
         return _scale(moments["mean"], np.sqrt(moments["squares"] / moments["count"]))
     if name == "MinMaxScaler":
@@ -165,21 +165,21 @@ def merge_moments(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 def _counts(columns: list[str], collect: Collect) -> dict[str, Counter[Cell]]:
     """Return the number of rows of each value of columns. Missing values have the key None."""
-    found = {name: Counter[Cell]() for name in columns}
+    totals = {name: Counter[Cell]() for name in columns}
     for part in collect(functools.partial(_count_values, columns=columns)):
         for name, counts in part.items():
-            found[name] += counts
-    return found
+            totals[name] += counts
+    return totals
 
 
 def _count_values(frame: pd.DataFrame, columns: list[str]) -> dict[str, Counter[Cell]]:
-    found = {}
+    counts = {}
     for name in columns:
         counted = frame[name].value_counts(dropna=False)
         cells = to_cells(counted.index.array)
         keys = [None if is_missing(cell) else cell for cell in cells]
-        found[name] = Counter(dict(zip(keys, counted.tolist(), strict=True)))
-    return found
+        counts[name] = Counter(dict(zip(keys, counted.tolist(), strict=True)))
+    return counts
 
 
 def _sorted(values: Iterable[Cell]) -> list[Cell]:

@@ -27,7 +27,7 @@ from sweeps.data.columns.columns import (
     is_number,
     select_columns,
 )
-from sweeps.data.preprocessing import fitted_steps
+from sweeps.data.preprocessing import estimator_fit, fitted_steps
 from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fitted_chain import (
     FittedChain,
@@ -152,7 +152,7 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
     if isinstance(step, fitted_steps.FunctionStep) or (
         isinstance(step, fitted_steps.FittedEstimator) and not step.fixed_blocks
     ):
-        fitted_steps.check_rowwise(step, frame, whole)
+        estimator_fit.check_rowwise(step, frame, whole)
     return whole
 
 
@@ -205,7 +205,7 @@ def _fit_reference(
     if not inputs:
         return None
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return fitted_steps.fit_estimator(
+        return estimator_fit.fit_estimator(
             kind, frame, inputs, params=step.params, target=target, stream=stream
         )
     if callable(kind) and not isinstance(kind, type):

@@ -8,8 +8,6 @@ the rows, and its result for a row does not depend on other rows.
 
 from __future__ import annotations
 
-import inspect
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from sweeps.data.columns.columns import unique_names
 from sweeps.data.preprocessing.portable_steps import Params, replace_arrays
 
 if TYPE_CHECKING:
-    from sweeps.data.streaming.streamed_fit import RowStream
+    pass
 
 # Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds
 # differently for other numbers of rows
@@ -118,90 +115,6 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
     )
 
 
-def fit_estimator(
-    kind: type,
-    frame: pd.DataFrame,
-    inputs: tuple[str, ...],
-    params: Params,
-    target: np.ndarray | None,
-    stream: RowStream | None = None,
-) -> FittedEstimator:
-    """Fit an estimator on some columns.
-
-    If the estimator's `fit` takes labels, `target` is passed to it.
-
-    If there is a stream, `frame` has its first rows, and the estimator is fitted part by part with
-    `partial_fit`.
-
-    Raises:
-        ValueError: The estimator cannot be fitted on a stream.
-    """
-    estimator = kind(**{**_safe_defaults(kind), **params})
-    part = text_to_objects(frame[list(inputs)])
-    if stream is not None and hasattr(estimator, "fit") and _learns(estimator):
-        if not hasattr(estimator, "partial_fit"):
-            text = f"`{kind.__name__}` has no `partial_fit`, so it cannot be fitted on a stream"
-            raise ValueError(
-                f"{text}; use a built-in step or an estimator with `partial_fit`, or write "
-                "`data.ingest: memory`"
-            )
-        for more in stream.results(operator.itemgetter(list(inputs))):
-            estimator.partial_fit(text_to_objects(more))
-    elif hasattr(estimator, "fit"):
-        if target is not None and _takes_labels(estimator):
-            estimator.fit(part, target)
-        else:
-            estimator.fit(part)
-    head = part.iloc[: max(1, min(len(part), 8))]
-    columns = to_frame(estimator.transform(head), len(head)).columns
-    names = [str(name) for name in columns]
-    if isinstance(columns, pd.RangeIndex):
-        names = list(inputs)
-        if len(columns) != len(inputs):
-            numbered = [f"{kind.__name__.lower()}{i}" for i in columns]
-            names = _output_names(estimator, inputs) or numbered
-    if names != list(inputs):
-        names = unique_names(names, [n for n in frame.columns if n not in inputs])
-    return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
-
-
-def _takes_labels(estimator: Any) -> bool:
-    """Return whether the `fit` of an estimator has a parameter for labels."""
-    takes = inspect.signature(estimator.fit).parameters.values()
-    if any(p.name == "y" for p in takes):
-        return True
-    return len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
-
-
-def _learns(estimator: Any) -> bool:
-    """Return whether the `fit` of an estimator learns from the rows.
-
-    Scikit-learn marks estimators that do not, such as `Normalizer`.
-    """
-    tags = getattr(estimator, "__sklearn_tags__", None)
-    return tags is None or bool(tags().requires_fit)
-
-
-def _safe_defaults(kind: type) -> dict[str, str | float]:
-    """Return parameters with which scikit-learn's encoders accept unseen categories.
-
-    {} for other classes.
-    """
-    if kind.__module__.startswith("sklearn."):
-        if kind.__name__ == "OneHotEncoder":
-            return {"handle_unknown": "ignore"}
-        if kind.__name__ == "OrdinalEncoder":
-            return {"handle_unknown": "use_encoded_value", "unknown_value": np.nan}
-    return {}
-
-
-def _output_names(estimator: Any, inputs: tuple[str, ...]) -> list[str] | None:
-    try:
-        return [str(n) for n in estimator.get_feature_names_out(list(inputs))]
-    except Exception:  # the method is optional, and estimators may raise anything
-        return None
-
-
 @dataclass(frozen=True)
 class FunctionStep:
     """Step that applies a user's function `f(frame, **params) -> frame`.
@@ -221,40 +134,3 @@ class FunctionStep:
                 f"the step returned a {type(result).__name__}, but must return a DataFrame"
             )
         return replace_columns(frame, self.inputs, to_frame(result, len(frame)).rename(columns=str))
-
-
-def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
-    """Check that a step's result for a row does not depend on other rows.
-
-    Otherwise, predictions would not match the training.
-
-    Args:
-        step: The fitted step.
-        frame: The frame to which the step is applied.
-        whole: The step's result for the whole frame.
-
-    Raises:
-        ValueError: The result for the first row alone, or for the first 50 rows alone, differs from
-            `whole`.
-    """
-    for rows in sorted({1, min(len(frame), 50)}):
-        try:
-            alone = step.apply(frame.iloc[:rows])
-            pd.testing.assert_frame_equal(
-                alone,
-                whole.iloc[:rows],
-                check_dtype=False,
-                check_categorical=False,
-                check_column_type=False,
-                rtol=1e-7,
-            )
-        except AssertionError as e:
-            text = (
-                f"the step returns other values for {rows} row{'s' * (rows > 1)} alone than for "
-                f"all {len(frame)} rows together"
-            )
-            rule = (
-                "a step must treat each row independently; a step that learns from rows must be a "
-                "class with fit and transform"
-            )
-            raise ValueError(f"{text}; {rule}") from e

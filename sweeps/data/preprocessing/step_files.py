@@ -128,10 +128,10 @@ def _reference(function: Callable[..., pd.DataFrame]) -> str | None:
     """Return the `module:function` that leads to a function; None if there is none."""
     name = f"{function.__module__}:{getattr(function, '__qualname__', '?')}"
     try:
-        found = function.__module__ != "__main__" and references.resolve(name) is function
+        is_importable = function.__module__ != "__main__" and references.resolve(name) is function
     except references.RefError:
         return None
-    return name if found else None
+    return name if is_importable else None
 
 
 def _from_json(

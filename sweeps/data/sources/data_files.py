@@ -19,8 +19,9 @@ from sweeps.core.errors import InputError, first_line
 from sweeps.core.files import stores
 from sweeps.core.text.secrets import masked
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.data.checks.label_checks import split_rules
-from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
+from sweeps.data.checks.named_columns import split_rules
+from sweeps.space.sections.data_models import READ_DEFAULTS
+from sweeps.space.sections.data_models import ReadKeys
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -219,8 +220,8 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
                 raise_problem(place, f"`{source}` is not a regular file")
             if os.path.lexists(path):
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
-            found = map(Path, glob.glob(str(path), recursive=True) if pattern else ())
-            if files := sorted(str(p.absolute()) for p in found if p.is_file()):
+            paths = map(Path, glob.glob(str(path), recursive=True) if pattern else ())
+            if files := sorted(str(p.absolute()) for p in paths if p.is_file()):
                 return files, None
         if pattern:
             raise_problem(place, f"no file matches `{source}`")

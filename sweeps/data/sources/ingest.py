@@ -116,7 +116,7 @@ def estimate_bytes(files: SourceFiles, columns: Sequence[str] | None = None) -> 
     If there are many files, only some of them are read, and the other files are assumed to be
     compressed in the same way.
     """
-    from sweeps.data.sources.schema_probe import uncompressed_bytes
+    from sweeps.data.sources.file_rows import uncompressed_bytes
 
     sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)

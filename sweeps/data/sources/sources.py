@@ -29,8 +29,10 @@ from sweeps.data.columns.tables import (
 )
 from sweeps.data.sources import sklearn_datasets
 from sweeps.data.sources.data_files import Source, SourceFiles, find_files, raise_problem
+from sweeps.data.sources.file_blocks import text_blocks
+from sweeps.data.sources.file_rows import read_columns
 from sweeps.data.sources.ray_data import quiet_ray_data
-from sweeps.data.sources.schema_probe import probe_schemas, read_columns, text_blocks
+from sweeps.data.sources.schema_probe import probe_schemas
 from sweeps.loaders.lookup import relative_to
 
 if TYPE_CHECKING:

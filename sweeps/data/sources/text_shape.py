@@ -230,8 +230,8 @@ def bad_byte(rows: Sequence[Row], encoding: str) -> str | None:
     Return None if there is no such byte.
     """
     for line, cells in rows:
-        if found := _BAD_BYTE.search("".join(cells)):
-            byte = f"byte 0x{ord(found[0]) - 0xDC00:02x}, line {line}"
+        if match := _BAD_BYTE.search("".join(cells)):
+            byte = f"byte 0x{ord(match[0]) - 0xDC00:02x}, line {line}"
             sample = "\n".join(cell for _, cells in rows for cell in cells)
             advice = encoding_advice(sample.encode(encoding, "surrogateescape"))
             return f"it is not {encoding.upper()} text ({byte}); {advice}"

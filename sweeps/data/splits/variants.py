@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import label_columns
-from sweeps.data.checks.label_checks import check_dropped, check_same_task, split_columns
-from sweeps.data.columns.tables import copy_table, hash_of
+from sweeps.data.checks.label_checks import check_same_task
+from sweeps.data.checks.named_columns import check_dropped, split_columns
+from sweeps.data.columns.hashing import hash_of
+from sweeps.data.columns.tables import copy_table
 from sweeps.data.columns.weights import check_class_weight
-from sweeps.data.load_data import Splits, add_to_train, fold_of, load_splits, subsample
+from sweeps.data.splits.split_tables import Splits
+from sweeps.data.splits.split_tables import add_to_train
+from sweeps.data.splits.split_tables import fold_of
+from sweeps.data.load_data import load_splits
+from sweeps.data.splits.split_tables import subsample
 from sweeps.space.sections.data_models import variant_of
 
 if TYPE_CHECKING:
-    from sweeps.data.streaming.splits import SplitSource
+    from sweeps.data.streaming.split_source import SplitSource
     from sweeps.space import DataSpec
-
 
 # A trial's values of the tuned keys of `data`
 TunedData = Mapping[str, str | float | tuple[str, ...] | Mapping[str, Any] | None]
@@ -118,7 +123,7 @@ class Variants(ABC, Generic[S]):
 class DataVariants(Variants["Splits"]):
     """All data variants of a sweep, in memory. A variant that differs from its source is made anew.
 
-    `sweeps.data.streaming.splits.StreamVariants` is the counterpart for streams.
+    `sweeps.data.streaming.stream_splits.StreamVariants` is the counterpart for streams.
     """
 
     def _read(self, variant: DataSpec) -> Splits:

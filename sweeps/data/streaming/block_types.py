@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sweeps.data.checks.label_checks import unified_type
 from sweeps.data.columns.missing import WORDS, Markers, Profile, without_markers
 from sweeps.data.columns.tables import canonical_table, is_text, parse_text
+from sweeps.data.columns.unified_types import unified_type
 
 
 def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile]:
@@ -33,12 +33,12 @@ def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile
 
 
 def _merged(kinds: list[pa.DataType]) -> pa.DataType:
-    found = {str(kind): kind for kind in kinds if not pa.types.is_null(kind)}
-    if not found:
+    distinct = {str(kind): kind for kind in kinds if not pa.types.is_null(kind)}
+    if not distinct:
         return pa.null()
-    if len(found) == 1:
-        return next(iter(found.values()))
-    return pa.float64() if set(found) == {"int64", "double"} else pa.large_string()
+    if len(distinct) == 1:
+        return next(iter(distinct.values()))
+    return pa.float64() if set(distinct) == {"int64", "double"} else pa.large_string()
 
 
 def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:

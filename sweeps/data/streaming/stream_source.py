@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sweeps.core.errors import first_line
+from sweeps.data.columns.hashing import fingerprint, hash_of
 from sweeps.data.columns.missing import Profile, profile_columns
-from sweeps.data.columns.tables import canonical_table, fingerprint, hash_of, is_text
+from sweeps.data.columns.tables import canonical_table, is_text
 from sweeps.data.sources import sources
 from sweeps.data.sources.data_files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.sources.schema_probe import probe_schemas
@@ -73,17 +74,17 @@ def open_source(spec: DataSpec, source: Source) -> LazySource:
     profiles = merge_profiles([pickle.loads(row["profiles"]) for row in rows])
     fields = []
     for column in opened.schema:
-        found = profiles.get(column.name)
-        if found is None:
+        known = profiles.get(column.name)
+        if known is None:
             fields.append(column)
-        elif not (column.name.startswith("Unnamed: ") and pa.types.is_null(found.kind)):
-            fields.append(pa.field(column.name, found.type_of_others(opened.text)))
+        elif not (column.name.startswith("Unnamed: ") and pa.types.is_null(known.kind)):
+            fields.append(pa.field(column.name, known.type_of_others(opened.text)))
     return replace(opened, schema=pa.schema(fields), profiles=profiles)
 
 
 def _profile_block(block: pa.Table, spec: DataSpec, texts: tuple[str, ...]) -> pa.Table:
-    found = profile_columns(spec, canonical_table(block.select(texts)))
-    return pa.table({"profiles": [pickle.dumps(found)]})
+    profiles = profile_columns(spec, canonical_table(block.select(texts)))
+    return pa.table({"profiles": [pickle.dumps(profiles)]})
 
 
 def _open(source: Source) -> LazySource:
@@ -108,7 +109,7 @@ def _of_table(table: pa.Table) -> LazySource:
 
 
 def _of_files(files: SourceFiles) -> LazySource:
-    found = probe_schemas(files)
+    probed = probe_schemas(files)
     if files.format == ".jsonl":
         text = (
             "has JSON lines, which cannot be streamed; convert it to Parquet, or set "
@@ -117,7 +118,7 @@ def _of_files(files: SourceFiles) -> LazySource:
         raise_problem(files.place, f"`{files.source}` {text}")
     more = pa.schema([(name, pa.string()) for name in files.partition_columns])
     # All columns of all text files are texts
-    known = found[:1] if files.is_text else found
+    known = probed[:1] if files.is_text else probed
     schemas = {
         files.display_name(path): pa.unify_schemas([each.schema, more])
         for path, each in zip(files.paths, known, strict=False)
@@ -133,11 +134,11 @@ def files_digest(files: SourceFiles) -> str:
     The contents are not read.
     """
     folder = files.folder or files.base
-    found = files.system.get_file_info(list(files.paths))
+    infos = files.system.get_file_info(list(files.paths))
     return hash_of(
         [
             [path.removeprefix(folder), info.size, info.mtime_ns]
-            for path, info in zip(files.paths, found, strict=True)
+            for path, info in zip(files.paths, infos, strict=True)
         ]
     )
 

@@ -50,8 +50,8 @@ class RowStream:
         apply = in_task(
             _result, self.roots, inputs=self.inputs, steps=self.steps, function=function
         )
-        found = self.dataset.map_batches(apply, batch_format="pyarrow", batch_size=None)
-        return (pickle.loads(row["result"]) for row in found.iter_rows())
+        blocks = self.dataset.map_batches(apply, batch_format="pyarrow", batch_size=None)
+        return (pickle.loads(row["result"]) for row in blocks.iter_rows())
 
 
 def _result(

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from sweeps.core.text.texts import aligned
 from sweeps.data.load_data import summarize_source
-from sweeps.data.sources import ingest, schema_probe
+from sweeps.data.sources import file_rows, ingest, schema_probe
 from sweeps.data.sources.data_files import Source, find_files, reading, sources_of
 from sweeps.data.sources.sources import is_loader, read_source
 from sweeps.data.summary import summary_text
+from sweeps.data.summary.data_summary import SAMPLE_ROWS, DataSummary
 from sweeps.data.summary.summary_warnings import DataWarning, warnings
-from sweeps.data.summary.table_summary import SAMPLE_ROWS, DataSummary
 from sweeps.space import DataSpec, Space
 
 
@@ -101,7 +101,7 @@ class TableReader:
         files = find_files(source)
         names = schema_probe.probe_schemas(files)[0].names
         with reading(source.place, source.name):
-            some = schema_probe.read_some(files, names, SAMPLE_ROWS)
+            some = file_rows.read_some(files, names, SAMPLE_ROWS)
         self.exact = self.exact and some.exact
         self.rows[key] = some.rows
         return some.table
@@ -111,18 +111,18 @@ def render(summaries: list[SourceSummary]) -> str:
     """Return the summaries as text: per source one line, a table of columns, and the warnings."""
     if not summaries:
         return "data: none; the loop reads its own data"
-    return "\n\n".join(_text(found, len(summaries) > 1) for found in summaries)
+    return "\n\n".join(_text(summary, len(summaries) > 1) for summary in summaries)
 
 
-def _text(found: SourceSummary, named: bool) -> str:
-    head = f"data ({found.source})" if named else "data"
-    if found.summary is None:
-        return f"{head}: {found.reason}"
-    about = "" if found.rows_exact else "about "
+def _text(source: SourceSummary, named: bool) -> str:
+    head = f"data ({source.source})" if named else "data"
+    if source.summary is None:
+        return f"{head}: {source.reason}"
+    about = "" if source.rows_exact else "about "
     blocks = [
-        [f"{head}: {about}{summary_text.one_line(found.summary)}"],
-        aligned([summary_text.HEAD, *summary_text.table_rows(found.summary)], right=(2, 3)),
-        summary_text.remarks(found.summary),
-        [f"warning: {warning.text}" for warning in found.warnings],
+        [f"{head}: {about}{summary_text.one_line(source.summary)}"],
+        aligned([summary_text.HEAD, *summary_text.table_rows(source.summary)], right=(2, 3)),
+        summary_text.remarks(source.summary),
+        [f"warning: {warning.text}" for warning in source.warnings],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from sweeps.core.label_columns import Classes
 from sweeps.data.checks.label_checks import as_text
+from sweeps.data.columns.hashing import row_hashes
 from sweeps.data.columns.missing import WORDS
 from sweeps.data.columns.parse import NUMBER, parse_texts
 from sweeps.data.columns.tables import Parts
-from sweeps.data.streaming.hashing import row_hashes
+from sweeps.data.summary.data_summary import ColumnSummary, Finding, sample_rows, shown
 from sweeps.data.summary.label_leaks import find_leaks
-from sweeps.data.summary.table_summary import ColumnSummary, Finding, sample_rows, shown
 from sweeps.data.summary.text_findings import DISTINCT_SHARE, MIN_ROWS, SUSPECT, text_findings
 from sweeps.space import DataSpec
 
@@ -88,19 +88,19 @@ def find_all(
     vectors = _vector_names([column.name for column in features])
     rows = _Rows(parts, different, numbers, features=len(features), vectors=vectors)
     readable = [column for column in columns if column.role in ("feature", "label")]
-    found = [finding for column in readable for finding in _column_findings(spec, column, rows)]
-    found += _markers(spec, readable, sample, known=found)
-    found = [f for f in found if f.kind != "marker" or f.column not in spec.missing]
-    found = [_with_row(finding, train) if whole else finding for finding in found]
-    found += [
+    findings = [finding for column in readable for finding in _column_findings(spec, column, rows)]
+    findings += _markers(spec, readable, sample, known=findings)
+    findings = [f for f in findings if f.kind != "marker" or f.column not in spec.missing]
+    findings = [_with_row(finding, train) if whole else finding for finding in findings]
+    findings += [
         Finding("leak", name, share=score)
         for name, score in find_leaks(spec, sample, features, classes, seed)
     ]
     if are_copies:
-        found += _duplicates(copies, train.num_rows)
+        findings += _duplicates(copies, train.num_rows)
     if comparable:
-        found += _overlaps(parts, sample, columns, seed)
-    return tuple(found)
+        findings += _overlaps(parts, sample, columns, seed)
+    return tuple(findings)
 
 
 @dataclass(frozen=True)
@@ -128,21 +128,21 @@ def _column_findings(spec: DataSpec, column: ColumnSummary, rows: _Rows) -> list
         return []
     name = column.name
     values = rows.sample.column(name)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if (empty := _constant(rows.parts["train"], column, name in rows.vectors)) is not None:
-        found.append(empty)
+        findings.append(empty)
     elif column.kind == "text" and name not in spec.parse:
-        found += text_findings(values, name)
+        findings += text_findings(values, name)
     elif column.kind == "number" and name not in spec.parse:
         if days := [*_days(values, name)]:
             return days if column.role == "feature" else []
-        found += _number_findings(rows.numbers.column(name), name, rows.features)
-        found += _far_number(values, name)
+        findings += _number_findings(rows.numbers.column(name), name, rows.features)
+        findings += _far_number(values, name)
     if column.role == "label":
-        return [finding for finding in found if finding.kind == "marker"]
-    found += _rounded(values, column, spec.parse.get(name, ""))
-    found += _unseen(rows.parts, column)
-    return found
+        return [finding for finding in findings if finding.kind == "marker"]
+    findings += _rounded(values, column, spec.parse.get(name, ""))
+    findings += _unseen(rows.parts, column)
+    return findings
 
 
 def _vector_names(names: Sequence[str]) -> set[str]:
@@ -174,7 +174,7 @@ def _markers(
     Such a text is a sign in several columns or among classes, or a word that is a value.
     """
     known = [f for f in known if f.kind in _WITH_EXAMPLES]
-    found = []
+    markers = []
     passed = {*spec.missing, *spec.parse, *(f.column for f in known)}
     for name in [column.name for column in columns if column.kind == "text"]:
         if name in passed:
@@ -184,11 +184,11 @@ def _markers(
         suspect = pc.match_substring_regex(counted.field("values"), SUSPECT)
         for item in counted.filter(suspect).to_pylist():
             certain = item["values"] in WORDS or (name in spec.labels and len(counted) > 2)
-            found.append(
+            markers.append(
                 Finding("marker", name, item["values"], count=item["counts"], loose=not certain)
             )
-    columns_with = Counter(finding.example for finding in (*known, *found))
-    yield from (f for f in found if not f.loose or columns_with[f.example] > 1)
+    columns_with = Counter(finding.example for finding in (*known, *markers))
+    yield from (f for f in markers if not f.loose or columns_with[f.example] > 1)
 
 
 def _with_row(finding: Finding, train: pa.Table) -> Finding:

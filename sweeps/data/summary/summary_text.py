@@ -6,12 +6,10 @@ The summary is one line for `sweeps run`, and a table for the other two. The fun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from sweeps.core.text.shell_text import printable
+from sweeps.data.summary.data_summary import VALUE_LENGTH, DataSummary, percent, shown
 from sweeps.data.summary.summary_warnings import warnings
-from sweeps.data.summary.table_summary import VALUE_LENGTH, DataSummary, percent, shown
 from sweeps.space import Space
 
 HEAD = ("column", "kind", "missing", "distinct", "values")
@@ -105,14 +103,8 @@ def remarks(summary: DataSummary) -> list[str]:
     return texts
 
 
-def data_messages(stored: Mapping[str, Any], space: Space) -> tuple[str, ...]:
-    """Return what `sweeps run` prints about the data: a line about the rows, and one per warning.
-
-    Args:
-        stored: The summary as JSON data.
-        space: The search space.
-    """
-    summary = DataSummary.from_json(stored)
+def data_messages(summary: DataSummary, space: Space) -> tuple[str, ...]:
+    """Return the lines that `sweeps run` prints: one about the rows, and one for each warning."""
     lines = [
         f"data: {one_line(summary)}",
         *(f"warning: {warning.text}" for warning in warnings(summary, space)),

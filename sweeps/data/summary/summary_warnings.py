@@ -16,10 +16,10 @@ from pydantic import JsonValue
 from sweeps.core.errors import first_of
 from sweeps.core.label_columns import LabelValue
 from sweeps.data.checks.column_checks import selects, steps_of
-from sweeps.data.checks.label_checks import split_rules
+from sweeps.data.checks.named_columns import split_rules
 from sweeps.data.columns.missing import EVERY_COLUMN
 from sweeps.data.preprocessing.step_kinds import ENCODERS
-from sweeps.data.summary.table_summary import DataSummary, Finding, percent, shown
+from sweeps.data.summary.data_summary import DataSummary, Finding, percent, shown
 from sweeps.space import Space
 from sweeps.space.model.step_names import Step
 from sweeps.space.yaml.scalars import scalar
@@ -145,8 +145,8 @@ class DataWarning:
 def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     """Return the warnings about the data of a space, the most harmful first."""
     dropped = {name for spec in space.variants for name in spec.drop}
-    found = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
-    grouped = [_warning(group, summary) for kind in TEXTS for group in groups(found, kind)]
+    findings = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
+    grouped = [_warning(group, summary) for kind in TEXTS for group in groups(findings, kind)]
     return (*_positive(summary, space), *_encoded_numbers(summary, space), *grouped)
 
 
@@ -283,11 +283,11 @@ def groups(findings: Sequence[Finding], kind: str) -> list[list[Finding]]:
 
     Findings of the same marker are one group.
     """
-    found: dict[str, list[Finding]] = {}
+    findings_of: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.kind == kind:
             key = finding.example
             if kind != "marker":
                 key = "" if kind in GROUPED else finding.column + key
-            found.setdefault(key, []).append(finding)
-    return list(found.values())
+            findings_of.setdefault(key, []).append(finding)
+    return list(findings_of.values())

@@ -21,7 +21,7 @@ from sweeps.execution.background import Background
 from sweeps.execution.gangs.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
-    from sweeps.data.data_actor import LoadArguments
+    from sweeps.data.load_request import LoadRequest
     from sweeps.data.prepared_data import PreparedData
     from sweeps.data.splits.refit_rows import RefitRows
 
@@ -73,7 +73,7 @@ class DataRequests:
         self.workers, self.spawn = workers, spawn
         self.data_actor: ActorHandle  # Set by `configure`, for which all methods wait.
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
-        self._reload: LoadArguments | None = None
+        self._reload: LoadRequest | None = None
         self._refit: RefitRows | None = None
         # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for
         # it.
@@ -88,7 +88,7 @@ class DataRequests:
             asyncio.Lock()
         )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
-    def configure(self, data_actor: ActorHandle, reload: LoadArguments | None) -> None:
+    def configure(self, data_actor: ActorHandle, reload: LoadRequest | None) -> None:
         """Set the data actor, and the arguments with which a new process reads the data again.
 
         All other methods wait for this call.
@@ -152,7 +152,7 @@ class DataRequests:
             try:
                 prepared = await self._call_data_actor(data, chain)
             except RayTaskError as e:
-                from sweeps.data.data_actor import ReloadError  # This module takes long to import.
+                from sweeps.data.load_request import ReloadError
 
                 if not isinstance(e.cause, ReloadError):
                     raise

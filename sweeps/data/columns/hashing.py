@@ -1,6 +1,4 @@
-"""Hash the values of rows with pandas, and assign rows to splits by their hash.
-
-The functions are pure.
+"""Hash rows and tables with pandas, and assign rows to splits by their hash. Pure functions.
 
 The split of a row depends only on the row and the seed, not on other rows. So a stream can be split
 without a pass over the data. Copies of a row are always in the same split.
@@ -8,14 +6,18 @@ without a pass over the data. Copies of a row are always in the same split.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from sweeps.data.columns.tables import is_text
+from sweeps.data.columns.tables import Parts, is_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VALID = "valid"
 SHARE = "rows"
@@ -33,6 +35,8 @@ def below(
         purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
         seed: Seed of the sweep.
     """
+    import pandas as pd
+
     start = pd.util.hash_array(np.array([f"{purpose} {int(seed)}"], dtype=object))
     hashes = pd.util.hash_array(row_hashes(table, columns) ^ start)
     return np.asarray((hashes >> np.uint64(11)) * 2.0**-53 < share)
@@ -43,6 +47,8 @@ def row_hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
 
     The hash does not depend on the block in which a row is.
     """
+    import pandas as pd
+
     values = {i: _hashable(table.column(name)) for i, name in enumerate(columns)}
     frame = pd.DataFrame(values, index=pd.RangeIndex(table.num_rows))
     return np.asarray(pd.util.hash_pandas_object(frame, index=False))
@@ -76,3 +82,30 @@ def _to_bytes(value: Any) -> bytes:
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.tobytes()
     return repr(value.tolist() if isinstance(value, np.ndarray) else value).encode()
+
+
+def fingerprint(parts: Parts, extra: Iterable[str] = ()) -> str:
+    """Hash the names, types and values of tables.
+
+    The hash depends on the order of the rows, but not on the sizes of blocks.
+
+    Args:
+        parts: Tables by name.
+        extra: Further strings to hash.
+
+    Returns:
+        The SHA-256 in hex.
+    """
+    digest = hashlib.sha256()
+    for text in extra:
+        digest.update(f"{text}\0".encode())
+    for part, table in parts.items():
+        fields = [f"{field.name} {field.type}" for field in table.schema]
+        digest.update(f"{part}\0{table.num_rows}\0{fields}\0".encode())
+        digest.update(row_hashes(table, table.column_names).tobytes())
+    return digest.hexdigest()
+
+
+def hash_of(parts: Sequence[object]) -> str:
+    """Return the SHA-256 of values that JSON can store, in hex. Other values count by `repr`."""
+    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()

@@ -1,12 +1,12 @@
-"""Split a stream into train and valid, and encode its label, lazily."""
+"""Split a source into streams of train and valid rows, and encode their label, lazily."""
 
 from __future__ import annotations
 
 import functools
 import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,33 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, first_line
-from sweeps.data.checks.label_checks import (
-    check_columns,
-    infer_task,
-    missing_class_notes,
-    missing_labels,
-    positive_last,
-    split_columns,
-)
+from sweeps.data.checks.label_checks import infer_task, missing_labels, positive_last
+from sweeps.data.checks.named_columns import check_columns
+from sweeps.data.columns.hashing import SHARE, VALID, below
 from sweeps.data.columns.missing import Markers, decide, label_problems
-from sweeps.data.columns.parse import count_misfits, misfits_note, parse_values
-from sweeps.data.columns.parsed_columns import features_parse
-from sweeps.data.columns.tables import hash_of
+from sweeps.data.columns.parse import count_misfits, parse_values
 from sweeps.data.load_data import encode_label
 from sweeps.data.sources.data_files import raise_problem, sources_of
-from sweeps.data.sources.ingest import STREAM_MARK
 from sweeps.data.splits.split import equals
-from sweeps.data.splits.variants import TunedData, Variants
 from sweeps.data.streaming.block_types import Convert, unify_schemas
-from sweeps.data.streaming.hashing import SHARE, VALID, below
 from sweeps.data.streaming.stream_source import LazySource, open_source
-from sweeps.data.summary.table_summary import (
-    SAMPLE_ROWS,
-    DataSummary,
-    kind_of,
-    sample_rows,
-    summarize,
-)
+from sweeps.data.summary.data_summary import SAMPLE_ROWS
+from sweeps.data.summary.data_summary import kind_of
+from sweeps.data.summary.data_summary import sample_rows
 from sweeps.space.sections.data_models import variant_of
 
 if TYPE_CHECKING:
@@ -201,49 +187,6 @@ def encode_rows(
 
 
 @dataclass(frozen=True)
-class StreamSplits:
-    """The splits of a trial, as lazy Ray Datasets of raw rows.
-
-    For the other attributes, see `sweeps.data.load_data.Splits`.
-
-    Attributes:
-        train: Rows to train on. Each block is an Arrow table with the features and the encoded
-            label.
-        valid: Rows to validate on, with the same columns.
-        schema: Names and types of these columns.
-        rows: Number of rows by split.
-    """
-
-    train: Dataset
-    valid: Dataset
-    schema: pa.Schema
-    label: str | None
-    task: str | None
-    classes: Classes | None
-    features: tuple[str, ...]
-    rows: dict[str, int]
-    fingerprint: str
-    notes: tuple[str, ...]
-    lacking: tuple[str, ...]
-    parse: Mapping[str, str]
-    missing: Markers
-    summary: DataSummary | None = None
-
-    def first_valid(self, count: int) -> pa.Table:
-        """Return the features of the first rows of valid, at most `count`."""
-        return first_rows(self.valid, count, self.schema).select(list(self.features))
-
-
-def first_rows(dataset: Dataset, count: int, schema: pa.Schema) -> pa.Table:
-    """Return the first rows of a lazy dataset, at most `count`."""
-    blocks: list[pa.Table] = list(
-        dataset.limit(count).iter_batches(batch_size=None, batch_format="pyarrow")
-    )
-    tables = [block.select(schema.names) for block in blocks] or [schema.empty_table()]
-    return pa.concat_tables(tables).replace_schema_metadata(None)
-
-
-@dataclass(frozen=True)
 class SplitSource:
     """A source whose rows were counted once, with the rules that split it.
 
@@ -347,8 +290,8 @@ def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str
     try:
         counted = source.dataset.map_batches(count, batch_format="pyarrow", batch_size=None)
         for row in counted.iter_rows():
-            found: SplitCount = pickle.loads(row["count"])
-            total = found if total is None else total.merged(found)
+            block_count: SplitCount = pickle.loads(row["count"])
+            total = block_count if total is None else total.merged(block_count)
     except InputError:
         raise
     except Exception as e:
@@ -381,107 +324,3 @@ def _task(
             f"{advice}",
         )
     return task, positive_last(spec, task, classes)
-
-
-class StreamVariants(Variants[SplitSource]):
-    """All data variants of a sweep, as streams."""
-
-    def _read(self, variant: DataSpec) -> SplitSource:
-        return split_source(variant, self.seed)
-
-    def _columns(self, spec: DataSpec) -> list[str]:
-        return list(self.sources[spec.source].schema.names)
-
-    @staticmethod
-    def _digest(parts: Sequence[object]) -> str:
-        # As many characters as the fingerprint of data in memory
-        return (STREAM_MARK + hash_of(parts))[:64]
-
-    @property
-    def first(self) -> StreamSplits:
-        """The splits of the first source, with a summary of a sample of its rows."""
-        source = next(iter(self.sources.values()))
-        train = source.counts["train"]
-        parts = {"train": train.sample}
-        rows = {"train": train.rows}
-        summary = summarize(
-            self.spec, parts, source.classes, seed=self.seed, rows=rows, missing=train.nulls
-        )
-        return replace(self.splits({}), fingerprint=self.fingerprint, summary=summary)
-
-    def _fingerprint(self, spec: DataSpec) -> str:
-        source = self.sources[spec.source]
-        return self._digest(
-            [
-                "stream",
-                source.digest,
-                str(source.schema),
-                str(spec.label),
-                str(source.task),
-                repr(source.classes),
-                spec.drop_missing_label,
-                repr(spec.valid),
-                *filter(None, (spec.parse, spec.missing, spec.group)),
-                sorted(set(spec.drop)),
-                spec.rows,
-                self.seed,
-            ]
-        )
-
-    def splits(self, data: TunedData, added: Sequence[str] = ()) -> StreamSplits:
-        """Return the splits of a trial.
-
-        Args:
-            data: The trial's values of the tuned keys of `data`.
-            added: Names of splits whose rows are added to train. These rows also stay in their
-                splits.
-        """
-        spec = variant_of(self.spec, data)
-        source = self.sources[spec.source]
-        label = spec.only_label
-        others = {*spec.labels, *spec.drop, *split_columns(spec)}
-        features = tuple(name for name in source.schema.names if name not in others)
-        columns = features if label is None else (*features, label)
-        lazy = source.encoded(columns, spec.rows)
-        rows = {key: count.rows for key, count in source.counts.items()}
-        if spec.rows < 1:
-            rows["train"] = lazy["train"].count()
-        train = lazy["train"]
-        for name in added:
-            train = train.union(lazy[name])
-            rows["train"] += rows[name]
-        types = {name: source.schema.field(name).type for name in columns}
-        if label is not None:
-            types[label] = pa.float64() if source.classes is None else pa.int64()
-        return StreamSplits(
-            train=train,
-            valid=lazy["valid"],
-            schema=pa.schema(types),
-            label=label,
-            task=source.task,
-            classes=source.classes,
-            features=features,
-            rows=rows,
-            fingerprint=self._fingerprint(spec),
-            notes=tuple(
-                note
-                for key, count in source.counts.items()
-                for note in misfits_note(count.misfits, key)
-            ),
-            lacking=_lacking(source, label),
-            parse=features_parse(spec, features),
-            missing=source.missing,
-        )
-
-
-def _lacking(source: SplitSource, label: str | None) -> tuple[str, ...]:
-    """Return a note for each split that lacks a class; see `missing_class_notes`."""
-    if not label or not source.classes:
-        return ()
-    kind = source.schema.field(label).type
-    classes = pa.array(source.classes, kind)
-    present = {}
-    for key, count in source.counts.items():
-        codes = pc.index_in(count.values.cast(kind), value_set=classes)
-        present[key] = pa.table({label: codes})
-    return missing_class_notes(label, source.classes, present)

@@ -12,8 +12,9 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.data.splits.variants import DataVariants
-from sweeps.data.streaming.splits import StreamVariants, first_rows, rows_of_valid
+from sweeps.data.streaming.split_source import rows_of_valid
 from sweeps.data.streaming.stream_settings import StreamSettings
+from sweeps.data.streaming.stream_splits import StreamVariants, first_rows
 from sweeps.data.streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
 from sweeps.space import DataSpec, Split, Step
 from sweeps.space.sections.data_models import ReadKeys

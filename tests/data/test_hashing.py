@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.data.streaming.hashing import SHARE, VALID, below
+from sweeps.data.columns.hashing import SHARE, VALID, below
 
 N = 5_000
 COLUMNS = ["number", "text", "flag", "day"]

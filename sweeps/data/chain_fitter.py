@@ -1,0 +1,220 @@
+"""Fit a chain on raw rows, and put the prepared rows into Ray's object store."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import ray
+
+from sweeps.core.errors import InputError
+from sweeps.core.label_columns import QUERY, label_columns
+from sweeps.data.columns.columns import check_readable
+from sweeps.data.columns.tables import arrays_to_tensors, split_equally
+from sweeps.data.columns.weights import COLUMN, row_weights
+from sweeps.data.prepared_data import PreparedData, Shards
+from sweeps.data.prepared_store import PreparedStore
+from sweeps.data.preprocessing.fit import fit_transform
+from sweeps.data.splits.row_parts import nested_order, rows_at
+from sweeps.data.splits.split_tables import Splits
+from sweeps.data.streaming.stream_splits import StreamSplits, first_rows
+from sweeps.data.streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
+from sweeps.space.sections.trainer_definition import TrainerDefinition
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweeps.data.preprocessing.fitted_chain import FittedChain
+    from sweeps.space import Step
+
+# Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must
+# reproduce these predictions.
+CHECK_ROWS = 32
+# From this size in bytes, a table is stored without a copy in the data actor's own memory: columns
+# of numbers stay separate arrays. Below this size, columns of the same type are one array. pandas
+# works faster with such an array, and it warns about more than `MOST_ARRAYS`.
+LARGE = 64 << 20
+MOST_ARRAYS = 100
+
+
+def is_large(table: pa.Table) -> bool:
+    """Return whether a table has at least `LARGE` bytes."""
+    return bool(table.nbytes >= LARGE)
+
+
+@dataclass(frozen=True)
+class PreparedRows:
+    """The prepared rows of a chain.
+
+    Attributes:
+        key: Name of the prepared data.
+        train: Rows of train, with the label, and with the column of weights if there is one.
+        valid: Rows of valid, with the label.
+        check: The first rows of valid, without the label.
+        weight: Name of the column of weights; None if there is none.
+        copied: True if the columns of a shard may be copied into one array.
+    """
+
+    key: str
+    train: pa.Table
+    valid: pd.DataFrame
+    check: pd.DataFrame
+    weight: str | None
+    copied: bool
+
+
+@dataclass(frozen=True)
+class ChainFitter:
+    """Fits chains, and cuts the prepared rows into shards.
+
+    Attributes:
+        store: Folder of the fitted chains.
+        roots: Folders of the user's modules.
+        workers: Every number of workers for which shards are cut.
+        trainer: Definition of the trainer, which must be able to read the prepared rows.
+        row_steps: See `DataActorConfig`.
+    """
+
+    store: PreparedStore
+    roots: tuple[str, ...]
+    workers: tuple[int, ...]
+    trainer: TrainerDefinition
+    row_steps: tuple[int, ...]
+
+    def fit_rows(
+        self, key: str, steps: tuple[Step, ...], splits: Splits, seed: int
+    ) -> PreparedRows:
+        """Fit a chain on train, and transform train and valid.
+
+        Args:
+            key: Name of the prepared data.
+            steps: The chain.
+            splits: The raw rows.
+            seed: Seed of the sweep, which orders the rows if the scheduler counts rows.
+
+        Raises:
+            InputError: The chain cannot be fitted, or the trainer cannot read its output.
+        """
+        label = splits.label
+        weights = row_weights(splits)
+        copied = not is_large(splits.train) or splits.train.num_columns > MOST_ARRAYS
+        columns = {*splits.features, *label_columns(label)}
+        rows = splits.train.select([n for n in splits.train.column_names if n in columns])
+        fitted, prepared = self._fit_once(key, steps, rows, splits=splits, copied=copied)
+        valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
+        check_readable(valid, label, self.trainer)
+        # The check has arrays instead of Ray Data's tensors, as a bundle passes rows to the model.
+        check = valid.head(CHECK_ROWS)
+        tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
+        prepared = arrays_to_tensors(prepared, tensors)
+        valid = arrays_to_tensors(valid, tensors)
+        if weights is not None:
+            if COLUMN in prepared.columns:
+                raise InputError(
+                    "data.drop",
+                    f"the prepared rows have a column `{COLUMN}`, which is the name of the column "
+                    "of weights; rename the column, or drop it",
+                )
+            prepared[COLUMN] = weights
+        if QUERY in splits.train.column_names:
+            prepared[QUERY] = splits.train.column(QUERY).to_numpy()
+            valid[QUERY] = splits.valid.column(QUERY).to_numpy()
+        if self.row_steps:
+            codes = None
+            if isinstance(label, str) and splits.classes:
+                codes = splits.train.column(label).to_numpy()
+            prepared = prepared.iloc[nested_order(len(prepared), codes, seed)]
+        features = check.drop(columns=list(label_columns(label)), errors="ignore")
+        return PreparedRows(
+            key=key,
+            train=pa.Table.from_pandas(prepared, preserve_index=False),
+            valid=valid,
+            check=features,
+            weight=None if weights is None else COLUMN,
+            copied=copied,
+        )
+
+    def fit_streams(self, key: str, steps: tuple[Step, ...], splits: StreamSplits) -> PreparedData:
+        """Fit a chain on the train split, and return the prepared streams."""
+        first = first_rows(splits.train, FIRST_ROWS, splits.schema)
+        stream = RowStream(splits.train, self.roots)
+        fitted, prepared = self._fit_once(key, steps, first, splits=splits, stream=stream)
+        check_readable(prepared, splits.label, self.trainer)
+        check = fitted.transform(splits.first_valid(CHECK_ROWS).to_pandas())
+        streams = {"train": splits.train, "valid": splits.valid}
+        shards = {
+            name: (ray.put(prepared_stream(dataset, fitted, splits.schema, self.roots)),)
+            for name, dataset in streams.items()
+        }
+        by_workers = dict.fromkeys(self.workers, shards)
+        return PreparedData(key, by_workers, ray.put(check), stream=True)
+
+    def _fit_once(
+        self,
+        key: str,
+        steps: tuple[Step, ...],
+        rows: pa.Table,
+        *,
+        splits: Splits | StreamSplits,
+        copied: bool = True,
+        stream: RowStream | None = None,
+    ) -> tuple[FittedChain, pd.DataFrame]:
+        """Fit and store a chain, or load it in a resumed sweep. Also return its prepared rows."""
+        stored = None
+        with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
+            stored = self.store.find_chain(key)
+        if stored is not None:
+            return stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
+        fitted, prepared = fit_transform(
+            steps, rows, splits.label, copy=copied, stream=stream, parse=splits.parse
+        )
+        self.store.save_chain(key, fitted)
+        return fitted, prepared
+
+    def put(self, rows: PreparedRows) -> PreparedData:
+        """Copy prepared rows to Ray's object store, and return the references."""
+        # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow
+        # block as objects. `from_pandas` would run a task for each frame, to find out the frame's
+        # schema.
+        valid = (ray.put(ray.data.from_blocks([rows.valid])),)
+        check = ray.put(rows.check)
+
+        def put_train(train: pa.Table) -> PreparedData:
+            return PreparedData(
+                rows.key,
+                self._shards(train, valid, rows.copied),
+                check,
+                size=train.nbytes,
+                rows=train.num_rows,
+                weight=rows.weight,
+            )
+
+        n = rows.train.num_rows
+        whole = put_train(rows.train)
+        parts = {
+            step: put_train(rows.train.slice(0, rows_at(step, self.row_steps[-1], n)))
+            for step in self.row_steps[:-1]
+        }
+        size = sum(part.size for part in (whole, *parts.values()))
+        size += int(rows.valid.memory_usage(index=False).sum())
+        return replace(whole, size=size, parts=parts)
+
+    def _shards(
+        self,
+        train: pa.Table,
+        valid: tuple[ray.ObjectRef[ray.data.Dataset], ...],
+        copied: bool,
+    ) -> dict[int, Shards]:
+        """Cut prepared rows into shards for every number of workers; see `prepare`."""
+        shards: dict[int, Shards] = {}
+        for workers in self.workers:
+            parts = (
+                part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers)
+            )
+            shards[workers] = {
+                "train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts),
+                "valid": valid,
+            }
+        return shards

@@ -1,0 +1,167 @@
+"""Read some columns or some rows of all files of a source, without Ray and pandas."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sweeps.data.columns.missing import certain_texts
+from sweeps.data.columns.tables import canonical_table, infer_types, is_text, type_name
+from sweeps.data.sources.data_files import SourceFiles, file_format, reading
+from sweeps.data.sources.file_blocks import COLUMN_BLOCK, read_blocks
+from sweeps.data.sources.schema_probe import probe_schema
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec
+
+# Rows in which texts are looked for before the source is read
+_PROBE_ROWS = 10_000
+
+
+def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
+    """Return the columns that hold no numbers whatever the other rows are, with their types.
+
+    See `tables.type_name`. A column of texts counts only if the first rows have a text that is
+    neither a number nor a marker of `data.missing`.
+
+    Raises:
+        InputError: The first file cannot be read.
+    """
+    path = files.paths[0]
+    with reading(files.place, files.display_name(path)):
+        schema = probe_schema(files, path).schema
+        texts = [field.name for field in schema if is_text(field.type)]
+        rows = read_some(replace(files, paths=(path,)), texts, _PROBE_ROWS).table
+    certain = certain_texts(spec, rows)
+    types = {field.name: type_name(field) for field in schema}
+    return {n: kind for n, kind in types.items() if kind and (kind != "text" or n in certain)}
+
+
+def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | None = None) -> int:
+    """Return the size of some columns of a Parquet file, or of the text of another file, in bytes.
+
+    For a gzip file, this is an estimate.
+
+    Args:
+        files: The files of a source.
+        path: Path of one of the files.
+        columns: Names of columns of a Parquet file; None for all columns.
+    """
+    if file_format(path) != ".parquet":
+        ratio = _GZIP_RATIO if path.lower().endswith(".gz") else 1
+        return int(files.system.get_file_info(path).size) * ratio
+    import pyarrow.parquet as pq
+
+    with files.system.open_input_file(path) as opened:
+        meta = pq.read_metadata(opened)
+    groups = map(meta.row_group, range(meta.num_row_groups))
+    parts = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(
+        part.total_uncompressed_size
+        for part in parts
+        if columns is None or {part.path_in_schema, part.path_in_schema.split(".")[0]} & {*columns}
+    )
+
+
+# Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed
+# size.
+_GZIP_RATIO = 5
+
+
+def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
+    """Read some columns of all files of a source.
+
+    A column has the same type as in the result of `sources.read_source`.
+
+    All columns of text files are checked; see `text_shape.rows_problem`.
+
+    Raises:
+        InputError: A file cannot be read.
+    """
+    tables: list[pa.Table] = []
+    for path in files.paths:
+        with reading(files.place, files.display_name(path)):
+            tables += read_blocks(files, path, columns)
+    return _joined(tables, columns, files.is_text)
+
+
+def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
+    """Return the rows of all tables with canonical types.
+
+    `text` is true if the tables have the texts of CSV files.
+    """
+    filled = [table for table in tables if table.num_rows]
+    if not filled:
+        filled = [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
+    whole = pa.concat_tables(filled, promote_options="permissive").select(list(columns))
+    return canonical_table(infer_types(whole) if text else whole)
+
+
+# Number of files of which `read_some` reads rows, and number of row groups of each Parquet file.
+SAMPLED_FILES = 20
+SAMPLED_GROUPS = 4
+
+
+@dataclass(frozen=True)
+class SomeRows:
+    """Some rows of a source that is too large to read it early.
+
+    Attributes:
+        table: The rows, with the types that these rows have.
+        rows: Number of rows of the whole source.
+        exact: False if `rows` is an estimate.
+    """
+
+    table: pa.Table
+    rows: int
+    exact: bool
+
+
+def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows:
+    """Read at most `most` rows of a source, from files and row groups at equal distances.
+
+    Raises:
+        OSError, pyarrow.ArrowException: A file cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    chosen = [files.paths[i] for i in spread(len(files.paths), SAMPLED_FILES)]
+    each = max(1, most // len(chosen))
+    share = len(files.paths) / len(chosen)
+    tables: list[pa.Table] = []
+    read = 0
+    if files.format == ".parquet":
+        for path in chosen:
+            with files.system.open_input_file(path) as opened:
+                file = pq.ParquetFile(opened)
+                read += file.metadata.num_rows
+                groups = spread(file.num_row_groups, SAMPLED_GROUPS)
+                for i in groups:
+                    rows = max(1, each // len(groups))
+                    batches = file.iter_batches(rows, row_groups=[i], columns=list(columns))
+                    first = itertools.islice(batches, 1)
+                    tables += [pa.Table.from_batches([batch]) for batch in first]
+        return SomeRows(_joined(tables, columns, text=False), round(share * read), share == 1)
+    size = 0
+    for path in chosen:
+        for block in itertools.islice(read_blocks(files, path, columns), 1):
+            tables.append(block.slice(0, each))
+            read += block.num_rows
+            size += min(uncompressed_bytes(files, path), COLUMN_BLOCK)
+    whole = sum(uncompressed_bytes(files, path) for path in files.paths)
+    rows = round(read * whole / max(1, size))
+    return SomeRows(_joined(tables, columns, files.is_text), rows, exact=False)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return at most `most` indices below `count`, at equal distances.
+
+    >>> spread(10, 3), spread(2, 3)
+    ([0, 4, 9], [0, 1])
+    """
+    number = min(count, most)
+    return [i * (count - 1) // max(1, number - 1) for i in range(number)]
