@@ -22,8 +22,8 @@ from sweeps.core.errors import InputError, Problem, first_line
 from sweeps.data.columns.column_values import InvalidColumnValue
 from sweeps.data.columns.tables import infer_types
 from sweeps.data.sources.data_files import SUFFIXES, SourceFiles, file_format
-from sweeps.data.sources.schema_probe import probe_schema
 from sweeps.data.sources.file_blocks import read_blocks
+from sweeps.data.sources.schema_probe import probe_schema
 from sweeps.space.sections.data_models import ReadKeys
 
 CHUNK_ROWS = 50_000  # rows in memory at a time

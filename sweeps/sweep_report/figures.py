@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.text.texts import shortened, value_text
 from sweeps.space import Dimension
 from sweeps.space.model.conditions import Key
-from sweeps.space.sections.search_models import Objective
 
 if TYPE_CHECKING:
     import plotly.graph_objects

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sweeps.space import Dimension
 from sweeps.space.model.conditions import Key
 from sweeps.space.model.domains import short_names
-from sweeps.space.sections.section_models import Objective
+from sweeps.space.sections.search_models import Objective
 from sweeps.study import ranking
 from sweeps.sweep_report.importance import Importance, importance_of
 

@@ -14,8 +14,7 @@ from sweeps.data.load_data import load_splits, summarize_source
 from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.summary_text import label_text
 from sweeps.data.summary.summary_warnings import warnings
-from sweeps.space.sections.data_models import DataSpec
-from sweeps.space.sections.data_models import Split
+from sweeps.space.sections.data_models import DataSpec, Split
 
 
 def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:

@@ -20,8 +20,7 @@ from sweeps.core.files import stores
 from sweeps.core.text.secrets import masked
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.data.checks.named_columns import split_rules
-from sweeps.space.sections.data_models import READ_DEFAULTS
-from sweeps.space.sections.data_models import ReadKeys
+from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -20,11 +20,8 @@ from sweeps.data.checks.named_columns import check_dropped, split_columns
 from sweeps.data.columns.hashing import hash_of
 from sweeps.data.columns.tables import copy_table
 from sweeps.data.columns.weights import check_class_weight
-from sweeps.data.splits.split_tables import Splits
-from sweeps.data.splits.split_tables import add_to_train
-from sweeps.data.splits.split_tables import fold_of
 from sweeps.data.load_data import load_splits
-from sweeps.data.splits.split_tables import subsample
+from sweeps.data.splits.split_tables import Splits, add_to_train, fold_of, subsample
 from sweeps.space.sections.data_models import variant_of
 
 if TYPE_CHECKING:

@@ -24,10 +24,7 @@ from sweeps.data.sources.data_files import raise_problem, sources_of
 from sweeps.data.splits.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.stream_source import LazySource, open_source
-from sweeps.data.summary.data_summary import SAMPLE_ROWS
-from sweeps.data.summary.data_summary import kind_of
-from sweeps.data.summary.data_summary import sample_rows
-from sweeps.space.sections.data_models import variant_of
+from sweeps.data.summary.data_summary import SAMPLE_ROWS, kind_of, sample_rows
 
 if TYPE_CHECKING:
     from ray.data import Dataset

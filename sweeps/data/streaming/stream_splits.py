@@ -20,7 +20,7 @@ from sweeps.data.splits.variants import TunedData, Variants
 from sweeps.data.streaming.split_source import SplitSource, split_source
 from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.table_summary import summarize
-from sweeps.space.sections.section_models import variant_of
+from sweeps.space.sections.data_models import variant_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
