@@ -113,7 +113,7 @@ def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
 def test_a_resume_waits_for_no_pipe(sweep, monkeypatch, pickles):
     definition = definition_of("sweeps.trainers.sklearn")
     monkeypatch.setattr(
-        "sweeps.runs.sweep_run.definition_of",
+        "sweeps.runs.resumption.definition_of",
         lambda *_: dataclasses.replace(definition, pickles=pickles),
     )
     file_of(sweep, "0001").unlink()

@@ -18,7 +18,7 @@ from sweeps.search.schedulers.scheduler import all_rungs
 from sweeps.search.schedulers.simulated import SimulatedStudy
 from sweeps.space import Space, load
 from sweeps.study.distributions import suggest
-from sweeps.study.record import PAUSED
+from sweeps.study.event_records import PAUSED
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

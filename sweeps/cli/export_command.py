@@ -76,7 +76,7 @@ def export(
 
     SWEEP is a folder, a name, the beginning of a name, or `latest`.
     """
-    from sweeps.exports import sweep_exports
+    from sweeps.exports import bundle_registration, sweep_exports
     from sweeps.stored.stored_sweeps import fetched
     from sweeps.tracking.mlflow import model_registry
 
@@ -98,10 +98,10 @@ def export(
         click.echo(exported.path)
         for note in exported.notes:
             click.echo(note, err=True)
-        if (digest := sweep_exports.digest_of(exported.path)) is not None:
+        if (digest := bundle_registration.digest_of(exported.path)) is not None:
             click.echo(f"SHA-256 of the bundle's manifest: {digest}", err=True)
         for line in (
-            sweep_exports.register(folder, exported.path, name, alias, force)
+            bundle_registration.register(folder, exported.path, name, alias, force)
             if name is not None
             else ()
         ):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
@@ -16,14 +15,13 @@ from sweeps.controller.commands import (
     Pause,
     Stop,
 )
+from sweeps.controller.driver_state import DriverState
 from sweeps.core.errors import InputError
 from sweeps.core.trial import State, format_trial_id
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.parse.enqueued_point import parse_point, problem_texts, refusal
 from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState
-
-if TYPE_CHECKING:
-    from sweeps.controller.controller import SweepController
 
 
 class CommandHandler:
@@ -33,19 +31,32 @@ class CommandHandler:
     says whether the sweep is paused, so that other processes can show it.
 
     Args:
-        controller: The controller of the sweep.
+        search: The sweep's search.
+        driver: What the driver of the sweep knows.
+        stop: Function that ends the sweep, given the reason and the state of running trials.
+        stop_trial: Function that ends a trial, given its number.
+        may_start_trials: Function that returns whether a trial may still start or continue.
 
     Attributes:
         queue: Queue from which the commands are taken.
         notes: Notes for the sweep's result.
     """
 
-    def __init__(self, controller: SweepController):
+    def __init__(
+        self,
+        search: SearchLoop,
+        driver: DriverState,
+        stop: Callable[[str, State], None],
+        stop_trial: Callable[[int], None],
+        may_start_trials: Callable[[], bool],
+    ):
         self.notes: tuple[str, ...] = ()
-        self._controller = controller
-        self._search = controller.search
-        self._driver = controller.driver
-        self.queue = CommandQueue(controller.folder)
+        self._search = search
+        self._driver = driver
+        self._stop = stop
+        self._end_trial = stop_trial
+        self._may_start_trials = may_start_trials
+        self.queue = CommandQueue(search.store.folder)
         self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped
         self._search.store.record_sweep_pause(
             False
@@ -71,7 +82,7 @@ class CommandHandler:
         Raises:
             CommandError: The command cannot be carried out.
         """
-        reason = self._controller.reason
+        reason = self._driver.reason
         if reason is not None:
             ending = f"the sweep is ending already ({reason})"
             if command == Stop():
@@ -88,26 +99,26 @@ class CommandHandler:
         return self._pause() if isinstance(command, Pause) else self._resume()
 
     def _stop_sweep(self) -> Answer:
-        running = len(self._controller.running)
+        running = len(self._driver.running)
         self.notes = ("the sweep was stopped by the command `sweeps stop`",)
-        self._controller.stop("interrupted", State.RUNNING)
+        self._stop("interrupted", State.RUNNING)
         return Answer(f"stopping; {_trials(running)} interrupted" if running else "stopping")
 
     def _stop_trial(self, trial: str, name: str) -> Answer | None:
         """Stop a trial. Return None until a running trial has ended."""
-        found = self._trial(trial)
-        stopped = name in self._stopping and found.reason == STOPPED
-        if found.has_ended and not stopped:
+        state = self._trial(trial)
+        stopped = name in self._stopping and state.reason == STOPPED
+        if state.has_ended and not stopped:
             raise CommandError(
-                f"trial {trial} has ended already ({found.result.state_name(is_driven=True)})"
+                f"trial {trial} has ended already ({state.result.state_name(is_driven=True)})"
             )
-        if not found.has_ended:
+        if not state.has_ended:
             self._stopping.add(name)
-            self._controller.stop_trial(found.number)
-        if found.number in self._controller.running:
+            self._end_trial(state.number)
+        if state.number in self._driver.running:
             return None
         self._stopping.discard(name)
-        steps = self._search.store.states[found.number].steps
+        steps = self._search.store.states[state.number].steps
         unit = "fold" if self._search.space.data.folds else "step"
         after = f"after {steps} {unit}{'s' * (steps != 1)}" if steps else f"before its first {unit}"
         return Answer(f"trial {trial} is stopped, {after}", trial)
@@ -127,12 +138,12 @@ class CommandHandler:
                 else "no trial has started"
             )
             raise CommandError(f"no trial `{trial}`; {shown}", invalid=True)
-        if (found := store.states.get(number)) is None:
+        if (state := store.states.get(number)) is None:
             raise CommandError(
                 f"trial {trial} is enqueued, but has not started yet; only a trial that has "
                 "started can be stopped"
             )
-        return found
+        return state
 
     def _pause(self) -> Answer:
         scheduler = self._search.scheduler
@@ -142,11 +153,11 @@ class CommandHandler:
                 f"the scheduler {name} starts all trials at once, so a pause would change "
                 "nothing; use `sweeps stop`"
             )
-        if not self._controller.may_start_trials():
+        if not self._may_start_trials():
             raise CommandError("all trials have started already, so a pause would change nothing")
         self._search.store.record_sweep_pause(True)
         self._driver.paused = True
-        running = len(self._controller.running)
+        running = len(self._driver.running)
         return Answer(
             f"paused; {_trials(running)} still running, and no new trial starts"
             if running

@@ -15,35 +15,33 @@ from collections.abc import Callable, Mapping
 
 from sweeps.controller.command_handler import CommandHandler
 from sweeps.controller.deadline import Deadline
-from sweeps.controller.decide import (
+from sweeps.controller.decide import decide, reason_of_stop
+from sweeps.controller.driver_commands import (
     Ask,
     Command,
     Continue,
-    DriverState,
     End,
     Exploit,
     Happening,
     LimitsChecked,
     PauseTrial,
-    Policy,
     Refuse,
     ResumeTrial,
     StartNoMore,
     StopSweep,
     TrialLeft,
     TrialWanted,
-    decide,
-    reason_of_stop,
 )
+from sweeps.controller.driver_state import DriverState, Policy
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.status import SweepStatus
+from sweeps.controller.time_limits import TimeLimits
 from sweeps.controller.trial_lifecycle import TrialLifecycle
 from sweeps.core import clock
-from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.errors import InputError
 from sweeps.core.files.disk import check_disk_space
 from sweeps.core.files.stores import check_store
-from sweeps.core.text.command_hints import resume_command
 from sweeps.core.trial import State, format_trial_id
 from sweeps.execution.messages import TrialUpdate
 from sweeps.search.search_loop import SearchLoop
@@ -55,9 +53,6 @@ log = logging.getLogger(__name__)
 
 # Seconds between two status updates. Commands and the pool's usage are polled at the same interval.
 STATUS_INTERVAL = 0.25
-# After this many deaths of the worker pool in a row, without the end of a trial in between, the
-# sweep ends.
-MAX_POOL_DEATHS = 10
 
 
 class SweepController:
@@ -134,10 +129,10 @@ class SweepController:
         self._monitor = monitor or PoolMonitor(pool, self.folder)
         self._slots_of = slots_of
         self._deadline = deadline
-        # The best trial, and whether it could be trained again in time when it became the best.
-        self._leader: tuple[str, bool] | None = None
-        self.commands = CommandHandler(self)
-        self._pool_deaths = 0  # since a trial last ended
+        self._time_limits = TimeLimits(self.progress, self.policy, began, deadline)
+        self.commands = CommandHandler(
+            search, self.driver, self.stop, self.stop_trial, self.may_start_trials
+        )
         self._status_time = -math.inf
         search.store.clock = lambda: clock.monotonic() - began
         search.budget.forgive_failures(self.space.limits)
@@ -159,29 +154,11 @@ class SweepController:
         """
         if not self.scheduler.perturbs:
             return self._decide(TrialWanted())
-        self.population = self._start_population() if self.population is None else self.population
+        if self.population is None:
+            self.population = deque() if self.reason else self.trials.start_population()
         if not self.population:
             raise StopIteration
         return self.population.popleft()
-
-    def _start_population(self) -> deque[str]:
-        """Start all trials of a population, and return their ids.
-
-        The trials take turns on the workers.
-
-        Interrupted trials come first, ordered by the step that they reached, the lowest first.
-        """
-        started: deque[str] = deque()
-        decided = {n: self.study_store.states[n].decided_rung for n in self.search.interrupted}
-        for number in () if self.reason else sorted(decided, key=lambda n: (decided[n], n)):
-            started.append(self._resume(number))
-        while not self.reason and (trial := self.search.ask()) is not None:
-            started.append(self.trials.start(trial.number))
-        return started
-
-    def _resume(self, number: int) -> str:
-        self.search.interrupted.remove(number)
-        return self.trials.resume(number)
 
     def finish_leftover_trials(self) -> None:
         """End or pause each trial that an earlier driver left running and that must not continue.
@@ -213,10 +190,9 @@ class SweepController:
             case Ask():
                 trial = self.search.ask()
                 return None if trial is None else self.trials.start(trial.number)
-            case ResumeTrial(number, promoted_at=None):
-                return self._resume(number)
             case ResumeTrial():
-                self.trials.promote(command)
+                if command.promoted_at is not None:
+                    self.trials.promote(command)
                 return self.trials.resume(command.number)
             case StartNoMore():
                 raise StopIteration
@@ -226,7 +202,6 @@ class SweepController:
                 self.trials.exploit(command)
             case PauseTrial():
                 self.trials.pause(command)
-                self._forget_interrupted(command.number)
             case End():
                 self._end(command)
             case Refuse():
@@ -234,12 +209,6 @@ class SweepController:
             case StopSweep():
                 self.stop(command.reason, command.unfinished)
         return None
-
-    def _forget_interrupted(self, number: int) -> None:
-        if number in self.search.interrupted:
-            self.search.interrupted.remove(number)
-
-    # Follow trials
 
     def on_update(self, update: TrialUpdate) -> bool:
         """Record what happened to a trial, and decide what follows.
@@ -308,35 +277,9 @@ class SweepController:
 
     def _check_limits(self) -> None:
         """Stop the sweep if it has reached a limit of the space file and has trials left."""
-        limit = None if self.reason else self._time_limit(clock.monotonic())
+        limit = None if self.reason else self._time_limits.reached(clock.monotonic())
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}
         self._decide(LimitsChecked(limit, spent))
-
-    def _time_limit(self, now: float) -> str | None:
-        """Return the time limit that the sweep has reached; None if it has reached none.
-
-        Args:
-            now: The current time by the monotonic clock.
-        """
-        timeout, deadline = self.space.limits.timeout, self._deadline
-        ends = {} if timeout is None else {"limits.timeout": self.began + timeout}
-        if deadline is not None:
-            ends["--minutes"] = deadline.end - self._reserve(deadline, now)
-        if not ends:
-            return None
-        reason = min(ends, key=lambda name: ends[name])
-        self.progress.timeout = ends[reason] - self.began
-        return reason if now > ends[reason] else None
-
-    def _reserve(self, deadline: Deadline, now: float) -> float:
-        """Return the seconds that the command needs after the search; see `Deadline.reserve`."""
-        leader = self.progress.leader(self.policy.can_win)
-        if leader is None:
-            return deadline.reserve(None, trains=False)
-        trial, seconds = leader
-        if self._leader is None or self._leader[0] != trial:
-            self._leader = trial, deadline.fits(seconds, now)
-        return deadline.reserve(seconds, self._leader[1])
 
     def why_no_training(self) -> str | None:
         """Return why the winner must not be trained on all rows now; None if it may be."""
@@ -355,30 +298,14 @@ class SweepController:
         self.stop("bad input", State.RUNNING)
 
     def _check_prefit(self) -> None:
-        """End the sweep if a preprocessing chain could not be fitted.
-
-        The reason: the error concerns all trials.
-        """
+        """End the sweep if a preprocessing chain could not be fitted: this concerns all trials."""
         error = self._monitor.prefit_error()
         if error is not None and not self.search.budget.ended:
             self.refuse(error)
 
     def _restart_trials(self) -> None:
-        """Pass all running trials to a pool that Ray has restarted.
-
-        They continue from their checkpoints.
-
-        Raises:
-            SweepsError: The pool's process has died `MAX_POOL_DEATHS` times, and no trial ended in
-                between.
-        """
-        self._pool_deaths += 1
-        if self._pool_deaths == MAX_POOL_DEATHS:
-            count = f"{MAX_POOL_DEATHS} times, and no trial ended in between"
-            raise SweepsError(
-                f"the process of the worker pool died {count}; find the cause in sweep.log, then "
-                f"run `{resume_command(self.folder)}`"
-            )
+        """Continue all running trials in a pool that Ray has restarted."""
+        self.trials.count_pool_death()
         log.warning(
             "the process of the worker pool died and was restarted; %d trials continue from their "
             "checkpoints",
@@ -390,10 +317,7 @@ class SweepController:
         self.trials.restart_running()
 
     def on_trial_lost(self, trial: str) -> None:
-        """Record a trial as failed.
-
-        The reason: the pool raised an error when Ray Tune asked what happened to the trial.
-        """
+        """Record a trial as failed, because the pool raised an error when Ray Tune asked for it."""
         if int(trial) in self.running:
             self.pool.stop.remote(trial)
             error = "the worker pool could not say what happened to the trial; see sweep.log"
@@ -408,10 +332,8 @@ class SweepController:
 
     def _end(self, end: End) -> None:
         """Record the end of a trial, and check whether the sweep ends now."""
-        self._forget_interrupted(end.number)
         self.driver.stop_requested.discard(end.number)
         self.trials.end(end)
-        self._pool_deaths = 0
         if end.state is not State.RUNNING:
             self._check_limits()
 
@@ -465,10 +387,7 @@ class SweepController:
         self.trials.close()
 
     def publish_stage(self, stage: str | None) -> None:
-        """Publish the status of the sweep.
-
-        `stage` is the current phase if no trials run, such as "exporting the winner".
-        """
+        """Publish the status of the sweep; see `status`."""
         self._publish_status(self.status(stage))
 
     def status(self, stage: str | None = None) -> SweepStatus:

@@ -8,259 +8,33 @@ decision.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
+from sweeps.controller.driver_commands import (
+    Ask,
+    Command,
+    Continue,
+    End,
+    Exploit,
+    Happening,
+    LimitsChecked,
+    PauseTrial,
+    Refuse,
+    ResumeTrial,
+    StartLater,
+    StartNoMore,
+    StopSweep,
+    TrialLeft,
+    TrialWanted,
+)
+from sweeps.controller.driver_state import DriverState, Policy
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.trial import TIME_LIMITS, Action, State
 from sweeps.execution.messages import Ended, TrialUpdate
-from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Scheduler, rung_set
-from sweeps.search.schedulers.view import StudyView
-from sweeps.search.trial_queue import TrialQueue
-from sweeps.space import Space
+from sweeps.search.schedulers.scheduler import CONTINUE, Decision
 from sweeps.study import budgets, ranking
 from sweeps.study.record import STOPPED
 from sweeps.study.states import TrialState
-from sweeps.study.sweep_state import SweepState
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The facts that stay the same while a driver runs.
-
-    Attributes:
-        space: The search space.
-        scheduler: The scheduler of the space.
-        rungs: The rungs of all brackets.
-        earlier_ended: Number of ended trials of earlier drivers that do not count for the rule that
-            ends a sweep whose first trials all fail.
-    """
-
-    space: Space
-    scheduler: Scheduler
-    rungs: range | frozenset[int]
-    earlier_ended: int = 0
-
-    @classmethod
-    def of(cls, space: Space, scheduler: Scheduler, sweep: SweepState) -> Policy:
-        """Return the policy of a driver, given what is known when it begins."""
-        ended = sweep.budget.ended
-        # If an earlier driver stopped because its first trials all failed, this driver counts
-        # failures from zero.
-        left_out = len(ended) if ranking.should_abort(ended) else 0
-        return cls(space, scheduler, rung_set(scheduler), left_out)
-
-    def can_win(self, state: TrialState) -> bool:
-        """Return whether a trial that time ends may win.
-
-        Its value must be that of one model that was trained on all rows. If the winner has a
-        bundle, the trial must have a checkpoint.
-        """
-        space = self.space
-        parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
-        return not parts and (state.best is not None or space.trainer.load is None)
-
-
-@dataclass
-class DriverState:
-    """The facts on which a driver decides.
-
-    Attributes:
-        sweep: The trials and the spent budget.
-        view: The trials as the scheduler sees them.
-        queue: The trials that have not started.
-        interrupted: Numbers of the trials that were running when an earlier driver ended. This
-            driver must continue them.
-        running: Numbers of the trials that this driver runs.
-        reason: Why no more trials start; None while trials can still start.
-        unfinished: State to record for the trials that are running when the sweep stops. With
-            RUNNING, a resume continues them.
-        paused: Whether a user has paused the sweep.
-        slots: Largest number of trials that run at the same time. None if Ray Tune alone limits the
-            number.
-        stop_requested: Numbers of the running trials that a user stops.
-    """
-
-    sweep: SweepState
-    view: StudyView
-    queue: TrialQueue
-    interrupted: deque[int]
-    running: Mapping[int, object] = field(default_factory=dict)
-    reason: str | None = None
-    unfinished: State = State.RUNNING
-    paused: bool = False
-    slots: int | None = None
-    stop_requested: set[int] = field(default_factory=set)
-
-    def trials_left(self, scheduler: Scheduler) -> bool:
-        """Return whether this driver may still start or continue a trial.
-
-        Repeats that are added when running trials end are not counted.
-        """
-        if self.interrupted or self.queue.remaining > 0:
-            return True
-        return bool(self.view.paused) and scheduler.next_paused(self.view) is not None
-
-    @property
-    def may_wait(self) -> bool:
-        """True if a running trial may let others start or continue when it ends.
-
-        It may add repeats to the queue, or let a paused trial continue.
-        """
-        return bool(self.running) and (self.queue.may_grow or bool(self.view.paused))
-
-
-# What may happen
-
-
-@dataclass(frozen=True)
-class TrialWanted:
-    """There is room for another trial."""
-
-
-@dataclass(frozen=True)
-class TrialLeft:
-    """An earlier driver ended while this trial ran.
-
-    Attributes:
-        state: The trial, without the checkpoints that do not exist.
-    """
-
-    state: TrialState
-
-
-@dataclass(frozen=True)
-class LimitsChecked:
-    """The driver compares the spent budget with the limits now.
-
-    Attributes:
-        time_limit: The time limit that the sweep has reached; None if it has reached none.
-        worker_seconds: Worker seconds of each running trial so far, by trial id; see
-            `TrialReported`.
-    """
-
-    time_limit: str | None = None
-    worker_seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-Happening = TrialWanted | TrialLeft | TrialUpdate | LimitsChecked
-
-
-# What the driver does
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Start the next trial of the queue, with parameters from the sampler."""
-
-
-@dataclass(frozen=True)
-class StartLater:
-    """Start no trial now. One may start later."""
-
-
-@dataclass(frozen=True)
-class StartNoMore:
-    """Start no more trials."""
-
-
-@dataclass(frozen=True)
-class ResumeTrial:
-    """Continue an interrupted trial.
-
-    Attributes:
-        number: Number of the trial.
-        promoted_at: Rung at which a paused trial continues; None for an interrupted trial.
-    """
-
-    number: int
-    promoted_at: int | None = None
-
-
-@dataclass(frozen=True)
-class Continue:
-    """Let a trial that waits at a rung continue.
-
-    Attributes:
-        number: Number of the trial.
-        rung: The rung.
-        is_new: Whether the decision must be recorded. False if the trial continues without one.
-    """
-
-    number: int
-    rung: int
-    is_new: bool = True
-
-
-@dataclass(frozen=True)
-class Exploit:
-    """Let a trial continue from a copy of a donor's checkpoint, with other parameters."""
-
-    number: int
-    rung: int
-    donor: int
-
-
-@dataclass(frozen=True)
-class PauseTrial:
-    """Let a trial give up its workers at a rung. It may continue later."""
-
-    number: int
-    rung: int
-
-
-@dataclass(frozen=True)
-class End:
-    """End a trial.
-
-    Attributes:
-        number: Number of the trial.
-        state: State of the trial at its end.
-        error: Error with which it failed; None if it did not fail.
-        reason: Why it was stopped; None if it was not stopped.
-        final: Metrics of the finished model; empty if there are none.
-    """
-
-    number: int
-    state: State
-    error: str | None = None
-    reason: str | None = None
-    final: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Refuse:
-    """End the sweep, because every trial would fail for the same reason."""
-
-    error: InputError
-
-
-@dataclass(frozen=True)
-class StopSweep:
-    """Start no more trials, and end the running trials.
-
-    Attributes:
-        reason: Why the sweep stops.
-        unfinished: See `DriverState`.
-    """
-
-    reason: str
-    unfinished: State
-
-
-Command = (
-    Ask
-    | StartLater
-    | StartNoMore
-    | ResumeTrial
-    | Continue
-    | Exploit
-    | PauseTrial
-    | End
-    | Refuse
-    | StopSweep
-)
 
 
 def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Command, ...]:

@@ -6,36 +6,33 @@ The commands `run`, `resume`, `rerun` and `export --refit` use this module.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from sweeps.controller.ports import PoolHandle
+from sweeps.controller.session_secrets import refuse_missing_secrets, secret_names, storage_secrets
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.files.origin import valid_origin_keys
-from sweeps.core.files.stores import is_address, needed_environment, store_of
 from sweeps.core.files.sweep_folder import SCRATCH
-from sweeps.core.host import host_resources, logging_setup, machine_share
 from sweeps.core.host.machine_share import EVERYTHING, Share
 from sweeps.core.plugins import references
-from sweeps.core.resources import COSTS, Shape, auto_concurrency
-from sweeps.core.text.secrets import any_known, hide_known
+from sweeps.core.resources import Shape
+from sweeps.core.text.secrets import any_known
 from sweeps.data.checks.metric_checks import check_metrics
 from sweeps.data.checks.preflight import locate_problems
 from sweeps.data.sources import ingest
-from sweeps.execution.cluster import ray_authentication, ray_cluster
+from sweeps.execution.cluster import ray_cluster
 from sweeps.execution.isolation import child_processes
 from sweeps.execution.worker.trial_logs import hide_secrets_in
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.schedulers.scheduler import all_row_steps, rung_set
+from sweeps.search.schedulers.scheduler import all_row_steps
 from sweeps.space import Space, known_fits
 from sweeps.space.model.space_model import command_files
 from sweeps.space.model.templates import dimensions
@@ -45,66 +42,8 @@ if TYPE_CHECKING:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from sweeps.data.prepared_store import DatasetInfo
-    from sweeps.data.streaming.stream_settings import StreamSettings
-    from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
-
-
-@contextlib.contextmanager
-def reserve(
-    name: str,
-    folder: Path,
-    address: str | None,
-    cpus: int | None,
-    gpus: int | None,
-) -> Iterator[Share]:
-    """Prepare this process for Ray, and reserve CPUs and GPUs while the `with` block runs.
-
-    A note is logged for every other sweep of this user that runs on this machine. If the session
-    uses a Ray cluster that already runs, nothing is reserved, and no note is logged.
-
-    Args:
-        name: Name of the sweep, or the command that needs the session.
-        folder: The sweep's folder.
-        address: Address of a Ray cluster; None for this machine.
-        cpus: Number of CPUs that the session may use. None means the number with which the sweep
-            started. If it had no number either, the session may use all CPUs that the other sweeps
-            leave.
-        gpus: Number of GPUs that the session may use. None has the same meaning as for `cpus`.
-
-    Yields:
-        The CPUs and GPUs that the session may use.
-
-    Raises:
-        InputError: The cluster cannot be reached, this machine has fewer CPUs than `cpus` or fewer
-            GPUs than `gpus`, or other sweeps use all CPUs.
-    """
-    if address:
-        ray_cluster.check_reachable(address)
-        ray_authentication.prepare_authentication(address)
-    logging_setup.set_environment()
-    # Importing Ray sets up its logging, and the logging can be redirected only afterwards.
-    import ray
-
-    origin = valid_origin_keys(folder)
-    saved = [origin.get("cpus"), origin.get("gpus")]
-    if address or ray.is_initialized():
-        yield Share(saved[0] if cpus is None else cpus, saved[1] if gpus is None else gpus)
-        return
-    there = int(host_resources.detect()["CPU"])
-    ids = host_resources.gpu_ids()
-    lowered = [
-        None if amount is None else min(amount, most)
-        for amount, most in zip(saved, (there, len(ids)), strict=True)
-    ]
-    wanted = Share(lowered[0] if cpus is None else cpus, lowered[1] if gpus is None else gpus)
-    with machine_share.register(name, folder, there, ids, wanted) as (share, others):
-        for other in others:
-            log.warning("note: %s", machine_share.describe(other, there, len(ids)))
-        if others:
-            log.warning("note: %s", machine_share.describe_share(share, len(ids)))
-        yield replace(share, gpu_ids=None) if share.gpu_ids == ids else share
 
 
 class JobChanges(TypedDict, total=False):
@@ -170,6 +109,7 @@ class SweepSession:
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
         refuse_missing_secrets(self.space)
+        self._secrets = storage_secrets(self.space, self.folder)
         self._check_backend()
         with contextlib.ExitStack() as starting:
             self.cluster = starting.enter_context(
@@ -235,25 +175,11 @@ class SweepSession:
                 problems = [Problem(problem.place, problem.text + left) for problem in problems]
             raise InputError(problems)
 
-    @functools.cached_property
-    def _secrets(self) -> dict[str, str]:
-        """Environment variables for S3-compatible storage, if the sweep uses such storage."""
-        uses_storage = store_of(self.folder) is not None or any(
-            map(is_address, sources_of(self.space))
-        )
-        return needed_environment() if uses_storage else {}
-
-    @functools.cached_property
-    def _secret_names(self) -> tuple[str, ...]:
-        """Names of the secret environment variables of the session's processes."""
-        given = {**self.space.runtime_env.env_vars, **self._secrets}
-        hidden = (name for name, value in given.items() if hide_known(value) != value)
-        return (*self.space.secrets, *hidden)
-
     def _start_pool(self, here: NodeAffinitySchedulingStrategy) -> PoolHandle:
+        from sweeps.controller.job_settings import job_of
         from sweeps.execution.pool import Pool
 
-        job = replace(self._new_job(), **self.job)
+        job = replace(job_of(self.space, self.folder, self.cluster, self._secrets), **self.job)
         ours = self.cluster.ours
         resources = self.cluster.total if ours else None
         parked = self.cluster.parked if ours else None
@@ -263,61 +189,8 @@ class SweepSession:
         )
         return pool
 
-    def _new_job(self) -> Job:
-        """Return the settings that all trials of the sweep share."""
-        from sweeps.execution.messages import Job
-        from sweeps.study.objectives import Objectives
-
-        space, scheduler = self.space, self.scheduler
-        objectives = Objectives.from_space(space)
-        rungs = rung_set(scheduler)
-        at_every_report = isinstance(rungs, range) and rungs.step == 1
-        counts_steps = not (space.data.folds or space.scheduler.counts_rows)
-        return Job(
-            sweep=space.name,
-            loop=space.trainer.loop,
-            backend=space.trainer.backend,
-            reuse=space.trainer.reuse,
-            options=space.trainer.options,
-            references=space.trainer.references,
-            folds=space.data.folds,
-            environment=space.trainer.environment,
-            goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
-            roots=self.cluster.roots,
-            metric=objectives.metric,
-            goal="minimize" if objectives.minimize else "maximize",
-            asked=objectives.reported_metrics,
-            constraints=objectives.order.constraints,
-            max_t=scheduler.max_t,
-            sweep_max_t=scheduler.max_t if counts_steps else None,
-            rungs=rungs,
-            required_steps=range(0) if at_every_report else rungs,
-            milestones=rungs if scheduler.needs_checkpoint else range(0),
-            takes_turns=scheduler.perturbs,
-            trial_timeout=space.limits.trial_timeout,
-            report_timeout=space.limits.report_timeout,
-            heartbeat_timeout=space.limits.heartbeat_timeout,
-            retry_on=space.limits.retry_on,
-            keep_latest=max(1, space.checkpoints.per_trial - 1),
-            store=store_of(self.folder),
-            secrets=self._secrets,
-            secret_names=self._secret_names,
-            stream=self._stream_settings(),
-        )
-
-    def _stream_settings(self) -> StreamSettings | None:
-        """Return Ray Data's settings if the data is streamed; else None."""
-        from sweeps.data.streaming.stream_settings import StreamSettings
-
-        if self.space.data.ingest != "stream":
-            return None
-        limits = self.space.limits
-        trials = limits.max_concurrent_trials or auto_concurrency(
-            self.space.shapes, self.cluster.total, limits.max_trials or 1
-        )
-        return StreamSettings(float(self.cluster.stream_cpus), trials)
-
     def _start_data_actor(self, here: NodeAffinitySchedulingStrategy) -> Any:
+        from sweeps.controller.job_settings import stream_settings
         from sweeps.data import data_actor
 
         # The scikit-learn modules of the chains that are known before the first trial are imported
@@ -338,11 +211,11 @@ class SweepSession:
             once=not any(
                 list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")
             ),
-            stream=self._stream_settings(),
+            stream=stream_settings(self.space, self.cluster),
             row_steps=all_row_steps(self.scheduler),
             secrets=self._secrets
             | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
-            secret_names=self._secret_names,
+            secret_names=secret_names(self.space, self._secrets),
         )
         return data_actor.start(here, config)
 
@@ -486,17 +359,3 @@ class SweepSession:
             hide_secrets_in(self.folder)
         for name in SCRATCH:
             shutil.rmtree(self.folder / name, ignore_errors=True)
-
-
-def sources_of(space: Space) -> list[str]:
-    """Return the sources of all data of a space."""
-    splits = (space.data.valid, space.data.test)
-    paths = [str(split.path) for split in splits if split is not None and split.path]
-    return [space.data.train, *paths, *(variant.train for variant in space.variants)]
-
-
-def refuse_missing_secrets(space: Space) -> None:
-    """Raise InputError if environment variables in `secrets` of the space file are not set."""
-    if names := ", ".join(space.missing_secrets):
-        text = f"needs these environment variables, which are not set: {names}"
-        raise InputError(str(space.path), text)

@@ -7,17 +7,20 @@ Then the worker pool hears of it.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
-from sweeps.controller.decide import Continue, End, Exploit, PauseTrial, ResumeTrial
+from sweeps.controller.driver_commands import Continue, End, Exploit, PauseTrial, ResumeTrial
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
 from sweeps.core import clock
+from sweeps.core.errors import SweepsError
 from sweeps.core.files.safe_names import loop_name
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.resources import COSTS
+from sweeps.core.text.command_hints import resume_command
 from sweeps.core.trial import Report, State, format_trial_id
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import (
@@ -33,6 +36,10 @@ from sweeps.tracking import TrackerHub
 from sweeps.tracking.earlier_events import concerns_trackers, with_logged_names
 
 log = logging.getLogger(__name__)
+
+# After this many deaths of the worker pool in a row, without the end of a trial in between, the
+# sweep ends.
+MAX_POOL_DEATHS = 10
 
 
 class TrialLifecycle:
@@ -56,6 +63,7 @@ class TrialLifecycle:
     def __init__(self, search: SearchLoop, pool: PoolHandle, trackers: TrackerHub, began: float):
         self.progress = SweepProgress(search, began)
         self.notes: dict[str, str] = {}
+        self._pool_deaths = 0  # since a trial last ended
         self._search = search
         self._store = search.store
         self._pool = pool
@@ -69,8 +77,26 @@ class TrialLifecycle:
         """Let the pool run a new trial, and return the trial's id."""
         return self._run(self._store.states[number])
 
+    def start_population(self) -> deque[str]:
+        """Start all trials of a population, and return their ids.
+
+        The trials take turns on the workers.
+
+        Interrupted trials come first, ordered by the step that they reached, the lowest first.
+        """
+        rungs = {n: self._store.states[n].decided_rung for n in self._search.interrupted}
+        started = deque(self.resume(n) for n in sorted(rungs, key=lambda n: (rungs[n], n)))
+        while (trial := self._search.ask()) is not None:
+            started.append(self.start(trial.number))
+        return started
+
+    def _forget_interrupted(self, number: int) -> None:
+        if number in self._search.interrupted:
+            self._search.interrupted.remove(number)
+
     def resume(self, number: int) -> str:
         """Let the pool run an interrupted or paused trial again, and return the trial's id."""
+        self._forget_interrupted(number)
         self._publish_start(number)
         return self._run(self._continued(number))
 
@@ -128,10 +154,26 @@ class TrialLifecycle:
 
     def pause(self, command: PauseTrial) -> None:
         """Let a trial give up its workers, after the pause has been recorded."""
+        self._forget_interrupted(command.number)
         state = self._store.append(TrialPaused(clock.time(), command.number, command.rung))
         if command.number in self.progress.running:
             self.progress.on_end(state)
             self._pool.forget.remote(state.id)
+
+    def count_pool_death(self) -> None:
+        """Count a death of the pool's process.
+
+        Raises:
+            SweepsError: The process has died `MAX_POOL_DEATHS` times, and no trial ended in
+                between.
+        """
+        self._pool_deaths += 1
+        if self._pool_deaths == MAX_POOL_DEATHS:
+            count = f"{MAX_POOL_DEATHS} times, and no trial ended in between"
+            raise SweepsError(
+                f"the process of the worker pool died {count}; find the cause in sweep.log, then "
+                f"run `{resume_command(self._store.folder)}`"
+            )
 
     def restart_running(self) -> None:
         """Pass all running trials to a pool that Ray has restarted.
@@ -150,6 +192,8 @@ class TrialLifecycle:
         With the state RUNNING, the trial was interrupted and can be resumed.
         """
         number, runs = command.number, command.number in self.progress.running
+        self._forget_interrupted(number)
+        self._pool_deaths = 0
         if not runs:
             self._publish_start(number)
             self.progress.on_start(number)

@@ -32,18 +32,17 @@ from sweeps.execution.gangs.memory_guard import MONITOR, MemoryGuard
 from sweeps.execution.gangs.pool_worker import Call
 from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import (
-    AttemptId,
     Ended,
     Job,
     Labels,
-    RankUpdate,
-    Silence,
     Stage,
     TrialUpdate,
     Usage,
 )
+from sweeps.execution.rank_calls import RankCalls
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.execution.trials.trial_driver import TrialDriver
+from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.study.states import TrialState
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ START_WITHIN = 60.0
 STOP_WITHIN = 15.0
 
 
-class _Pool:
+class _Pool(RankCalls):
     """Actor that owns all workers and runs the trials.
 
     All methods run on one event loop, and no method blocks this loop.
@@ -76,7 +75,7 @@ class _Pool:
         max_failures: Largest number of failed attempts with which a trial is still retried
             (`limits.max_failures`).
         parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs; see
-            `allocation.Cluster`.
+            `cluster_state.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no
             limit.
         reserves: Whether workers leave CPUs to Ray Data; see `ClusterNodes`.
@@ -93,23 +92,16 @@ class _Pool:
     ):
         os.environ.update(job.secrets)
         remember_variables(job.secret_names)
-        self.job = job
         self.spawn = Background()
         nodes = ClusterNodes(resources, limit or {}, reserves)
         self.workers = WorkerPool(job, nodes, parked, self.spawn)
         self.data_requests = DataRequests(self.workers, self.spawn)
-        self.trials: dict[str, RunningTrial] = {}
         self.stopping: State | None = None
         self.guard = MemoryGuard()
         threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
         asyncio.get_running_loop().set_default_executor(threads)
-        self.driver = TrialDriver(
-            max_failures,
-            self.workers,
-            self.data_requests,
-            spawn=self.spawn,
-            kills_for_memory=self._kills_for_memory,
-        )
+        super().__init__(job, TrialServices(self.workers, self.spawn, self._kills_for_memory))
+        self.driver = TrialDriver(max_failures, self.data_requests, self.services)
         self.spawn(self.workers.watch())
 
     def _kills_for_memory(self) -> int:
@@ -125,7 +117,7 @@ class _Pool:
         self.workers.warm(shapes)
 
     async def configure(
-        self, data_actor: ActorHandle, labels: Labels, reload: LoadRequest | None = None
+        self, data_actor: ActorHandle[Any], labels: Labels, reload: LoadRequest | None = None
     ) -> None:
         """Set the data actor and the labels.
 
@@ -137,7 +129,7 @@ class _Pool:
             reload: Arguments with which a new process of the data actor reads the same data again.
                 None if the space names no data.
         """
-        self.driver.labels = labels
+        self.services.labels = labels
         self.data_requests.configure(data_actor, reload)
         if os.environ.get(MONITOR) == "0":
             self.spawn(self.guard.watch())
@@ -147,14 +139,14 @@ class _Pool:
 
         The driver's study does not name these checkpoints.
         """
-        return tuple(self.driver.unneeded)
+        return tuple(self.services.unneeded)
 
     async def delete_unneeded(self, paths: Sequence[str]) -> None:
         """Delete checkpoints that `unneeded` has returned.
 
         The driver calls this when the study in the store does not name them either.
         """
-        self.driver.delete_noted(paths)
+        self.services.delete_noted(paths)
 
     async def life(self) -> None:
         """Wait forever.
@@ -192,7 +184,7 @@ class _Pool:
 
         If so, elastic trials grow when resources are free.
         """
-        self.driver.elastic.all_started = all_started
+        self.services.elastic.all_started = all_started
 
     async def start(
         self,
@@ -277,7 +269,7 @@ class _Pool:
         if running is None:
             return
         running.parts.mark_recorded()
-        self.driver.delete_unneeded(running)
+        self.services.delete_unneeded(running)
         running.stop()
         if running.ended is not None:
             del self.trials[trial_id]
@@ -376,7 +368,7 @@ class _Pool:
             await asyncio.sleep(0.01)
         running = self.trials[trial_id]
         running.parts.mark_recorded()
-        self.driver.delete_unneeded(running)
+        self.services.delete_unneeded(running)
         since = clock.monotonic()
         while not running.is_urgent:
             left = PROGRESS_EVERY - (clock.monotonic() - since)
@@ -398,114 +390,6 @@ class _Pool:
     async def answered(self, worker: str, number: int, error: str | None) -> None:
         """Record that a worker has carried out a call; see `WorkerProcesses.answered`."""
         self.workers.processes.answered(worker, number, error)
-
-    def _trial_in(self, attempt: AttemptId) -> RunningTrial | None:
-        """Return the trial of an attempt; None if the attempt has ended."""
-        running = self.trials.get(attempt.trial)
-        if running is None or running.state.attempt != attempt.number:
-            return None
-        return running
-
-    async def imported(self, attempt: AttemptId) -> None:
-        """Restart the clock of an attempt after a new worker has imported the user's module.
-
-        The duration of the attempt then does not include the import.
-        """
-        running = self._trial_in(attempt)
-        if running is not None and running.began is not None:
-            running.began = clock.monotonic()
-
-    async def resumed(self, attempt: AttemptId, rank: int, asked: bool) -> bool:
-        """Tell a rank whether the loop continues from its checkpoint.
-
-        Rank 0 decides this for all ranks, so the others wait for rank 0.
-
-        Args:
-            attempt: The attempt.
-            rank: Rank that calls this method.
-            asked: Whether the loop on this rank has read its checkpoint.
-
-        Returns:
-            The value of `asked` on rank 0.
-        """
-        running = self._trial_in(attempt)
-        if running is None:
-            return asked
-        if rank == 0 and not running.resumed.done():
-            running.resumed.set_result(asked)
-        return await asyncio.shield(running.resumed)
-
-    async def exchange(self, attempt: AttemptId, rank: int, number: int, value: Any) -> list[Any]:
-        """Wait until every rank of a trial has given a value; return all values, ordered by rank.
-
-        Args:
-            attempt: The attempt.
-            rank: Rank that gives the value.
-            number: Number of the exchange: 1 for the first exchange of the attempt, on all ranks.
-            value: The value.
-
-        Raises:
-            RuntimeError: The attempt has ended.
-        """
-        running = self._trial_in(attempt)
-        if running is None:
-            raise RuntimeError("this attempt of the trial has ended")
-        return await running.exchange(rank, number, value)
-
-    async def record_update(self, attempt: AttemptId, update: RankUpdate) -> None:
-        """Record a message of a rank.
-
-        Messages of earlier attempts and of ended trials are ignored.
-        """
-        running = self._trial_in(attempt)
-        if running is not None and running.record(attempt.number, update):
-            self.driver.follow_up(running)
-
-    async def silent(self, attempt: AttemptId, silence: Silence) -> None:
-        """Record and log the notice of a rank that has not reported for a long time.
-
-        Notices of earlier attempts are ignored.
-        """
-        if (running := self._trial_in(attempt)) is not None:
-            log.warning("trial %s: %s", attempt.trial, silence)
-            running.silent[silence.rank] = silence
-
-    async def may_continue(self, attempt: AttemptId, update: RankUpdate) -> bool:
-        """Decide whether a loop continues after a report. All ranks get the same decision.
-
-        At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under
-        PBT, when all ranks have reached it. The loop also stops if its gang changes its size after
-        this report. The trial then continues in another attempt.
-
-        Args:
-            attempt: The attempt.
-            update: The rank's message. Its `step` is the step of the report.
-
-        Returns:
-            False if the loop must stop, for example because the trial has ended or another attempt
-            has started.
-        """
-        running = self._trial_in(attempt)
-        if running is None or not running.record(attempt.number, update):
-            return False
-        self.driver.follow_up(running)
-        if update.step in self.job.rungs and not await self._decision(running, update):
-            return False
-        if self._trial_in(attempt) is None:
-            return False
-        return await self.driver.elastic.may_continue(running, update.step)
-
-    async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
-        """Wait for the driver's decision at a rung: True if the trial continues."""
-        decision = running.decisions[update.step]
-        running.update_rungs(together=bool(self.job.milestones))
-        since, began = clock.monotonic(), running.began
-        continues = await asyncio.shield(decision)
-        if (
-            update.rank == 0 and began is not None and running.began == began
-        ):  # An attempt does not include the time of the decision.
-            running.began += clock.monotonic() - since
-        return continues
 
 
 _remote: Any = ray.remote  # Ray's types lack `max_concurrency`.

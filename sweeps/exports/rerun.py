@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from sweeps.controller.session import SweepSession, reserve
+from sweeps.controller.reservation import reserve
+from sweeps.controller.session import SweepSession
 from sweeps.core import clock
 from sweeps.core.errors import InputError, SweepFailed
 from sweeps.core.files.atomic_files import write_text
@@ -34,7 +35,8 @@ from sweeps.study import record
 from sweeps.study.ending import ending
 from sweeps.study.events import TrialStarted
 from sweeps.study.objectives import Objectives
-from sweeps.study.states import TrialState, applied, lineage_text, started
+from sweeps.study.states import TrialState, lineage_text
+from sweeps.study.transitions import applied, started
 from sweeps.study.trial_building import recorded_trial
 
 if TYPE_CHECKING:

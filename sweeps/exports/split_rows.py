@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.controller.session import refuse_missing_secrets, sources_of
+from sweeps.controller.session_secrets import refuse_missing_secrets, sources_of
 from sweeps.core.errors import InputError
 from sweeps.core.host.machine_share import EVERYTHING
 from sweeps.data.checks.preflight import locate_problems

@@ -1,4 +1,4 @@
-"""Export trials of a sweep as bundles, and register bundles in MLflow."""
+"""Export trials of a sweep as bundles."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from typing import Any
 from sweeps.bundle import ensemble as ensemble_export
 from sweeps.bundle import export as trial_export
 from sweeps.bundle import integrity, trial_choice
-from sweeps.bundle.manifest import Manifest, members_text
+from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import part_of
 from sweeps.core.files.disk import disk_error
 from sweeps.core.files.folder_lock import FolderLock
-from sweeps.core.files.result_file import read_result
 from sweeps.core.files.stores import store_of
-from sweeps.core.files.sweep_folder import RESULT, SweepFolder, refuse_other_entries
+from sweeps.core.files.sweep_folder import SweepFolder, refuse_other_entries
 from sweeps.core.host.machine_share import Share
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id, trained_on
@@ -36,7 +35,6 @@ from sweeps.stored import stored_sweeps
 from sweeps.study import storage
 from sweeps.study.study_store import StudyStore
 from sweeps.sweep_report import content
-from sweeps.tracking.mlflow import model_registry, uris
 
 # Pairs of options that cannot be combined.
 EXCLUSIVE = (
@@ -350,64 +348,3 @@ def holds(target: Path, facts: Mapping[str, Any]) -> bool:
         return False
     recorded = training | training.get("ensemble", {})
     return all(recorded.get(name) == fact for name, fact in facts.items())
-
-
-def digest_of(bundle: Path) -> str | None:
-    """Return the SHA-256 of a bundle's manifest. The manifest holds the hashes of all other files.
-
-    Args:
-        bundle: Folder of the bundle.
-
-    Returns:
-        The hash as hexadecimal text; None if the folder has no manifest.
-    """
-    file = bundle / integrity.MANIFEST
-    return integrity.sha256(file) if file.is_file() else None
-
-
-def register(
-    sweep: str | os.PathLike[str],
-    bundle: Path,
-    name: str,
-    alias: str | None = None,
-    force: bool = False,
-) -> list[str]:
-    """Register a bundle as a model version in the MLflow server that tracked the sweep.
-
-    Args:
-        sweep: The sweep's folder.
-        bundle: A bundle that `export` wrote.
-        name: Name of the registered model.
-        alias: Alias to move to the new version; see
-            `sweeps.tracking.mlflow.model_registry.register`.
-        force: True to move the alias even if the version that holds it now has a better value.
-
-    Returns:
-        Messages for the user, one for each action.
-
-    Raises:
-        InputError: The folder holds no bundle, or MLflow has no run of the sweep.
-        SweepsError: MLflow does not answer.
-    """
-    manifest = Manifest.read(bundle)
-    training = dict(manifest.training)
-    if manifest.members:
-        training["members"] = members_text(manifest.members)
-    result = read_result(Path(sweep))
-    tracked = None if result is None else result.mlflow
-    if tracked == {}:
-        raise InputError(
-            "--register",
-            f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file "
-            "does not list `mlflow`",
-        )
-    if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
-        raise InputError(
-            "--register",
-            f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until "
-            "the sweep has ended",
-        )
-    digest = integrity.sha256(bundle / integrity.MANIFEST)
-    uri = uris.add_password(tracked["tracking_uri"])
-    model = model_registry.RegisteredModel(uri, name, alias, force=force)
-    return model_registry.register(bundle, digest, training, tracked["parent_run"], model)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller.session import reserve
+from sweeps.controller.reservation import reserve
 from sweeps.controller.status import SweepStatus
 from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import FolderLock
@@ -32,6 +32,7 @@ from sweeps.data.sources.passed_tables import named_tables, save_tables
 from sweeps.execution.cluster.ray_cluster import address_in_job, check_reachable
 from sweeps.notebook.output_cell import in_notebook
 from sweeps.plan import find_infeasible_shapes_here
+from sweeps.runs.mlflow_uri import given_uri, resumed_uri
 from sweeps.runs.sweep_run import SweepRun
 from sweeps.scaffold.table_space import Task, request_of, table_space
 from sweeps.search.plugins import check_plugins
@@ -41,7 +42,6 @@ from sweeps.stored import stored_sweeps
 from sweeps.stored.store_mirror import mirrored
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
-from sweeps.tracking.mlflow import uris
 
 if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
@@ -129,7 +129,7 @@ def run(
     space = load(space, overrides, tables=tables)
     all_stores = check_address(str(dir), "--dir") if is_address(dir) else None
     root = Path(DEFAULT_ROOT if all_stores or not dir else dir)
-    uri = _tracking_uri(tracking_uri, space.has_mlflow)
+    uri = given_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
     notes = _show_notes(space.notes, on_progress)
     _check(space, root, storage, address=address, cpus=cpus)
@@ -346,9 +346,7 @@ def resume(
             space,
             folder,
             address=address,
-            tracking_uri=_resumed_tracking_uri(
-                tracking_uri, origin.get("tracking_uri"), space.has_mlflow
-            ),
+            tracking_uri=resumed_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
             on_progress=on_progress,
             trust=trust,
             trackers=create_trackers(space),
@@ -378,42 +376,3 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
     return origin
-
-
-def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the URI with which the sweep started.
-
-    Return None if neither exists.
-
-    The URI with which the sweep started is stored without a password. The password is taken from
-    `MLFLOW_TRACKING_URI` if this variable names the same server.
-    """
-    if given:
-        return _tracking_uri(given, has_mlflow)
-    return uris.add_password(saved) if saved else None
-
-
-def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`.
-
-    Return None if neither is set.
-
-    Args:
-        given: The given URI; None if there is none.
-        has_mlflow: True if the space file lists MLflow.
-
-    Raises:
-        InputError: MLflow has no store for the URI, or a URI is given although the space file does
-            not list MLflow.
-    """
-    if given and not has_mlflow:
-        text = (
-            "sets the tracking URI of MLflow, but `trackers` in the space file does not list "
-            "`mlflow`; add `mlflow` to `trackers`"
-        )
-        raise InputError("--tracking-uri", text)
-    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
-    if not uri or not has_mlflow:
-        return None
-    uris.check_uri(uri, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
-    return uri

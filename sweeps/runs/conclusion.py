@@ -19,6 +19,7 @@ from sweeps.core.result import SweepResult, count_trials
 from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.shell_text import shell_command
 from sweeps.core.trial import Result, State, Trial
+from sweeps.data.checks.preflight import locate_problems
 from sweeps.space.python.saved_space import roots_of
 
 if TYPE_CHECKING:
@@ -287,3 +288,15 @@ def nothing_left_note(reason: str | None) -> str:
             hint = "; to continue, add --minutes N"
         return f"nothing is left to do: the sweep has ended ({reason}){hint}"
     return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"
+
+
+def raise_refusal(controller: SweepController) -> None:
+    """Raise the error that ended the search, if any: a wrong space file, or changed data."""
+    if controller.refused is not None:
+        raise locate_problems(controller.space, controller.refused.problems)
+    if controller.data_error is not None:
+        # Not an `InputError`, after which the folder of a new sweep is removed.
+        problem = locate_problems(controller.space, controller.data_error.problems)
+        raise SweepsError(
+            f"{problem}. Restore the data, then continue: {resume_command(controller.folder)}"
+        )

@@ -10,17 +10,20 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from sweeps.core import clock
 from sweeps.core.files import provenance
 from sweeps.core.files.atomic_files import write_text
+from sweeps.core.files.origin import valid_origin_keys
 from sweeps.core.files.sweep_folder import PROVENANCE, RESULT, SweepFolder
 from sweeps.core.result import SweepResult
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.secrets import without_password
 from sweeps.core.trial import Trial
+from sweeps.runs.mlflow_uri import absolute_uri
 from sweeps.space import Space
 from sweeps.study import storage
 from sweeps.study.events import ArtifactSaved, SweepEnded, SweepStarted
-from sweeps.tracking import MlflowTracker
+from sweeps.tracking import MlflowTracker, TrackerHub
 from sweeps.tracking.earlier_events import TrialHistory
 
 # Beginning of the note in a result that says that MLflow missed events.
@@ -28,6 +31,20 @@ MISSED = "MLflow at "
 REPORT = "report.md"
 # The keys of `SweepResult.mlflow` that say where in MLflow the sweep is.
 PLACE = ("tracking_uri", "experiment", "parent_run")
+
+
+def tracker_of(space: Space, folder: Path, uri: str | None) -> MlflowTracker:
+    """Return the MLflow tracker of a sweep; see `absolute_uri` for the arguments."""
+    from sweeps import tracking
+
+    destination = tracking.Destination(
+        absolute_uri(uri, folder),
+        folder.parent,
+        space.name,
+        folder.name,
+        valid_origin_keys(folder).get("began") or clock.time(),
+    )
+    return tracking.TrackerProcess(destination, folder / "sweep.log")
 
 
 def sweep_started(
@@ -85,6 +102,24 @@ def send_again(
         tracker.handle(ArtifactSaved(ended, name, text))
     tracker.handle(SweepEnded(ended, result, best, texts.get(REPORT, "")))
     return add_mlflow(tracker, tracker.close(), result, ended)
+
+
+def save_result(result: SweepResult, ended: float, trackers: TrackerHub) -> SweepResult:
+    """Write `result.json`, with the place of the sweep in MLflow, and return the result.
+
+    Args:
+        result: The sweep's result.
+        ended: When the search ended, in seconds since the epoch.
+        trackers: The trackers of the sweep, which are closed.
+    """
+    if trackers.mlflow is not None:
+        return add_mlflow(trackers.mlflow, trackers.mlflow_complete, result, ended)
+    result = result.with_note(
+        "MLflow has no runs of this sweep, because `trackers` in the space file does not list "
+        "`mlflow`"
+    )
+    write_text(SweepFolder(result.dir).result, result.as_text())
+    return result
 
 
 def add_mlflow(

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from sweeps.core.files import folder_lock
 from sweeps.core.text.html_tables import facts
 from sweeps.core.text.shell_text import DEFAULT_ROOT
+from sweeps.runs.trial_frames import curves_frame, trials_frame
 from sweeps.space.python.saved_space import bundle_of, recorded_space
 from sweeps.stored import stored_sweeps, sweep_lookup, sweep_plots
 from sweeps.stored.control import TIMEOUT, SweepControl
@@ -119,24 +120,7 @@ class Sweep:
               attempts.
         """
         running = folder_lock.is_driven(self.folder)
-        study = record.read(self.folder)
-        trials = study.trials if study is not None else ()
-        metrics = [o.metric for o in study.objectives.objectives] if study is not None else []
-        columns: dict[str, pd.Series] = {
-            "number": pd.Series([t.number for t in trials], dtype="int64"),
-            "state": pd.Series([t.result.state_name(running) for t in trials], dtype="str"),
-        }
-        for i, name in enumerate(
-            [f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]
-        ):
-            columns[name] = pd.Series(
-                [t.result.values[i] if i < len(t.result.values) else None for t in trials],
-                dtype="float64",
-            )
-        for name in dict.fromkeys(name for t in trials for name in t.labels):
-            columns[name] = _column([t.labels.get(name) for t in trials])
-        columns["seconds"] = pd.Series([t.result.seconds for t in trials], dtype="float64")
-        return pd.DataFrame(columns)
+        return trials_frame(record.read(self.folder), running)
 
     @property
     def best(self) -> Best | None:
@@ -181,9 +165,7 @@ class Sweep:
         trials = study.trials if study is not None else ()
         if trial is not None:
             trials = (sweep_lookup.trial_of(study, str(trial)),)
-        rows = [(t.number, step, value) for t in trials for step, value in t.curve]
-        frame = pd.DataFrame(rows, columns=["trial", "step", "value"])
-        return frame.astype({"trial": "int64", "step": "int64", "value": "float64"})
+        return curves_frame(trials)
 
     def stop(self, trial: int | str | None = None, *, timeout: float = TIMEOUT) -> None:
         """Stop one trial at once, or stop the whole sweep and wait until its process has ended.
@@ -409,18 +391,3 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
         InputError: No sweep matches, or several sweeps match.
     """
     return Sweep(stored_sweeps.fetched(str(sweep), str(dir or DEFAULT_ROOT)))
-
-
-def _column(values: list[JsonValue]) -> pd.Series:
-    """Return a dimension's values as a column of type boolean, Int64, float64, str or object.
-
-    None becomes a missing value.
-    """
-    kinds = {type(v) for v in values if v is not None}
-    if kinds == {bool}:
-        return pd.Series(values, dtype="boolean")
-    if kinds == {int}:
-        return pd.Series(values, dtype="Int64")
-    if kinds <= {int, float}:
-        return pd.Series(values, dtype="float64")
-    return pd.Series(values, dtype="str" if kinds == {str} else "object")

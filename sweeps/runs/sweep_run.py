@@ -4,57 +4,46 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
-import importlib
 import logging
 import math
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.controller.commands import CommandQueue
-from sweeps.controller.deadline import EXIT, Deadline, row_growth, speedup
+from sweeps.controller.deadline import EXIT
 from sweeps.controller.session import SweepSession
 from sweeps.controller.signals import Interrupt
 from sweeps.controller.status import SweepStatus
 from sweeps.core import clock
 from sweeps.core.errors import StoreError, SweepsError
 from sweeps.core.files import provenance
-from sweeps.core.files.atomic_files import write_text
-from sweeps.core.files.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.files.disk import check_disk_space
 from sweeps.core.files.origin import valid_origin_keys
 from sweeps.core.files.result_file import read_result
-from sweeps.core.files.stores import is_address
-from sweeps.core.files.sweep_folder import RESULT, SweepFolder, refuse_special_files
-from sweeps.core.files.trust import refuse_unsigned
+from sweeps.core.files.sweep_folder import RESULT, SweepFolder
 from sweeps.core.host import crash_cleanup, logging_setup
 from sweeps.core.host.machine_share import EVERYTHING, Share
-from sweeps.core.plugins import references
-from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult
 from sweeps.core.text.command_hints import resume_command
-from sweeps.core.trial import format_trial_id
-from sweeps.data.checks.preflight import locate_problems
 from sweeps.execution.isolation import child_processes
 from sweeps.notebook.notebook_view import StatusCallback, live_view
 from sweeps.notebook.output_cell import in_notebook
-from sweeps.runs import conclusion, mlflow_summary
+from sweeps.runs import conclusion, mlflow_summary, mlflow_uri
 from sweeps.runs.conclusion import Conclusion
+from sweeps.runs.export_preparation import prepare_export
+from sweeps.runs.resumption import earlier_result, refuse_unsigned_checkpoints, spent_limit
+from sweeps.runs.search_setup import deadline_of, open_search, slots_of
 from sweeps.search.configurations import most_trials
-from sweeps.search.plugins import scheduler_of
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of, save_limits
-from sweeps.space.sections.trainer_definition import definition_of
 from sweeps.stored.store_mirror import StoreMirror, mirrored
-from sweeps.study import budgets
 from sweeps.study import storage as storages
 from sweeps.study.events import ArtifactSaved, SweepEnded
-from sweeps.tracking import MlflowTracker, TrackerHub
+from sweeps.tracking import TrackerHub
 from sweeps.tracking.create import NamedTracker
 from sweeps.tracking.mlflow.mlflow_tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
@@ -140,12 +129,13 @@ class SweepRun:
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(
                 str(self.folder)
             )
-            search = self._search_loop = self._open_search()
+            search = self._search_loop = open_search(self.folder, self.space)
         if (earlier := read_result(self.folder)) is not None:
-            limit = self._spent_limit(search, earlier)
+            limit = spent_limit(search, earlier)
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
-                return self._earlier_result(search, earlier, limit)
-        self._refuse_unsigned_checkpoints(search)
+                with self._interrupt.listening():
+                    return earlier_result(search, earlier, limit, self.tracking_uri)
+        refuse_unsigned_checkpoints(search, self.trust)
         if ended:
             log.warning(
                 "ended %d Ray processes that an earlier run of this sweep had left behind", ended
@@ -153,74 +143,6 @@ class SweepRun:
         self._began = clock.monotonic() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
-
-    def _refuse_unsigned_checkpoints(self, search: SearchLoop) -> None:
-        """Raise an error if a trial would continue from a checkpoint that is not trusted.
-
-        The check covers interrupted and paused trials.
-        """
-        pickles = definition_of(
-            references.parse(self.space.trainer.loop)[0], roots_of(self.space)
-        ).pickles
-        for number in (*search.interrupted, *search.view.paused):
-            if (checkpoint := search.store.existing(number).checkpoint) is None:
-                continue
-            place = checkpoint_place(self.folder, format_trial_id(number), checkpoint.name)
-            if not pickles and is_address(place):  # A store has only regular files.
-                continue
-            with local_checkpoint(place) as files:
-                refuse_special_files(files)
-                refuse_unsigned(files, pickles, self.trust)
-
-    def _earlier_result(
-        self, search: SearchLoop, result: SweepResult, limit: str | None
-    ) -> SweepResult:
-        """Return the saved result with a note that no trials are left.
-
-        Send MLflow the data that its server did not receive.
-
-        Args:
-            search: The sweep's search, opened again.
-            result: The saved result.
-            limit: The limit that forbids further trials, such as `limits.timeout`. None if there is
-                no such limit.
-        """
-        reason = result.reason
-        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:
-            reason = limit  # The earlier reason is another one.
-        store = search.store
-        if result.mlflow.get("ended"):  # MLflow missed events
-            best = store.trial(int(result.best["trial"])) if result.best else None
-            with (
-                logging_setup.redirect_to_file(self.folder / "sweep.log"),
-                self._interrupt.listening(),
-            ):
-                result = mlflow_summary.send_again(
-                    self._mlflow_tracker(),
-                    self.space,
-                    store.data or "",
-                    result=result,
-                    best=best,
-                )
-        return result.with_note(conclusion.nothing_left_note(reason))
-
-    def _spent_limit(self, search: SearchLoop, earlier: SweepResult) -> str | None:
-        """Return the limit that would end the resumed search before its first trial.
-
-        An example is `limits.timeout`. Return None if there is no such limit.
-
-        Args:
-            search: The sweep's search, opened again.
-            earlier: The saved result.
-        """
-        limits = self.space.limits
-        budget = search.budget
-        if search.interrupted or not search.to_run or not (earlier.best or earlier.front):
-            return None
-        budget.forgive_failures(limits)
-        if limits.timeout is not None and search.store.spent > limits.timeout:
-            return "limits.timeout"
-        return budgets.exhausted(limits, budget)
 
     # Run
 
@@ -241,7 +163,11 @@ class SweepRun:
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 with mirrored(self.folder) as self._mirror:
-                    mlflow = self._mlflow_tracker() if self.space.has_mlflow else None
+                    mlflow = (
+                        mlflow_summary.tracker_of(self.space, self.folder, self.tracking_uri)
+                        if self.space.has_mlflow
+                        else None
+                    )
                     result = self._run(TrackerHub(self.trackers, mlflow))
                 problem = self._mirror.problem if self._mirror is not None else None
                 return result.with_note(problem) if problem else result
@@ -294,7 +220,8 @@ class SweepRun:
             if self.ends is not None:  # A resume sends what MLflow misses.
                 until = max(self.ends - EXIT, clock.monotonic() + CLOSE_SOON)
             notes = trackers.close(timeout, self._publish_end_stage, until)
-        result = self._save_result(concluded, notes, trackers)
+        result = replace(concluded.result, notes=(*concluded.result.notes, *notes))
+        result = mlflow_summary.save_result(result, concluded.ended, trackers)
         if concluded.error is not None:
             concluded.error.result = result
             raise concluded.error
@@ -304,32 +231,17 @@ class SweepRun:
         """Publish a status of the search. When the first trial runs, prepare the export."""
         if status.rows and not self._prepares_export:
             self._prepares_export = True
-            self._prepare_export()
+            prepare_export(self.space, self._export_soon)
         self._publish_status(status)
 
-    def _prepare_export(self) -> None:
-        """In a thread, start the process that checks the bundle, and load what the export needs.
-
-        Both take seconds of CPU time, and the export at the end does not wait for them. Before the
-        first trial runs, they would delay it. If no bundle is made, start nothing.
-        """
-        from sweeps.bundle import check_process
-
-        trainer = self.space.trainer
-        if trainer.load is None or len(self.space.objectives) > 1:
-            return
-        packages = [b for b in ("lightgbm", "torch", "xgboost") if b == trainer.backend]
-        self._export_soon.enter_context(check_process.started_early(packages))
-        names = ("sweeps.bundle.export", "mlflow.pyfunc", *packages, "optuna.visualization")
-        threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()
-
     def _session(self) -> SweepSession:
+        uri = mlflow_uri.absolute_uri(self.tracking_uri, self.folder)
         return SweepSession(
             self.space,
             self.folder,
             roots_of(self.space),
             self.address,
-            job={"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None},
+            job={"tracking": uri if self.space.has_mlflow else None},
             max_failures=self.space.limits.max_failures,
             share=self.share,
             # None if the sweep is new.
@@ -348,7 +260,7 @@ class SweepRun:
         space, max_trials = self.space, self._max_trials
         # A population takes turns on the slots.
         fixed = space.limits.max_concurrent_trials or space.scheduler.population
-        concurrency = fixed or self._slots_of(session.cluster.total)
+        concurrency = fixed or slots_of(space, session.cluster.total)
         follows = fixed is None and not session.cluster.ours  # Nodes may join.
         shapes = first_shapes(space, min(concurrency, max_trials))
         session.warm_workers(shapes)
@@ -365,24 +277,12 @@ class SweepRun:
             configure_pool=session.configure_pool,
             monitor=PoolMonitor(session.pool, self.folder, session.prefit(shapes)),
             slots=concurrency if follows else None,
-            slots_of=self._slots_of if follows else None,
-            deadline=self._deadline(session, start),
+            slots_of=functools.partial(slots_of, space) if follows else None,
+            deadline=deadline_of(session, self.ends, start),
         )
         self._run_trials(controller, max_trials if follows else concurrency)
         notes = (*self._learned_from, *session.dataset.notes)
         return conclusion.conclude(controller, session, self.trust, notes=notes)
-
-    def _slots_of(self, total: Mapping[str, float]) -> int:
-        """Return how many trials run at the same time.
-
-        Args:
-            total: Resources of the cluster, by name.
-        """
-        shapes = self.space.shapes
-        # If trials differ in size, one more than fits waits for workers, because a small trial may
-        # start before a large one that waits.
-        waiting = int(len({frozenset(shape.total.items()) for shape in shapes}) > 1)
-        return auto_concurrency(shapes, total, self._max_trials) + waiting
 
     def _run_trials(self, controller: SweepController, concurrency: int) -> None:
         """Run the trials of a search with Ray Tune. Raise the error that ended it.
@@ -408,38 +308,11 @@ class SweepRun:
             controller.close(failed)
             if self._mirror is not None:
                 self._mirror.detach()
-        self._raise_refusal(controller)
-
-    def _raise_refusal(self, controller: SweepController) -> None:
-        """Raise the error that ended the search, if any: a wrong space file, or changed data."""
-        if controller.refused is not None:
-            raise locate_problems(self.space, controller.refused.problems)
-        if controller.data_error is not None:
-            # Not an `InputError`, after which the folder of a new sweep is removed.
-            problem = locate_problems(self.space, controller.data_error.problems)
-            raise SweepsError(
-                f"{problem}. Restore the data, then continue: {resume_command(self.folder)}"
-            )
+        conclusion.raise_refusal(controller)
 
     def _is_interrupted(self) -> bool:
         """Return whether the user asked to stop the sweep, or another process has continued it."""
         return self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over)
-
-    def _deadline(self, session: SweepSession, start: float) -> Deadline | None:
-        """Return when the command must end, and how large the final training is.
-
-        None if the user gave no `--minutes`.
-        """
-        if self.ends is None:
-            return None
-        growth = None
-        if self.space.trains_winner:
-            data = self.space.data
-            growth = row_growth(session.dataset.rows, self.space.refit_splits, data.folds)
-            shape = self.space.shapes[0]
-            before = max(1.0, dict(shape.per_worker).get("CPU", 1.0))
-            growth /= speedup(session.final_threads(shape), before)
-        return Deadline(self.ends, start, growth)
 
     @property
     def _learned_from(self) -> tuple[str, ...]:
@@ -447,19 +320,6 @@ class SweepRun:
         return tuple(
             f"learns from {text}" for text in valid_origin_keys(self.folder).get("learned_from", ())
         )
-
-    def _open_search(self) -> SearchLoop:
-        from sweeps.search.search_loop import SearchLoop
-
-        # With 10,000 trials, garbage collection takes a quarter of the time, because each
-        # collection scans all loaded trials.
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return SearchLoop.open(self.folder, self.space, scheduler_of(self.space.scheduler))
-        finally:
-            if was_enabled:
-                gc.enable()
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and tell the trackers that the sweep has started."""
@@ -473,7 +333,7 @@ class SweepRun:
             messages = data_messages(info.summary, self.space)
             log.info("%s", "\n".join(messages))
             self._publish_stage("reading the data", messages)
-        search = self._search_loop = self._search_loop or self._open_search()
+        search = self._search_loop = self._search_loop or open_search(self.folder, self.space)
         search.store.record_data(info.fingerprint)
         now = clock.time()
         files = provenance.record(
@@ -520,68 +380,6 @@ class SweepRun:
         for name, text in (("report.md", written.markdown), ("report.html", written.html)):
             trackers.publish(ArtifactSaved(clock.time(), name, text))
         return str(written.markdown)
-
-    def _save_result(
-        self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub
-    ) -> SweepResult:
-        """Add `notes` to the result, write `result.json`, and return the result.
-
-        The notes name the trackers that missed events.
-        """
-        result = replace(concluded.result, notes=(*concluded.result.notes, *notes))
-        if trackers.mlflow is not None:
-            return mlflow_summary.add_mlflow(
-                trackers.mlflow, trackers.mlflow_complete, result, concluded.ended
-            )
-        result = result.with_note(
-            "MLflow has no runs of this sweep, because `trackers` in the space file does not list "
-            "`mlflow`"
-        )
-        write_text(SweepFolder(self.folder).result, result.as_text())
-        return result
-
-    # MLflow
-
-    def _mlflow_tracker(self) -> MlflowTracker:
-        from sweeps import tracking
-
-        destination = tracking.Destination(
-            self._absolute_tracking_uri,
-            self.folder.parent,
-            self.space.name,
-            self.folder.name,
-            valid_origin_keys(self.folder).get("began") or clock.time(),
-        )
-        return tracking.TrackerProcess(destination, self.folder / "sweep.log")
-
-    @property
-    def _absolute_tracking_uri(self) -> str:
-        """MLflow's tracking URI.
-
-        The path of a SQLite file is made absolute, because workers run in other working
-        directories.
-        """
-        from sweeps.tracking import default_uri
-
-        uri = self.tracking_uri or default_uri(self.folder.parent)
-        scheme, separator, file = uri.partition(":///")
-        if separator and scheme.startswith("sqlite"):
-            return f"{scheme}:///{Path(file).absolute()}"
-        return uri
-
-
-def _import_all(*names: str) -> None:
-    """Import modules, and read the sources of those that a bundle contains.
-
-    Whoever needs a module later reports the error of its import.
-    """
-    with contextlib.suppress(Exception):
-        from sweeps.bundle.model_code import find_shipped_modules
-
-        find_shipped_modules()
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:

@@ -131,10 +131,8 @@ def check_plugins(space: Space) -> list[Problem]:
     if not plugin_registry.is_built_in("sampler", algorithm) or (
         plugin_registry.built_in("sampler", algorithm).package
     ):
-        from sweeps.search.samplers.cell_sampler import CellSampler
-
         try:
-            CellSampler(space)
+            build_sampler(space.search, SamplerContext(space))
         except InputError as e:
             problems += e.problems
     return problems

@@ -17,7 +17,7 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 from sweeps.core.errors import DamagedStudy, Problem
 from sweeps.core.json_values import Seconds
 from sweeps.core.trial import State, format_trial_id
-from sweeps.study import states
+from sweeps.study import transitions
 from sweeps.study.events import (
     AttemptFailed,
     AttemptStarted,
@@ -44,6 +44,11 @@ REPEAT_OF = "origin"
 # Attribute of a trial that `sweeps enqueue` added: the id of the command. The attribute is set when
 # the trial is enqueued.
 ENQUEUED = "enqueued"
+# Attribute of a trial that samplers read: the rung at which the trial is paused. The value of the
+# attribute becomes None when the trial continues.
+PAUSED = "paused"
+# Attribute of the study: True while `sweeps pause` keeps the sweep from starting trials.
+SWEEP_PAUSED = "paused"
 
 
 class Fault(ValueError):
@@ -214,6 +219,6 @@ def with_batch(
     if state is None:
         first = next(events)
         assert isinstance(first, TrialStarted), first
-        state = states.started(first, objectives)
-    state = states.applied(state, events)
+        state = transitions.started(first, objectives)
+    state = transitions.applied(state, events)
     return state.changed(at=content.at, batches=state.batches + 1)

@@ -25,8 +25,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from sweeps.core.json_values import Numbers, Text, is_number
-from sweeps.study.event_records import EVENTS_PREFIX
-from sweeps.study.record import PAUSED, SWEEP_PAUSED
+from sweeps.study.event_records import EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
 # Returned by `parse_line` for a line that is not JSON.

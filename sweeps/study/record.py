@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.trial import State
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study import states, storage
+from sweeps.study import storage, transitions
 from sweeps.study.event_records import (
     ENQUEUED,
+    PAUSED,
     REPEAT_OF,
+    SWEEP_PAUSED,
     batches_of,
     has_started,
     is_given,
@@ -35,11 +37,6 @@ if TYPE_CHECKING:
 
 # Reason in the record of a trial that `sweeps stop SWEEP TRIAL` stopped.
 STOPPED = "stopped by the command `sweeps stop`"
-# Attribute of the study: True while `sweeps pause` keeps the sweep from starting trials.
-SWEEP_PAUSED = "paused"
-# Attribute of a trial that samplers read: the rung at which the trial is paused. The value of the
-# attribute becomes None when the trial continues.
-PAUSED = "paused"
 
 
 @dataclass(frozen=True)
@@ -247,10 +244,10 @@ def _events_of_trial(t: FrozenTrial, objectives: Objectives) -> Iterator[TrialEv
     for batch in batches_of(t.user_attrs):
         for event in read_batch(t.number, batch).events:
             if isinstance(event, TrialStarted):
-                state = states.started(event, objectives)
+                state = transitions.started(event, objectives)
             else:
                 assert state is not None
-                state = states.apply(state, event)
+                state = transitions.apply(state, event)
             if not isinstance(event, TrialPaused | TrialEnded):
                 yield event
     assert state is not None

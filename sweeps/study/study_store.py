@@ -31,7 +31,7 @@ from sweeps.space import Dimension, Space
 from sweeps.study import event_records, ranking, record, storage, trial_building
 from sweeps.study.distributions import distribution_of
 from sweeps.study.ending import ending
-from sweeps.study.event_records import ENQUEUED, EVENTS_PREFIX
+from sweeps.study.event_records import ENQUEUED, EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
 from sweeps.study.events import TrialEvent, TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations
@@ -133,8 +133,8 @@ class StudyStore:
 
     def record_sweep_pause(self, paused: bool) -> None:
         """Record whether the sweep is paused, in which case no trials start."""
-        if paused != self.study.user_attrs.get(record.SWEEP_PAUSED, False):
-            self.study.set_user_attr(record.SWEEP_PAUSED, paused)
+        if paused != self.study.user_attrs.get(SWEEP_PAUSED, False):
+            self.study.set_user_attr(SWEEP_PAUSED, paused)
             self.sync()
 
     def enqueue(self, keys: Mapping[str, Any], command: str) -> FrozenTrial:
@@ -262,7 +262,7 @@ class StudyStore:
             if step in self._rungs:
                 self.study._storage.set_trial_intermediate_value(trial._trial_id, step, value)
         if state.paused_at != paused_at:
-            trial.set_user_attr(record.PAUSED, state.paused_at)
+            trial.set_user_attr(PAUSED, state.paused_at)
         if state.has_ended:
             self._tell(state, trial)
             del self._open[state.number]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sweeps.core.trial import Result
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study import states
+from sweeps.study import transitions
 from sweeps.study.budgets import BudgetState
 from sweeps.study.events import TrialEvent, TrialStarted
 from sweeps.study.objectives import Objectives
@@ -46,10 +46,10 @@ class SweepState:
     def apply(self, event: TrialEvent) -> TrialState:
         """Apply an event, and return the state of its trial after it."""
         if isinstance(event, TrialStarted) and event.number not in self.trials:
-            self.trials[event.number] = states.started(event, self._objectives)
+            self.trials[event.number] = transitions.started(event, self._objectives)
             return self.trials[event.number]
         before = self.trials[event.number]
-        after = self.trials[event.number] = states.apply(before, event)
+        after = self.trials[event.number] = transitions.apply(before, event)
         if after.has_ended and not before.has_ended:
             self._add_end(after)
         return after

@@ -17,8 +17,9 @@ from typing import Any
 from sweeps.controller.controller import STATUS_INTERVAL, SweepController
 from sweeps.core import clock
 from sweeps.core.trial import LOST, Checkpoint, Report, State
-from sweeps.execution.gangs import allocation
-from sweeps.execution.gangs.allocation import Cluster, Phase, Request, WorkerState
+from sweeps.execution.gangs import allocation, placement
+from sweeps.execution.gangs.cluster_state import Cluster, Phase, WorkerState
+from sweeps.execution.gangs.placement import Request
 from sweeps.execution.gangs.pool_worker import WorkerLost
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials import retry
@@ -261,7 +262,7 @@ class SimulatedPool:
         while self._queue:
             cluster = Cluster(self._nodes, list(self._workers.values()))
             match allocation.decide(cluster, self._queue):
-                case allocation.Place(request, ids, start):
+                case placement.Place(request, ids, start):
                     self._queue = allocation.served(self._queue, request)
                     running = self._waiting.pop(request.id)
                     new = [self._new_worker(running, node) for node in start]

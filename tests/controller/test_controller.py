@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
+from sweeps.controller.controller import SweepController
+from sweeps.controller.trial_lifecycle import MAX_POOL_DEATHS
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State
 from sweeps.execution.messages import Usage

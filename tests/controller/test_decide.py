@@ -12,14 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller.decide import (
+from sweeps.controller.decide import decide
+from sweeps.controller.driver_commands import (
     Ask,
     Continue,
-    DriverState,
     End,
     LimitsChecked,
     PauseTrial,
-    Policy,
     Refuse,
     ResumeTrial,
     StartLater,
@@ -27,8 +26,8 @@ from sweeps.controller.decide import (
     StopSweep,
     TrialLeft,
     TrialWanted,
-    decide,
 )
+from sweeps.controller.driver_state import DriverState, Policy
 from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import Ended, TrialUpdate
 from sweeps.search.plugins import scheduler_of

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeps.controller import session
+from sweeps.controller import reservation
 from sweeps.controller.controller import SweepController
 from sweeps.controller.session import SweepSession
 from sweeps.core.errors import InputError, Problem, SweepsError
@@ -26,6 +26,8 @@ from sweeps.core.trial import Report, State
 from sweeps.data import data_actor
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.execution import pool as pool_module
+from sweeps.execution.cluster import ray_authentication, ray_cluster
+from sweeps.execution.isolation import child_processes
 from sweeps.execution.ray_apis import tune_adapter
 from sweeps.exports.rerun import rerun
 from sweeps.runs import api
@@ -85,10 +87,8 @@ def events(monkeypatch) -> list[str]:
     )
     monkeypatch.setattr(data_actor, "start", lambda where, config: _start("data", events))
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
-    monkeypatch.setattr(
-        session.child_processes, "end", lambda folder: events.append("end workers") or 0
-    )
-    monkeypatch.setattr(session.ray_cluster, "at_driver", lambda: "here")
+    monkeypatch.setattr(child_processes, "end", lambda folder: events.append("end workers") or 0)
+    monkeypatch.setattr(ray_cluster, "at_driver", lambda: "here")
     monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor._name}"))
     monkeypatch.setattr("ray.get", lambda reference: None)
     monkeypatch.setattr("ray.wait", lambda references, timeout: ([], references))
@@ -110,11 +110,11 @@ def use_cluster(
     ) -> Iterator[Any]:
         events.append("start Ray")
         try:
-            yield session.ray_cluster.RayConnection(ours, (), ({"CPU": cpus},), {"CPU": cpus})
+            yield ray_cluster.RayConnection(ours, (), ({"CPU": cpus},), {"CPU": cpus})
         finally:
             events.append("stop Ray")
 
-    monkeypatch.setattr(session.ray_cluster, "ray_connection", ray_connection)
+    monkeypatch.setattr(ray_cluster, "ray_connection", ray_connection)
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def machine(tmp_path, monkeypatch) -> None:
 def test_session_reserves_requested_recorded_or_free_resources(
     machine, tmp_path, caplog, monkeypatch
 ):
-    with session.reserve("one", tmp_path, None, None, None) as everything:
+    with reservation.reserve("one", tmp_path, None, None, None) as everything:
         assert everything == Share(4, 2, None) and not caplog.messages, "Ray finds the GPUs"
     sweep = tmp_path / "sweep"
     sweep.mkdir()
@@ -303,11 +303,11 @@ def test_session_reserves_requested_recorded_or_free_resources(
         (sweep / "origin.json").write_text(json.dumps(options))
         return sweep
 
-    with session.reserve("one", started_with(cpus=16, gpus=1), None, None, None) as saved:
+    with reservation.reserve("one", started_with(cpus=16, gpus=1), None, None, None) as saved:
         assert saved == Share(4, 1, ("0",)), "this machine has fewer CPUs"
     with (
-        session.reserve("one", started_with(cpus=2, gpus=0), None, 3, 1) as given,
-        session.reserve("two", tmp_path, None, None, None) as left,
+        reservation.reserve("one", started_with(cpus=2, gpus=0), None, 3, 1) as given,
+        reservation.reserve("two", tmp_path, None, None, None) as left,
     ):
         assert (given, left) == (Share(3, 1, ("0",)), Share(1, 1, ("1",)))
     assert caplog.messages[0].endswith("and uses 3 of 4 CPUs and 1 of 2 GPUs")
@@ -315,18 +315,18 @@ def test_session_reserves_requested_recorded_or_free_resources(
         caplog.messages[1]
         == "note: this sweep uses 1 CPU and 1 GPU; the options --cpus and --gpus change this"
     )
-    monkeypatch.setattr(session.ray_cluster, "check_reachable", lambda address: None)
-    monkeypatch.setattr(session.ray_authentication, "prepare_authentication", lambda address: None)
-    with session.reserve("one", started_with(gpus=3), "auto", 64, None) as of_cluster:
+    monkeypatch.setattr(ray_cluster, "check_reachable", lambda address: None)
+    monkeypatch.setattr(ray_authentication, "prepare_authentication", lambda address: None)
+    with reservation.reserve("one", started_with(gpus=3), "auto", 64, None) as of_cluster:
         assert of_cluster.limit == {"CPU": 64, "GPU": 3}
 
 
 def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    with session.ray_cluster.only_gpus(("2",)):
+    with ray_cluster.only_gpus(("2",)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    with session.ray_cluster.only_gpus(()):
+    with ray_cluster.only_gpus(()):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in os.environ

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sweeps.controller.status import SweepStatus, TrialRow
 from sweeps.core.resources import Shape
+from sweeps.runs import sweep_run
 from sweeps.runs.sweep_run import SweepRun
 from sweeps.space import load
 
@@ -22,7 +23,7 @@ def test_the_export_is_prepared_once_when_the_first_trial_runs(tmp_path, monkeyp
     file.write_text(BODY)
     prepared: list[int] = []
     shown: list[SweepStatus] = []
-    monkeypatch.setattr(SweepRun, "_prepare_export", lambda self: prepared.append(len(shown)))
+    monkeypatch.setattr(sweep_run, "prepare_export", lambda *_: prepared.append(len(shown)))
     run = SweepRun(load(file), tmp_path / "sweep")
     run._publish_status = shown.append
     row = TrialRow("0001", "training", 0, 5, None, None, Shape(1, (("CPU", 1.0),)), 0.0, 1, ())

@@ -10,7 +10,7 @@ from sweeps.core.files.file_format import FORMAT
 from sweeps.core.files.origin import read_origin
 from sweeps.core.files.sweep_folder import create_sweep_folder
 from sweeps.core.text.secrets import masked, without_password
-from sweeps.runs.api import _resumed_tracking_uri
+from sweeps.runs.mlflow_uri import resumed_uri
 from sweeps.space import known_fits, load
 from sweeps.space.python.saved_space import (
     resumed_space,
@@ -167,13 +167,13 @@ def test_a_study_is_found_again_by_a_url_without_its_secrets(tmp_path, monkeypat
 def test_a_sweep_goes_on_in_the_mlflow_that_it_began_with(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other:5000")
     assert (
-        _resumed_tracking_uri(None, None, True) is None
-        and _resumed_tracking_uri(None, "http://kept:5000", True) == "http://kept:5000"
+        resumed_uri(None, None, True) is None
+        and resumed_uri(None, "http://kept:5000", True) == "http://kept:5000"
     )
-    assert _resumed_tracking_uri("http://said:5000", "http://kept:5000", True) == "http://said:5000"
+    assert resumed_uri("http://said:5000", "http://kept:5000", True) == "http://said:5000"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:s3cret@kept:5000")
-    assert (
-        _resumed_tracking_uri(None, "http://me@kept:5000", True) == "http://me:s3cret@kept:5000"
-    ), "the password is kept nowhere else"
+    assert resumed_uri(None, "http://me@kept:5000", True) == "http://me:s3cret@kept:5000", (
+        "the password is kept nowhere else"
+    )
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert _resumed_tracking_uri(None, None, True) is None
+    assert resumed_uri(None, None, True) is None

@@ -15,7 +15,8 @@ from sweeps.data.prepared_data import PreparedData
 from sweeps.execution.messages import Job, Labels, TrialUpdate
 from sweeps.execution.pool import Pool
 from sweeps.study.events import TrialEnded
-from sweeps.study.states import TrialState, applied, apply
+from sweeps.study.states import TrialState
+from sweeps.study.transitions import applied, apply
 from tests.study.made_states import new_trial
 
 

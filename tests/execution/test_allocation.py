@@ -10,18 +10,14 @@ from hypothesis import strategies as st
 from sweeps.core.resources import Shape, fits_into, missing_resources
 from sweeps.execution.gangs.allocation import (
     CloseWorker,
-    Cluster,
-    Grant,
     KeepWaiting,
-    Phase,
-    Place,
-    Request,
-    WorkerState,
     decide,
     growth,
     queue_position,
     served,
 )
+from sweeps.execution.gangs.cluster_state import Cluster, Phase, WorkerState
+from sweeps.execution.gangs.placement import Grant, Place, Request
 
 CPU = (("CPU", 1.0),)
 TWO_NODES = {"a": {"CPU": 2.0}, "b": {"CPU": 2.0}}

@@ -18,12 +18,12 @@ from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE
 
 from sweeps.core.resources import Shape
 from sweeps.execution.gangs import autoscaling
-from sweeps.execution.gangs.allocation import Request
 from sweeps.execution.gangs.autoscaling import (
     ASK_AGAIN_AFTER,
     NodeRequests,
     select_within_limit,
 )
+from sweeps.execution.gangs.placement import Request
 from tests.commands import command
 from tests.ray_nodes import Nodes, nodes, write_project
 from tests.waiting import wait_until

@@ -15,7 +15,7 @@ from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
-from sweeps.study.states import applied
+from sweeps.study.transitions import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.made_states import LOSS, new_trial, resumed_trial

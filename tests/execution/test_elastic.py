@@ -15,7 +15,7 @@ from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.study.states import applied
+from sweeps.study.transitions import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.made_states import new_trial

@@ -47,7 +47,7 @@ def test_ray_still_has_the_names_that_the_adapter_replaces():
 def shard_of(names: list[str], name: str) -> Any:
     """What a loop gets that asks for a dataset by this name, of datasets of these names."""
     from sweeps.execution.messages import Data
-    from sweeps.execution.worker.trial_session import DatasetCache
+    from sweeps.execution.worker.dataset_cache import DatasetCache
 
     cache = DatasetCache(Data(dict.fromkeys(names, ()), None))
     cache.opened.update({n: f"the {n} rows" for n in names})
@@ -130,17 +130,18 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, di
 
 
 def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
-    from sweeps.execution.ray_apis import ray_train_adapter
 
-    shard = ray_train_adapter.Shard(SimpleNamespace())
+    from sweeps.execution.ray_apis import ray_data_adapter
+
+    shard = ray_data_adapter.Shard(SimpleNamespace())
     with pytest.raises(
-        ray_train_adapter.LazyData,
+        ray_data_adapter.LazyData,
         match=r"map_batches: a training loop cannot transform a Ray Dataset, .*; put the "
         r"transformation into `space.preprocessor`",
     ):
         shard.map_batches(len)
     with pytest.raises(
-        ray_train_adapter.LazyData,
+        ray_data_adapter.LazyData,
         match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`",
     ):
         shard.random_shuffle()

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,11 @@ from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.background import Background
 from sweeps.execution.messages import RankUpdate
 from sweeps.execution.pool import _Pool
-from sweeps.execution.trials import trial_driver
+from sweeps.execution.trials import trial_services
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.trials.trial_driver import TrialDriver
+from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.study.events import FailureCounts
-from sweeps.study.states import applied
+from sweeps.study.transitions import applied
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial, resumed_trial
 from tests.trial_updates import rank_places
@@ -103,7 +104,7 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
 def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, monkeypatch):
     deleting, go = threading.Event(), threading.Event()
     names = [tmp_path / "0000" / f"checkpoint_{step:06d}" for step in (1, 2)]
-    delete = trial_driver.delete_checkpoint
+    delete = trial_services.delete_checkpoint
 
     def slow(path: str) -> bool:
         if Path(path) == names[0]:
@@ -111,23 +112,23 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
             assert go.wait(10)
         return delete(path)
 
-    monkeypatch.setattr(trial_driver, "delete_checkpoint", slow)
+    monkeypatch.setattr(trial_services, "delete_checkpoint", slow)
 
     async def scene() -> None:
-        workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
-        driver = TrialDriver(0, workers, requests, Background(), lambda: 0)
+        workers: Any = SimpleNamespace(job=job("l", "none"))
+        services = TrialServices(workers, Background(), lambda: 0)
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), str(names[0].parent))
         running.begin_attempt(rank_places(1))
         for name in names:
             name.mkdir(parents=True)
-        driver._delete(str(names[0]))
+        services._delete(str(names[0]))
         assert await asyncio.to_thread(deleting.wait, 10)
-        ready = asyncio.create_task(driver.delete_incomplete(running))
+        ready = asyncio.create_task(services.delete_incomplete(running))
         while names[1].exists():
             await asyncio.sleep(0.001)
         assert not ready.done(), "the slow deletion goes on"
         go.set()
         await ready
-        assert not any(name.exists() for name in names) and not driver._deletions
+        assert not any(name.exists() for name in names) and not services._deletions
 
     asyncio.run(asyncio.wait_for(scene(), 20))

@@ -11,7 +11,8 @@ import pytest
 
 from sweeps.execution.messages import Ranks, RankUpdate, Silence
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.worker.trial_session import SILENT_AFTER, DatasetCache, TrialSession, stack_of
+from sweeps.execution.worker.dataset_cache import DatasetCache
+from sweeps.execution.worker.trial_session import SILENT_AFTER, TrialSession, stack_of
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial
 from tests.trial_updates import rank_places

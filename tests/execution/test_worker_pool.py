@@ -16,13 +16,13 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
 from sweeps.execution.gangs import cluster_nodes, worker_pool, worker_processes
-from sweeps.execution.gangs.allocation import Phase
 from sweeps.execution.gangs.cluster_nodes import ClusterNodes
+from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
 from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Ended, Job, WorkerInfo
+from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.trials.trial_driver import TrialDriver
 from sweeps.study.events import RankPlace
 from tests.execution.driving import job, trial
 from tests.study.made_states import new_trial
@@ -294,35 +294,28 @@ def elastic_trial() -> RunningTrial:
     return RunningTrial(new_trial(replace(trial(0, {}, 1, "torch"), shape=ELASTIC)), "")
 
 
-def driver_of(pool: WorkerPool) -> TrialDriver:
-    anything: Any = None
-    return TrialDriver(2, pool, anything, anything, lambda: 0)
-
-
 def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ELASTIC.of_size(3)])
         for number in range(3):
             fake.come_up(number)
-        driver, running = driver_of(pool), elastic_trial()
+        gangs, running = ElasticGangs(pool), elastic_trial()
         gang = await lease(pool, ELASTIC)
-        assert (
-            not driver.elastic.keep_workers(gang, running, Ended(0, State.COMPLETE))
-            and not running.kept
-        )
+        assert not gangs.keep_workers(gang, running, Ended(0, State.COMPLETE)) and not running.kept
         lost = WorkerLost("killed")
         pool.processes.lose(gang.workers[0], lost)
-        assert driver.elastic.keep_workers(gang, running, lost) and [
-            one.number for one in running.kept
-        ] == [2, 3]
+        assert gangs.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [
+            2,
+            3,
+        ]
         running.kept = []
         pool.close(gang.workers[1])
-        assert driver.elastic.keep_workers(gang, running, lost) and [
-            one.number for one in running.kept
-        ] == [3], "a closing worker is of no use"
+        assert gangs.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [
+            3
+        ], "a closing worker is of no use"
         running.kept = []
         pool.processes.lose(gang.workers[2], lost)
-        assert not driver.elastic.keep_workers(gang, running, lost) and not running.kept
+        assert not gangs.keep_workers(gang, running, lost) and not running.kept
 
     play(scene, CPU=3.0)
 

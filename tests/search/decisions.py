@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from sweeps.controller.decide import Continue, DriverState, End, Exploit, PauseTrial, Policy, decide
+from sweeps.controller.decide import decide
+from sweeps.controller.driver_commands import Continue, End, Exploit, PauseTrial
+from sweeps.controller.driver_state import DriverState, Policy
 from sweeps.core.trial import Action, State, format_trial_id
 from sweeps.execution.messages import TrialUpdate
 from sweeps.search.search_loop import SearchLoop

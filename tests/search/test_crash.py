@@ -25,7 +25,8 @@ from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.events import TrialReported
-from sweeps.study.states import TrialState, applied
+from sweeps.study.states import TrialState
+from sweeps.study.transitions import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths

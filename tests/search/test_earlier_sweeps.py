@@ -257,11 +257,10 @@ def test_first_trials_are_a_suggestion_and_earlier_best_trials(make_space):
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
     maximized = make_space(NUMBERS, objective="{metric: loss, goal: maximize}")
-    distributions = {d.name: distribution_of(d) for d in space.dimensions}
     best = sorted(sweep.trials, key=lambda t: t.values)
 
     def points(*sweeps, space=space):
-        return starting_points(SamplerContext(space, distributions, sweeps))
+        return starting_points(SamplerContext(space, sweeps))
 
     assert points(sweep) == [{}, dict(best[0].keys)]
     assert points(sweep, space=maximized) == [{}, dict(best[-1].keys)]

@@ -24,8 +24,8 @@ from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.sampler import SamplerContext
 from sweeps.search.samplers.trial_groups import FULL, History
 from sweeps.search.search_loop import SearchLoop
+from sweeps.study.event_records import PAUSED
 from sweeps.study.events import TrialReported
-from sweeps.study.record import PAUSED
 from tests.search.decisions import decided
 from tests.study.test_study_store import reports
 
@@ -147,8 +147,7 @@ def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
 
 
 def test_options_reach_the_sampler(make_space):
-    distributions = {"params.x": optuna.distributions.FloatDistribution(0, 1)}
-    context = SamplerContext(make_space("params: {x: {uniform: [0.0, 1.0]}}", 9), distributions)
+    context = SamplerContext(make_space("params: {x: {uniform: [0.0, 1.0]}}", 9))
 
     def built(name, **options):
         return plugin_registry.built_in("sampler", name)(**options).build(context)

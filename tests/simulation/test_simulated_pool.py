@@ -13,7 +13,7 @@ import pytest
 from sweeps.controller.controller import SweepController
 from sweeps.core import clock
 from sweeps.core.trial import State
-from sweeps.execution.gangs.allocation import Phase
+from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.testing.simulated_pool import (

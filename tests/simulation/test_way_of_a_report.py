@@ -18,6 +18,7 @@ from sweeps.execution.messages import Assignment, Labels, Ranks, RankUpdate, Tri
 from sweeps.execution.pool import _Pool
 from sweeps.execution.ray_apis import tune_adapter
 from sweeps.execution.trials.trial_driver import TrialDriver
+from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker.trial_session import TrialSession
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
@@ -27,10 +28,17 @@ from tests.trial_updates import rank_places
 
 HOME = str(Path(sweeps.__path__[0]))
 # These modules compute something of a report, and do not pass it on.
-PURE = ("study/events", "study/states", "study/log", "core/", "execution/checkpoint_parts")
+PURE = (
+    "study/events",
+    "study/states",
+    "study/transitions",
+    "study/log",
+    "core/",
+    "execution/trials/checkpoint_parts",
+)
 WAY = [
     "TrialSession.unacknowledged",  # in the worker
-    "_Pool.record_update",  # in the pool
+    "RankCalls.record_update",  # in the pool
     "RunningTrial.record",
     "RunningTrial.next_update",
     "_Pool.step",
@@ -91,7 +99,8 @@ def pool_of() -> _Pool:
     pool = object.__new__(_Pool)
     pool.job, pool.trials, pool.stopping, pool.spawn = job("l", "none"), {}, None, Background()
     anything: Any = SimpleNamespace(job=pool.job)
-    pool.driver = TrialDriver(0, anything, anything, pool.spawn, lambda: 0)
+    pool.services = TrialServices(anything, pool.spawn, lambda: 0)
+    pool.driver = TrialDriver(0, anything, pool.services)
 
     async def drive(running: Any) -> None:
         running.begin_attempt(rank_places(1))

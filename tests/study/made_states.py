@@ -16,7 +16,7 @@ from sweeps.core.trial import (
     Trial,
 )
 from sweeps.space.sections.search_models import Objective
-from sweeps.study import states
+from sweeps.study import transitions
 from sweeps.study.events import TrialEnded, TrialReported, TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState
@@ -26,7 +26,7 @@ LOSS = Objectives((Objective("loss", "minimize"),))
 
 def new_trial(trial: Trial, objectives: Objectives = LOSS) -> TrialState:
     """Return what is known of a trial that starts."""
-    return states.started(TrialStarted(0.0, trial.number, trial), objectives)
+    return transitions.started(TrialStarted(0.0, trial.number, trial), objectives)
 
 
 def resumed_trial(
@@ -69,8 +69,8 @@ def known_trial(
     reports = tuple(Report(step, dict(metrics), began) for step, metrics in enumerate(curve, 1))
     spent = result.seconds if worker_seconds is None else worker_seconds
     reported = TrialReported(ended, number, reports, seconds=result.seconds, worker_seconds=spent)
-    state = states.started(TrialStarted(began, number, made, made.labels), objectives)
-    state = states.apply(state, reported)
+    state = transitions.started(TrialStarted(began, number, made, made.labels), objectives)
+    state = transitions.apply(state, reported)
     if result.state is State.RUNNING:
         return state
-    return states.apply(state, TrialEnded(ended, number, result))
+    return transitions.apply(state, TrialEnded(ended, number, result))

@@ -18,7 +18,7 @@ from sweeps.core.errors import DamagedStudy
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial
 from sweeps.space.sections.search_models import Objective
-from sweeps.study import states
+from sweeps.study import transitions
 from sweeps.study.event_records import EVENTS_PREFIX, batch_of, state_of
 from sweeps.study.events import (
     AttemptFailed,
@@ -103,7 +103,7 @@ goals = st.sampled_from([PLAIN, LIMITED])
 
 
 def folded(history: list[TrialEvent], objectives: Objectives) -> TrialState:
-    return states.applied(states.started(START, objectives), history)
+    return transitions.applied(transitions.started(START, objectives), history)
 
 
 def stored(batches: list[list[TrialEvent]]) -> optuna.trial.FrozenTrial:
@@ -143,7 +143,7 @@ def test_events_that_arrive_twice_or_too_late_add_no_reports(history, objectives
     again = data.draw(st.lists(st.sampled_from(history), max_size=4)) if history else []
     late = [e for e in again if isinstance(e, TrialReported)]
     before = folded(history, objectives)
-    after = states.applied(before, late)
+    after = transitions.applied(before, late)
     known = [r.step for r in before.own_reports]
     assert [r.step for r in after.own_reports[: len(known)]] == known
     assert all(r.step > before.steps for r in after.own_reports[len(known) :])

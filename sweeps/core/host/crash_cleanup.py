@@ -131,7 +131,7 @@ def _own_sessions() -> set[Path]:
     """Return the folders of the Ray sessions that this process has started."""
     from ray._common.utils import get_default_ray_temp_dir
 
-    temporary = Path(get_default_ray_temp_dir())  # type: ignore[no-untyped-call]
+    temporary = Path(get_default_ray_temp_dir())
     return set(temporary.glob(f"session_*_{os.getpid()}"))
 
 
@@ -152,7 +152,7 @@ def leftover_session(recorded: object) -> Path | None:
         return None
     session = Path(recorded)
     try:
-        parent = Path(get_default_ray_temp_dir()).resolve()  # type: ignore[no-untyped-call]
+        parent = Path(get_default_ray_temp_dir()).resolve()
         in_place = session.parent.resolve() == parent and stat.S_ISDIR(session.lstat().st_mode)
         if not in_place or session.lstat().st_uid != os.getuid():
             return None

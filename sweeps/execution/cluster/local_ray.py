@@ -113,10 +113,11 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
     """
     from ray._private import services
 
-    plain_node, plain_popen = services.get_node, services.ConsolePopen
+    plain_node: Any = services.get_node
+    plain_popen: Any = services.ConsolePopen
     deadline = time.monotonic() + seconds
 
-    def get_node(*what):
+    def get_node(*what: Any) -> Any:
         while True:
             try:
                 return plain_node(*what)
@@ -125,7 +126,7 @@ def patient_and_separate(seconds: float) -> Iterator[None]:
                     raise
                 time.sleep(0.1)
 
-    def popen(*what, **how):
+    def popen(*what: Any, **how: Any) -> Any:
         return plain_popen(*what, **{"process_group": 0, **how})
 
     name = "RAY_gcs_server_port_wait_time_s"
@@ -218,6 +219,6 @@ def _tracks(process: psutil.Process) -> bool:
 
 def _is_running(process: psutil.Process) -> bool:
     try:
-        return process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sweeps.data.load_request import LoadRequest
     from sweeps.data.prepared_data import PreparedData
     from sweeps.data.splits.refit_rows import RefitRows
+    from sweeps.space import Step
+
+    Chain = tuple[Step, ...]
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ class DataRequests:
 
     def __init__(self, workers: WorkerPool, spawn: Background):
         self.workers, self.spawn = workers, spawn
-        self.data_actor: ActorHandle  # Set by `configure`, for which all methods wait.
+        self.data_actor: ActorHandle[Any]  # Set by `configure`, for which all methods wait.
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadRequest | None = None
         self._refit: RefitRows | None = None
@@ -88,7 +91,7 @@ class DataRequests:
             asyncio.Lock()
         )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
-    def configure(self, data_actor: ActorHandle, reload: LoadRequest | None) -> None:
+    def configure(self, data_actor: ActorHandle[Any], reload: LoadRequest | None) -> None:
         """Set the data actor, and the arguments with which a new process reads the data again.
 
         All other methods wait for this call.
@@ -102,7 +105,7 @@ class DataRequests:
         self._prepared = {}
 
     async def fit_before_trials(
-        self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]
+        self, fits: Sequence[tuple[dict[str, Any], Chain]], warm: Sequence[Shape]
     ) -> None:
         """Fit preprocessing chains before the first trial.
 
@@ -114,7 +117,7 @@ class DataRequests:
         for future in [self.request(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
 
-    def request(self, data: dict, chain: tuple) -> asyncio.Future[PreparedData]:
+    def request(self, data: dict[str, Any], chain: Chain) -> asyncio.Future[PreparedData]:
         """Return a future of a trial's prepared data: the data after its preprocessing steps.
 
         If several trials have equal arguments, they get the same future, and the data is prepared
@@ -129,7 +132,7 @@ class DataRequests:
             self._prepared[key] = self.spawn(self._prepare(key, data, chain))
         return self._prepared[key]
 
-    def forget(self, data: dict, chain: tuple) -> None:
+    def forget(self, data: dict[str, Any], chain: Chain) -> None:
         """Forget prepared data that a trial could not read. For the arguments, see `request`.
 
         The next trial that needs this data requests it again.
@@ -146,7 +149,9 @@ class DataRequests:
         """
         return len(self._chains)
 
-    async def _prepare(self, key: tuple[str, str], data: dict, chain: tuple) -> PreparedData:
+    async def _prepare(
+        self, key: tuple[str, str], data: dict[str, Any], chain: Chain
+    ) -> PreparedData:
         await self._known.wait()
         async with self._fitting:
             try:
@@ -162,7 +167,7 @@ class DataRequests:
             self._chains.add(key)
         return prepared
 
-    async def _call_data_actor(self, data: dict, chain: tuple) -> PreparedData:
+    async def _call_data_actor(self, data: dict[str, Any], chain: Chain) -> PreparedData:
         """Let the data actor prepare data.
 
         If its process dies meanwhile, let the new process of the actor do it.

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import psutil
 
@@ -39,15 +40,13 @@ class MemoryGuard:
 
     async def watch(self) -> None:
         """Check the memory every `LOOK_EVERY` seconds. This method never returns."""
-        from ray._private.utils import (
-            get_system_memory,
-            get_used_memory,
-        )  # Both functions respect the memory limit of a container.
+        from ray._private import utils
 
-        total = get_system_memory()
+        ray_utils: Any = utils  # Both functions respect the memory limit of a container.
+        total = ray_utils.get_system_memory()
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            used = get_used_memory()
+            used = ray_utils.get_used_memory()
             if used > self.threshold * total:
                 # The ranks are children of the raylet, like the pool.
                 held = _held(psutil.Process(os.getppid()).children())
@@ -70,9 +69,9 @@ class MemoryGuard:
 
 def _held(processes: Iterable[psutil.Process]) -> dict[psutil.Process, int]:
     """Return the resident memory of each worker among the processes, in bytes."""
-    found = {}
+    sizes = {}
     for process in processes:
         with contextlib.suppress(psutil.Error, IndexError):
             if process.cmdline()[0].startswith(RANKS):
-                found[process] = process.memory_info().rss
-    return found
+                sizes[process] = process.memory_info().rss
+    return sizes

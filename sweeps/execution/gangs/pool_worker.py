@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import ray
 from ray.actor import ActorHandle
@@ -13,7 +14,7 @@ from ray.actor import ActorHandle
 from sweeps.core import clock
 from sweeps.core.host import exit_causes
 from sweeps.execution.gangs import data_affinity
-from sweeps.execution.gangs.allocation import Phase, WorkerState
+from sweeps.execution.gangs.cluster_state import Phase, WorkerState
 from sweeps.execution.messages import WorkerInfo
 from sweeps.execution.worker import gang_ranks
 from sweeps.study.events import RankPlace
@@ -84,7 +85,7 @@ class PoolWorker:
         self.idle_since = clock.monotonic()
         self.cached: data_affinity.Kept = ()
         self.gang: Gang | None = None
-        self.actor: ActorHandle  # Set when the process starts.
+        self.actor: ActorHandle[Any]  # Set when the process starts.
         self.info: WorkerInfo | None = None
         self.place = RankPlace(node)
         self.lost: Exception | None = None

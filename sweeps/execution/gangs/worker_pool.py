@@ -18,18 +18,12 @@ from sweeps.core import clock
 from sweeps.core.resources import Shape
 from sweeps.execution.background import Background
 from sweeps.execution.gangs import allocation
-from sweeps.execution.gangs.allocation import (
-    CloseWorker,
-    Cluster,
-    Grant,
-    KeepWaiting,
-    Phase,
-    Place,
-    Request,
-)
+from sweeps.execution.gangs.allocation import CloseWorker, KeepWaiting
 from sweeps.execution.gangs.autoscaling import NodeRequests, select_within_limit
 from sweeps.execution.gangs.cluster_nodes import ClusterNodes, sum_of
+from sweeps.execution.gangs.cluster_state import Cluster, Phase
 from sweeps.execution.gangs.gang_connections import GangConnections
+from sweeps.execution.gangs.placement import Grant, Place, Request
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
 from sweeps.execution.gangs.worker_processes import WorkerProcesses
 from sweeps.execution.messages import Job
@@ -58,7 +52,7 @@ class WorkerPool:
         job: Settings that all trials of the sweep share.
         nodes: The nodes of the cluster.
         parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs. None if
-            Ray was not started for the sweep; see `allocation.Cluster`.
+            Ray was not started for the sweep; see `cluster_state.Cluster`.
         spawn: Function that runs a coroutine in the background; see `Background`.
 
     Attributes:
@@ -153,12 +147,10 @@ class WorkerPool:
             members: Workers of the gang.
             trials_pending: True if the sweep will start more trials, or if a started trial has not
                 asked for workers yet. The gang then does not grow.
-            reserve: Whether to reserve workers. If False, workers are only started, for a later
-                call.
+            reserve: Whether to reserve workers, rather than only start them for a later call.
 
         Returns:
-            The reserved workers. [] if the gang cannot grow now, because a trial may need the
-            resources, none are free, or additional workers are still starting.
+            The reserved workers; [] if the gang cannot grow now.
         """
         nodes = {worker.node for worker in members}
         wanted = allocation.growth(
@@ -251,11 +243,7 @@ class WorkerPool:
         await self._request_nodes(clock.monotonic())
 
     def held(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the resources that are held, in two dicts.
-
-        The first has those that trials and fits hold, and the second has those that idle and
-        closing workers hold.
-        """
+        """Return the resources that trials and fits hold, and those of idle and closing workers."""
         workers = self.processes.workers.values()
         busy = [dict(w.resources) for w in workers if w.phase is Phase.BUSY]
         idle = [dict(w.resources) for w in workers if w.phase is not Phase.BUSY]

@@ -63,5 +63,5 @@ def end(mark: str, before: Collection[int] | None = None) -> int:
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:
-    value = process.environ().get(MARK, "")
+    value: str = process.environ().get(MARK, "")
     return value == mark or value.startswith(f"{mark}/")

@@ -68,8 +68,9 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
     Returns:
         All process groups of this process.
     """
-    import torch.distributed as dist
+    import torch.distributed
 
+    dist: Any = torch.distributed  # Its types lack `HashStore`.
     if dist.is_available() and not dist.is_initialized():
         os.environ.update(
             dict.fromkeys(("RANK", "LOCAL_RANK", "NODE_RANK"), "0")

@@ -11,9 +11,6 @@ session of Ray Train's first version. While a trial runs, this session is replac
 Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py,
 ray/train/_internal/session.py). No other module replaces these objects. The contract test,
 tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
-
-This module also patches Ray Data's executor, to reject transformations that would hang, and turns
-off Ray Data's statistics.
 """
 
 from __future__ import annotations
@@ -27,19 +24,16 @@ from typing import Any, NoReturn, Protocol
 import ray
 import ray.data
 import ray.train
-from ray.actor import ActorHandle
-from ray.data._internal.execution.interfaces import PhysicalOperator
-from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
-from ray.data._internal.execution.operators.limit_operator import LimitOperator
-from ray.data._internal.execution.streaming_executor import StreamingExecutor
-from ray.data._internal.iterator.iterator_impl import DataIteratorImpl
-from ray.data._internal.stats import _StatsManager
 from ray.train._internal import session as first_version
+from ray.train.v2._internal.data_integration.interfaces import DatasetShardMetadata
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils, set_train_fn_utils
 from ray.train.v2.api.context import TrainContext
 
 from sweeps.execution.messages import Ranks
+
+# Uploads a checkpoint to the folder of the given name, and returns the uploaded checkpoint.
+Upload = Callable[[ray.train.Checkpoint, str], ray.train.Checkpoint]
 
 
 class Session(Protocol):
@@ -155,13 +149,13 @@ class Utils(TrainFnUtils):
 
     def report(
         self,
-        metrics,
-        checkpoint=None,
-        checkpoint_dir_name=None,
-        checkpoint_upload_mode=None,
-        delete_local_checkpoint_after_upload=None,
-        checkpoint_upload_fn=None,
-        validation=False,
+        metrics: dict[str, Any],
+        checkpoint: ray.train.Checkpoint | None = None,
+        checkpoint_dir_name: str | None = None,
+        checkpoint_upload_mode: object = None,
+        delete_local_checkpoint_after_upload: bool | None = None,
+        checkpoint_upload_fn: Upload | None = None,
+        validation: object = False,
     ) -> None:
         """Implement `ray.train.report`.
 
@@ -182,11 +176,11 @@ class Utils(TrainFnUtils):
         if checkpoint is not None and delete_local_checkpoint_after_upload:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
-    def get_checkpoint(self):
+    def get_checkpoint(self) -> ray.train.Checkpoint | None:
         """Return the checkpoint to continue from; None if the trial starts from scratch."""
         return self.session.checkpoint()
 
-    def get_dataset_shard(self, dataset_info):
+    def get_dataset_shard(self, dataset_info: DatasetShardMetadata) -> ray.data.DataIterator:
         """Return this rank's part of the dataset whose name is in `dataset_info`."""
         return self.session.shard(dataset_info.dataset_name)
 
@@ -194,11 +188,11 @@ class Utils(TrainFnUtils):
         """Return the context of the trial."""
         return Context(self._ranks, self._session)
 
-    def get_all_reported_checkpoints(self, *args, **kwargs):
+    def get_all_reported_checkpoints(self, *args: object, **kwargs: object) -> list[Any]:
         """Return an empty list: workers do not store the list of reported checkpoints."""
         return []
 
-    def get_preemption_info(self):
+    def get_preemption_info(self) -> None:
         """Return None, which means that the worker is not about to be preempted."""
         return None
 
@@ -270,130 +264,6 @@ class TuneSession:
         )
 
 
-class DatasetIterator(DataIteratorImpl):
-    """Dataset shard that refuses the methods of a `ray.data.Dataset` that it lacks."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise self.refusal(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def refusal(self, name: str) -> AttributeError:
-        """Return the error for a method of a `Dataset`, which says what to do instead."""
-        return LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
-
-
-class Shard(DatasetIterator):
-    """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory.
-
-    Ray's own class would execute the dataset again, and start an actor for the cluster's
-    autoscaling.
-    """
-
-    def materialize(self):
-        """Return the dataset of this shard, which is already in memory."""
-        return self._base_dataset
-
-
-class Stream(DatasetIterator):
-    """Dataset shard that `get_dataset_shard` returns if the data is streamed.
-
-    Each iteration reads the rows anew.
-    """
-
-    def refusal(self, name: str) -> AttributeError:
-        """Return the error for a method of a `Dataset`."""
-        return AttributeError(
-            f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or "
-            "transform its batches"
-        )
-
-
-def coordinator_of(part: ray.data.DataIterator) -> ActorHandle:
-    """Return the handle of the actor that feeds one iterator of `Dataset.streaming_split`."""
-    return part._coord_actor
-
-
-class LazyData(RuntimeError, AttributeError):
-    """Raised when a loop transforms a Ray Dataset.
-
-    The transformation would run in Ray tasks. They would wait for a CPU, but workers hold all CPUs
-    until the trial ends.
-
-    The class is also an AttributeError, so that `hasattr(shard, name)` is False for the methods
-    that a shard lacks.
-    """
-
-
-# Methods of a Dataset that run Ray tasks without the executor.
-TASKS = (
-    "split",
-    "split_at_indices",
-    "split_proportionately",
-    "train_test_split",
-    "to_arrow_refs",
-    "to_numpy_refs",
-    "to_pandas_refs",
-)
-REFUSAL = (
-    "a training loop cannot transform a Ray Dataset, because the transformation would wait for "
-    "CPUs that the trials hold"
-)
-INSTEAD = (
-    "put the transformation into `space.preprocessor`, or transform the batches or the result of "
-    "`to_pandas()`"
-)
-SHUFFLE = (
-    "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batches` or "
-    "`iter_torch_batches` of the shard"
-)
-
-
-def _instead(what: str) -> str:
-    """Return a text that says what the user can do instead of a transformation.
-
-    Examples of transformations are `map_batches` and `random_shuffle`.
-    """
-    return SHUFFLE if "shuffle" in what.lower() else INSTEAD
-
-
-def read_data_in_place() -> None:
-    """Patch Ray Data in this process.
-
-    A loop can then read a Ray Dataset, but a transformation of a Ray Dataset raises `LazyData`.
-
-    Without the patch, the transformation would hang. The patch also turns off Ray Data's statistics
-    of iterations, because Ray Data would start an actor for the statistics, which takes two seconds
-    on one core.
-    """
-    executor: Any = StreamingExecutor
-    manager: Any = _StatsManager
-    plain = executor.execute
-
-    def refused(what: str) -> Callable[..., NoReturn]:
-        def refuse(*args, **kwargs) -> NoReturn:
-            raise LazyData(f"{what}: {REFUSAL}; {_instead(what)}")
-
-        return refuse
-
-    def execute(self, dag: PhysicalOperator, *args, **kwargs):
-        reads = (
-            dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
-        )  # `take` and `show` slice without a task.
-        if not isinstance(reads, InputDataBuffer):
-            refused(
-                " -> ".join(
-                    op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)
-                )
-            )()
-        return plain(self, dag, *args, **kwargs)
-
-    executor.execute = execute
-    for name in TASKS:
-        setattr(ray.data.Dataset, name, refused(name))
-    manager.update_iteration_metrics = lambda *args, **kwargs: None
-
-
 def refuse_shutdown() -> None:
     """Patch `ray.shutdown` in this process, so that each call raises an exception.
 
@@ -401,7 +271,7 @@ def refuse_shutdown() -> None:
     Ray in this process.
     """
 
-    def refuse(*args, **kwargs) -> NoReturn:
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
             "a training loop must not call ray.shutdown(), because the call would end the loop's "
             "worker; remove the call"

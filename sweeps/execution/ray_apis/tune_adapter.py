@@ -182,7 +182,7 @@ class TrialSearcher(Searcher):
         return {"trial": started}
 
     def on_trial_complete(
-        self, trial_id: str, result: dict | None = None, error: bool = False
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """If Tune gives up a trial after an error, tell the source.
 
@@ -204,10 +204,10 @@ class _Scheduler(FIFOScheduler):
     """Scheduler that passes updates of trials to the source, and returns its decision to Tune."""
 
     def __init__(self, calls: Calls):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._calls = calls
 
-    def choose_trial_to_run(self, tune_controller: TuneController, **more) -> None:
+    def choose_trial_to_run(self, tune_controller: TuneController, **more: Any) -> None:
         """Let the source do its periodic work, and let Tune start pending trials in order.
 
         Tune calls this once in each round.
@@ -220,7 +220,7 @@ class _Scheduler(FIFOScheduler):
         # 10,000 trials would take a millisecond.
 
     def on_trial_result(
-        self, tune_controller: TuneController, trial: tune.experiment.Trial, result: dict
+        self, tune_controller: TuneController, trial: tune.experiment.Trial, result: dict[str, Any]
     ) -> str:
         """Pass what happened to a trial to the source.
 

@@ -17,12 +17,12 @@ from sweeps.execution.gangs.data_requests import is_data_loss
 from sweeps.execution.gangs.pool_worker import Gang, PoolWorker, WorkerLost, describe
 from sweeps.execution.messages import Assignment, AttemptId, Data, Ended
 from sweeps.execution.trials.running_trial import STACKS_WITHIN, RunningTrial
+from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker import gang_ranks
 from sweeps.execution.worker.trial_logs import hide_secrets, log_of
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_data import PreparedData
-    from sweeps.execution.trials.trial_driver import TrialDriver
 
 log = logging.getLogger(__name__)
 
@@ -40,36 +40,36 @@ class Attempt:
     """One attempt at a trial.
 
     Args:
-        driver: The driver of the trials.
+        services: The services that all trials share.
         gang: The gang that runs the attempt.
         running: The trial.
         prepared: The prepared data.
     """
 
     def __init__(
-        self, driver: TrialDriver, gang: Gang, running: RunningTrial, prepared: PreparedData
+        self, services: TrialServices, gang: Gang, running: RunningTrial, prepared: PreparedData
     ):
-        self._driver = driver
-        self._job = driver.job
+        self._services = services
+        self._job = services.job
         self._gang = gang
         self._running = running
         self._prepared = prepared
         self._size = len(gang.workers)
         self._number = running.begin_attempt([worker.place for worker in gang.workers])
         # Number of processes that had been killed for lack of memory when the attempt started.
-        self._kills = driver.kills_for_memory()
+        self._kills = services.kills_for_memory()
         self._ranks: list[asyncio.Task[Ended | WorkerLost]] = []
 
     async def run(self) -> Ended | WorkerLost:
         """Run the attempt, and return its result."""
-        running, driver = self._running, self._driver
-        running.asks = driver.elastic.may_change(running, self._size)
+        running, services = self._running, self._services
+        running.asks = services.elastic.may_change(running, self._size)
         if self._number > 1:
-            await driver.delete_incomplete(running)
+            await services.delete_incomplete(running)
         assignments = self._assignments()
         running.began = clock.monotonic()
         self._ranks = [
-            driver.spawn(self._run_rank(worker, assignment))
+            services.spawn(self._run_rank(worker, assignment))
             for worker, assignment in zip(self._gang.workers, assignments, strict=True)
         ]
         late = await self._await_ranks()
@@ -80,7 +80,7 @@ class Attempt:
             await self._end_peers()
         for worker, result in zip(self._gang.workers, self._results, strict=True):
             if result is None:  # The rank hangs, or waits for a peer that has raised an exception.
-                driver.workers.processes.lose(worker, WorkerLost("killed"))
+                services.workers.processes.lose(worker, WorkerLost("killed"))
         self._close_stream()
         outcome = self._outcome(late)
         await self._hide_secrets()
@@ -127,7 +127,7 @@ class Attempt:
             await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     def _ask_to_leave(self, worker: PoolWorker) -> None:
-        self._driver.spawn(self._driver.workers.gangs.ask_to_leave(worker))
+        self._services.spawn(self._services.workers.gangs.ask_to_leave(worker))
 
     def _assignments(self) -> list[Assignment]:
         """Return the assignment of each rank.
@@ -141,7 +141,7 @@ class Attempt:
         whole = running.state.is_elastic and self._size > 1
         parts = 1 if whole else self._size
         data = None if cached else data_of(prepared, parts, whole)
-        total = self._driver.workers.nodes.total
+        total = self._services.workers.nodes.total
         room = room_of(total, running.trial.shape.of_size(self._size))
         assignments = []
         for worker, key, ranks in zip(workers, keys, self._gang.ranks, strict=True):
@@ -154,7 +154,7 @@ class Attempt:
                     folder=running.folder,
                     data_key=key,
                     cached=tuple(name for name, _ in worker.cached),
-                    labels=self._driver.labels,
+                    labels=self._services.labels,
                     data=data,
                     checkpoint=running.state.checkpoint,
                     seconds=running.seconds,
@@ -170,7 +170,7 @@ class Attempt:
 
         Return the result of the loop, or a `WorkerLost` if the worker's process has died.
         """
-        processes = self._driver.workers.processes
+        processes = self._services.workers.processes
         try:
             ended: Ended = await processes.until_lost(
                 worker, worker.actor.call.remote("run", assignment)
@@ -187,11 +187,11 @@ class Attempt:
             lost = await processes.reason_of(worker, e)
             processes.lose(worker, lost)
             return lost
-        running, driver = self._running, self._driver
+        running, services = self._running, self._services
         if ended.update is not None and running.record(self._number, ended.update, ended):
-            driver.follow_up(running, ended=True)
+            services.follow_up(running, ended=True)
             running.update_rungs(together=bool(self._job.milestones))
-            driver.elastic.answer_ranks(running)
+            services.elastic.answer_ranks(running)
         return ended
 
     def _outcome(self, late: str | None) -> Ended | WorkerLost:
@@ -236,7 +236,7 @@ class Attempt:
             if isinstance(result, Ended) and result.broken:
                 why = "%s is closed, because it cannot run another trial: %s"
                 log.info(why, worker.id, result.broken)
-                self._driver.workers.close(worker)
+                self._services.workers.close(worker)
             if not isinstance(result, Ended) or result.state is State.FAIL or result.disconnected:
                 self._gang.broken = True
 
@@ -246,7 +246,7 @@ class Attempt:
         if loss.blameless:
             return loss
         logged = exit_causes.last_attempt_log(log_of(self._running.folder, rank))
-        lacked_memory = self._driver.kills_for_memory() > self._kills
+        lacked_memory = self._services.kills_for_memory() > self._kills
         cause = exit_causes.exit_cause(None, logged, lacked_memory)
         return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from sweeps.execution.gangs import allocation
-from sweeps.execution.gangs.allocation import Phase
+from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.execution.gangs.pool_worker import Gang, WorkerLost
 from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Ended

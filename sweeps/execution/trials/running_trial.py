@@ -13,17 +13,18 @@ from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.gangs.pool_worker import PoolWorker
 from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
 from sweeps.execution.trials.checkpoint_parts import CheckpointParts
-from sweeps.execution.trials.retry import FailureCounts
 from sweeps.study.events import (
     AttemptFailed,
     AttemptStarted,
+    FailureCounts,
     RankPlace,
     TrialEvent,
     TrialReported,
     TrialResized,
     joined,
 )
-from sweeps.study.states import TrialState, apply, new_reports
+from sweeps.study.states import TrialState
+from sweeps.study.transitions import apply, new_reports
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
 # written its stack to its log.

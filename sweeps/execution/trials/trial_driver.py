@@ -6,35 +6,27 @@ import asyncio
 import contextlib
 import logging
 import traceback
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ray.exceptions import RayTaskError
 
 from sweeps.core.errors import SweepsError
-from sweeps.core.files.checkpoint_files import checkpoint_names, delete_checkpoint, root_in
 from sweeps.core.files.sweep_folder import FILES
 from sweeps.core.trial import State, Trial
-from sweeps.execution.background import Background
 from sweeps.execution.gangs.data_requests import DataRequests, is_data_loss
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, WorkerLost
-from sweeps.execution.gangs.worker_pool import WorkerPool
-from sweeps.execution.messages import Ended, Job, Labels, Stage
+from sweeps.execution.messages import Ended, Stage
 from sweeps.execution.trials import retry
 from sweeps.execution.trials.attempt import Attempt
-from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker.trial_logs import append_line, log_of
 
 if TYPE_CHECKING:
     from sweeps.data.prepared_data import PreparedData
 
 log = logging.getLogger(__name__)
-
-# After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The
-# trial often ends during this delay.
-ENDS_WITHIN = 0.05
 
 
 class TrialDriver:
@@ -43,42 +35,16 @@ class TrialDriver:
     Args:
         max_failures: Largest number of failed attempts with which a trial is still retried
             (`limits.max_failures`).
-        workers: The worker pool.
         data_requests: Futures of the prepared data of trials.
-        spawn: Runs a coroutine in the background.
-        kills_for_memory: Function that returns how many processes were killed for lack of memory on
-            this machine up to now.
-
-    Attributes:
-        labels: Description of the label column. All its attributes are None until the data is read.
-        elastic: Changes the number of workers of elastic trials.
-        unneeded: Checkpoints in the sweep's store that are no longer needed, the oldest first.
+        services: The services that all trials share.
     """
 
-    def __init__(
-        self,
-        max_failures: int,
-        workers: WorkerPool,
-        data_requests: DataRequests,
-        spawn: Background,
-        kills_for_memory: Callable[[], int],
-    ):
+    def __init__(self, max_failures: int, data_requests: DataRequests, services: TrialServices):
         self.max_failures = max_failures
-        self.workers = workers
         self.data_requests = data_requests
-        self.spawn = spawn
-        self.kills_for_memory = kills_for_memory
-        self.labels = Labels()
-        self.unneeded: dict[str, None] = {}
-        self._deletions: dict[
-            asyncio.Future[bool], str
-        ] = {}  # Path of the checkpoint that each background thread deletes now.
-        self.elastic = ElasticGangs(workers)
-
-    @property
-    def job(self) -> Job:
-        """Settings that all trials share."""
-        return self.workers.job
+        self.services = services
+        self.workers = services.workers
+        self.elastic = services.elastic
 
     async def drive(self, running: RunningTrial) -> None:
         """Run a trial until it ends, with as many attempts as necessary.
@@ -102,7 +68,7 @@ class TrialDriver:
                 if isinstance(outcome, Ended) and yields and outcome.state is State.PRUNED:
                     continue
                 following = retry.after_attempt(
-                    outcome, running.state.failures, self.max_failures, self.job.retry_on
+                    outcome, running.state.failures, self.max_failures, self.services.job.retry_on
                 )
                 if isinstance(following, retry.Again):
                     self._note_retry(running, following.reason)
@@ -122,73 +88,6 @@ class TrialDriver:
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
-    def follow_up(self, running: RunningTrial, ended: bool = False) -> None:
-        """Let the driver hear of a message of a rank, and delete checkpoints that it replaces.
-
-        Args:
-            running: The trial.
-            ended: Whether the loop has ended on the rank.
-        """
-        self.delete_unneeded(running)
-        if ended:
-            # The trial often ends right after this rank. After a short delay, one message to the
-            # driver is enough.
-            asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
-        else:
-            running.changed.set()
-
-    def delete_unneeded(self, running: RunningTrial) -> None:
-        """Delete those checkpoints of a trial that are no longer needed.
-
-        A background thread deletes the files.
-
-        In a store, the checkpoints are only noted in `unneeded`. The driver has them deleted when
-        it has saved the study in the store.
-        """
-        root = root_in(self.job.store, running.folder)
-        for name in running.parts.drop(running.state):
-            path = f"{root}/{name}"
-            if self.job.store is None:
-                self._delete(path)
-            else:
-                self.unneeded[path] = None
-
-    def delete_noted(self, paths: Iterable[str]) -> None:
-        """Delete those of these checkpoints that are still in `unneeded`."""
-        for path in paths:
-            if path in self.unneeded:
-                del self.unneeded[path]
-                self._delete(path)
-
-    def _delete(self, path: str) -> None:
-        """Delete a checkpoint in a background thread."""
-        deletion = self.spawn(asyncio.to_thread(delete_checkpoint, path))
-        self._deletions[deletion] = path
-        deletion.add_done_callback(self._deletions.pop)
-
-    async def delete_incomplete(self, running: RunningTrial) -> None:
-        """Before another attempt, delete the checkpoints that the trial does not need.
-
-        The reason: the attempt may write the same names.
-
-        Deletions that have begun already must end, too. Otherwise, a slow one would delete what the
-        attempt writes.
-        """
-        root = root_in(self.job.store, running.folder)
-        found = await asyncio.to_thread(checkpoint_names, root)
-        for name in running.parts.to_delete(running.state, found):
-            path = f"{root}/{name}"
-            self.unneeded.pop(path, None)
-            self._delete(path)
-        deletions = [
-            deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")
-        ]
-        # Unlike `gather`, this does not cancel the deletions if the trial is cancelled.
-        if deletions:
-            await asyncio.wait(deletions)
-
-    # ---- attempts
-
     def _note_retry(self, running: RunningTrial, reason: str) -> None:
         """Write why an attempt has ended into two logs, if another attempt follows.
 
@@ -198,7 +97,7 @@ class TrialDriver:
             return
         text = f"attempt {running.state.attempt} ended: {reason}; the trial is tried again"
         log.warning("trial %s: %s", running.trial.id, text)
-        self.spawn(asyncio.to_thread(append_line, log_of(running.folder, 0), text))
+        self.services.spawn(asyncio.to_thread(append_line, log_of(running.folder, 0), text))
 
     async def _attempt(self, running: RunningTrial, prepared: PreparedData) -> Ended | WorkerLost:
         """Reserve workers, run one attempt on them, and release them.
@@ -221,7 +120,7 @@ class TrialDriver:
         running.workers, running.stage = gang.workers, Stage.TRAINING
         self.elastic.without_workers.discard(running.trial.id)
         try:
-            outcome = await Attempt(self, gang, running, prepared).run()
+            outcome = await Attempt(self.services, gang, running, prepared).run()
         except BaseException:
             for worker in gang.workers:
                 self.workers.processes.lose(worker, WorkerLost("killed"))

@@ -47,15 +47,16 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
         resources: Name and amount of each resource of one worker. The configurations of torch and
             JAX depend on its GPUs.
     """
-    found = references.resolve(CONFIGS.get(backend, backend))
+    config: Any = references.resolve(CONFIGS.get(backend, backend))
     gpus = resources.get("GPU", 0)
     if backend == "torch":
         # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so
         # they use gloo, which allows this.
-        return found(backend="gloo" if 0 < gpus < 1 else None)
-    if backend == "jax":
-        return found(use_tpu=resources.get("TPU", 0) > 0, use_gpu=gpus > 0)
-    return found() if isinstance(found, type) else found
+        config = config(backend="gloo" if 0 < gpus < 1 else None)
+    elif backend == "jax":
+        config = config(use_tpu=resources.get("TPU", 0) > 0, use_gpu=gpus > 0)
+    result: BackendConfig = config() if isinstance(config, type) else config
+    return result
 
 
 def user_problem(backend: str) -> str | None:
@@ -68,16 +69,16 @@ def user_problem(backend: str) -> str | None:
     if ":" not in backend:
         return None
     try:
-        found = references.resolve(backend)
+        config = references.resolve(backend)
     except references.RefError as e:
         return str(e)
     if not (
-        isinstance(found, BackendConfig)
-        or (isinstance(found, type) and issubclass(found, BackendConfig))
+        isinstance(config, BackendConfig)
+        or (isinstance(config, type) and issubclass(config, BackendConfig))
     ):
         return (
             f"`{backend}` must be a subclass or an instance of ray.train.backend.BackendConfig, "
-            f"got {found!r}"
+            f"got {config!r}"
         )
     try:
         config_of(backend)
@@ -96,11 +97,11 @@ class WorkerGroup(BaseWorkerGroup):
         resources: Name and amount of each resource of one worker.
     """
 
-    def __init__(self, workers: tuple[ActorHandle, ...], resources: dict[str, float]):
+    def __init__(self, workers: tuple[ActorHandle[Any], ...], resources: dict[str, float]):
         self._workers, self._resources = workers, resources
 
     def execute_single_async(
-        self, worker_index: int, func: Callable[..., T], *args, **kwargs
+        self, worker_index: int, func: Callable[..., T], *args: Any, **kwargs: Any
     ) -> Any:
         """Call a function in the process of one worker.
 
@@ -108,20 +109,23 @@ class WorkerGroup(BaseWorkerGroup):
         """
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
-    def execute_async(self, func: Callable[..., T], *args, **kwargs) -> list[Any]:
+    def execute_async(self, func: Callable[..., T], *args: Any, **kwargs: Any) -> list[Any]:
         """Call a function in the process of each worker.
 
         Return references to the results, ordered by rank.
         """
         return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
 
-    def execute(self, func: Callable[..., T], *args, **kwargs) -> list[T]:
+    def execute(self, func: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
         """Call a function in the process of each worker. Return the results, ordered by rank."""
         return list(ray.get(self.execute_async(func, *args, **kwargs)))
 
-    def execute_single(self, worker_index: int, func: Callable[..., T], *args, **kwargs) -> T:
+    def execute_single(
+        self, worker_index: int, func: Callable[..., T], *args: Any, **kwargs: Any
+    ) -> T:
         """Call a function in the process of one worker. Return the result of the function."""
-        return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
+        result: T = ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
+        return result
 
     def call(self, method: str, *arguments: Sequence[object]) -> None:
         """Call a method of `WorkerRuntime` in the process of each worker, and wait for all calls.
@@ -169,7 +173,7 @@ class OwnProcess(WorkerGroup):
         return 1
 
     def execute_single_async(
-        self, worker_index: int, func: Callable[..., T], *args, **kwargs
+        self, worker_index: int, func: Callable[..., T], *args: Any, **kwargs: Any
     ) -> Any:
         """Call a function in this thread. Return a reference to the result of the function."""
         return ray.put(func(*args, **kwargs))

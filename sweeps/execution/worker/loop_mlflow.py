@@ -21,8 +21,8 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from sweeps.core.files.sweep_folder import MLFLOW_RUN
 from sweeps.execution.isolation.import_hook import ImportHook
@@ -150,7 +150,7 @@ class TrialRun:
         if os.environ.get(EXPERIMENT_ID) != self._experiment:
             os.environ.pop(RUN_ID, None)
 
-    def call(self, function: Callable[..., T], *args, **kwargs) -> T | None:
+    def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
         """Call a function of MLflow.
 
         If it fails, write a line to the trial's log and return None.
@@ -209,7 +209,7 @@ def _accepts_connections(tracking: str) -> bool:
 # ---- wrap MLflow's functions
 
 
-def _attach(mlflow: ModuleType) -> None:
+def _attach(mlflow: Any) -> None:
     """Wrap the functions of MLflow that log, and connect MLflow to the run of the running trial."""
     fluent = mlflow.tracking.fluent
     mlflow.start_run = fluent.start_run = _forgiving(fluent.start_run, NoRun)
@@ -235,7 +235,7 @@ def _forgiving(
     """
 
     @functools.wraps(function)
-    def call(*args, **kwargs) -> T | NoRun | None:
+    def call(*args: Any, **kwargs: Any) -> T | NoRun | None:
         if _current is None:
             return function(*args, **kwargs)
         result = _current.call(function, *args, **kwargs)

@@ -14,7 +14,7 @@ import ray
 from ray.data import DataIterator
 
 from sweeps.execution.messages import AttemptId
-from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.ray_apis import ray_data_adapter
 from sweeps.execution.worker.trial_session import TrialSession
 
 
@@ -48,4 +48,4 @@ class TrainStreams:
         parts = self._started.pop(attempt, None)
         if parts is not None:
             with contextlib.suppress(Exception):  # The coordinator may have died.
-                ray.kill(ray_train_adapter.coordinator_of(parts[0]))
+                ray.kill(ray_data_adapter.coordinator_of(parts[0]))

@@ -16,128 +16,21 @@ from typing import Any
 import pyarrow.fs
 import ray
 import ray.train
-from ray.data import DataIterator, Dataset
+from ray.data import DataIterator
 
 from sweeps.core.errors import shorten
 from sweeps.core.files.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
 from sweeps.core.loop_context import CHECKPOINT_NOTE, take_step
 from sweeps.core.text.secrets import hide_known
 from sweeps.core.trial import Checkpoint, Report
-from sweeps.data.columns import tables
 from sweeps.execution.isolation import user_code
-from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
-from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.messages import Assignment, Job, Ranks, RankUpdate, Silence
+from sweeps.execution.worker.dataset_cache import DatasetCache
+from sweeps.execution.worker.loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
 from sweeps.execution.worker.metric_values import flatten, numeric, quote, unbeatable
 
-# Other names of the dataset `valid`, as in Ray's tutorials. If the space file names a dataset by
-# such a name, this dataset has precedence.
-ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
 # After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0
-
-
-class LoopStopped(BaseException):
-    """Raised by `report` to end a loop. All ranks raise this exception at the same step.
-
-    The base class is not Exception, so that `except Exception` in a loop does not catch this
-    exception.
-
-    Args:
-        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
-            it. The trainer `command` reads this attribute.
-    """
-
-    def __init__(self, finished: bool = False):
-        super().__init__()
-        self.finished = finished
-
-
-class MetricMissing(ValueError):
-    """Raised if the first report of a trial lacks the objective's metric.
-
-    Often, the metric has another name in the loop.
-    """
-
-    place = "objective.metric"
-
-
-class CheckpointIgnored(ValueError):
-    """Raised under PBT if a loop does not continue from its checkpoint."""
-
-    place = "scheduler.name"
-
-
-class DatasetCache:
-    """Prepared data that a worker keeps for later trials that use the same data.
-
-    The worker also keeps the objects that loops have built from this data.
-
-    Attributes:
-        data: The prepared data.
-        check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
-        opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
-        kept: Objects that loops keep with `Current.cached`, by name.
-        folds: The data of each fold of a cross-validation; () without a cross-validation.
-        parts: The data of each step at which the loop trains on a part of the train rows; {} unless
-            the scheduler counts rows.
-    """
-
-    def __init__(self, data: Data):
-        self.data = data
-        self.check = ray.get(data.check) if data.check is not None else None
-        self.opened: dict[str, DataIterator] = {}
-        self.kept: dict[str, Any] = {}
-        self.folds = tuple(map(DatasetCache, data.folds))
-        self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
-
-    def dataset(self, name: str) -> Dataset:
-        """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
-        return ray.get(self.data.shards[name][0])
-
-    def name_of(self, name: str) -> str:
-        """Return the name of a dataset.
-
-        If there is no such dataset, but the name is an alias of "valid", return "valid".
-
-        Raises:
-            KeyError: The space has no dataset of this name, or the dataset is the test split.
-        """
-        shards = self.data.shards
-        name = name if name in shards else ALIASES.get(name, name)
-        if not shards:
-            raise KeyError(
-                f"no dataset `{name}`: the space file has no section `data`; add this section, or "
-                "read the data in the loop"
-            )
-        if name == "test" and name not in shards:
-            raise KeyError(
-                "the search never sees the split `test`; evaluate on `valid`. After the sweep, "
-                "the winner is scored on `test`"
-            )
-        if name not in shards:
-            raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(shards)}")
-        return name
-
-    def shard(self, name: str, ranks: Ranks) -> DataIterator:
-        """Return the part of a dataset that belongs to a rank.
-
-        Args:
-            name: Name of the dataset; see `name_of`.
-            ranks: Place of this process in its gang.
-
-        Raises:
-            KeyError: See `name_of`.
-        """
-        name = self.name_of(name)
-        if self.data.stream:
-            return ray_train_adapter.Stream(self.dataset(name))
-        if name not in self.opened:
-            parts = self.data.shards[name]
-            dataset = ray.get(parts[ranks.rank % len(parts)])
-            if self.data.whole and name == "train":
-                dataset = tables.part_of(dataset, ranks.world_size, ranks.rank)
-            self.opened[name] = ray_train_adapter.Shard(dataset.materialize())
-        return self.opened[name]
 
 
 class TrialSession:

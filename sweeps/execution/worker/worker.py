@@ -24,14 +24,14 @@ class Worker:
     It stays alive for later trials and gangs.
     """
 
-    def start(self, pool: ActorHandle, worker: str, job: Job) -> WorkerInfo:
+    def start(self, pool: ActorHandle[Any], worker: str, job: Job) -> WorkerInfo:
         """Prepare the process for training loops; see `WorkerRuntime`."""
         from sweeps.execution.worker.worker_runtime import WorkerRuntime
 
         self.runtime = WorkerRuntime(pool, worker, job)
         return self.runtime.start()
 
-    def execute(self, function: Callable[..., T], *args, **kwargs) -> T:
+    def execute(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call a function in this process and return its result.
 
         Backends call this method. The pool also calls it, to find out whether the process is alive.
@@ -44,8 +44,8 @@ class Worker:
 
 
 def start(
-    pool: ActorHandle, worker: str, job: Job, resources: dict[str, float], node: str | None
-) -> tuple[ActorHandle, ray.ObjectRef]:
+    pool: ActorHandle[Any], worker: str, job: Job, resources: dict[str, float], node: str | None
+) -> tuple[ActorHandle[Any], ray.ObjectRef[WorkerInfo]]:
     """Start a worker.
 
     Args:

@@ -8,16 +8,13 @@ calls out while a loop runs. Each of these requests is also a heartbeat of the w
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import logging
-import math
 import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +23,31 @@ import ray.data
 from ray.actor import ActorHandle
 from ray.train.backend import Backend, BackendConfig
 
-from sweeps.core.errors import StoreError
-from sweeps.core.files import stores
-from sweeps.core.files.checkpoint_files import root_in
-from sweeps.core.files.sweep_folder import FILES, ORIGIN
 from sweeps.core.host import exit_causes
-from sweeps.core.host.processes import working_directory
-from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.secrets import hide_in_output, remember_uri, remember_variables
 from sweeps.execution.isolation import child_processes, process_reset, torch_state
 from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
-from sweeps.execution.ray_apis import ray_train_adapter
+from sweeps.execution.ray_apis import ray_data_adapter, ray_train_adapter
 from sweeps.execution.worker import backends, loop_mlflow, trial_logs
+from sweeps.execution.worker.dataset_cache import DatasetCache
 from sweeps.execution.worker.gang_ranks import RENEWED_FOR_EACH_TRIAL
 from sweeps.execution.worker.stream_shares import TrainStreams
 from sweeps.execution.worker.training_loop import run_loop
-from sweeps.execution.worker.trial_session import DatasetCache, TrialSession
+from sweeps.execution.worker.trial_session import TrialSession
+from sweeps.execution.worker.trial_setup import (
+    current_of,
+    folder_on_node,
+    import_loop,
+    save_files,
+    stacks_after,
+)
 from sweeps.study.events import RankPlace
 
 log = logging.getLogger(__name__)
 
 # Interval at which a running loop's new reports and checkpoints are sent to the pool, in seconds.
-NEWS_EVERY = 0.5
+REPORTS_EVERY = 0.5
 
 
 class WorkerRuntime:
@@ -92,7 +91,7 @@ class WorkerRuntime:
         )  # Ray Data would log each read shard to the trial's log.
         ray.data.DataContext.get_current().enable_progress_bars = False
         if self.job.stream is None:
-            ray_train_adapter.read_data_in_place()
+            ray_data_adapter.read_data_in_place()
         else:
             self.job.stream.apply()
         ray_train_adapter.refuse_shutdown()
@@ -136,7 +135,7 @@ class WorkerRuntime:
 
     def form(
         self,
-        workers: tuple[ActorHandle, ...],
+        workers: tuple[ActorHandle[Any], ...],
         ranks: tuple[Ranks, ...],
         resources: dict[str, float],
         visible_gpus: list[str],
@@ -217,7 +216,7 @@ class WorkerRuntime:
         """Run one attempt at a trial on this rank, reset the process, and return the result."""
         self.job = assignment.job or self.job
         if self.job.store is not None:
-            assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
+            assignment = replace(assignment, folder=folder_on_node(assignment.folder))
         if self._membership is not None:
             # Not earlier: peers may still have used the groups.
             torch_state.destroy_groups(self._membership.groups)
@@ -246,7 +245,7 @@ class WorkerRuntime:
                     + (f"\n{ended.error}" if ended.error else "")
                 )
         finally:
-            self._save_files(assignment)
+            save_files(self.job.store, self._log, assignment)
             self.session = self._log = None
         if self._first_memory is None:
             process_reset.settle()
@@ -258,22 +257,6 @@ class WorkerRuntime:
             broken=broken or grown,
             disconnected=membership.lost_its_group(),
         )
-
-    def _save_files(self, assignment: Assignment) -> None:
-        """Copy this rank's log to the sweep's store. On rank 0, also copy the trial's other files.
-
-        An error is only logged.
-        """
-        if self.job.store is None or self._log is None:
-            return
-        folder, root = Path(assignment.folder), root_in(self.job.store, assignment.folder)
-        try:
-            store = stores.open_store(root, patient=False)
-            store.put(self._log, self._log.relative_to(folder).as_posix())
-            if assignment.ranks.rank == 0 and (folder / FILES).is_dir():
-                store.put(folder / FILES, FILES)
-        except StoreError as e:
-            log.warning("%s", e)
 
     def _keep_caches(self, assignment: Assignment) -> None:
         for key in self._caches.keys() - set(assignment.cached):
@@ -290,65 +273,16 @@ class WorkerRuntime:
         limit = self.job.trial_timeout
         seconds = None if limit is None else max(0.1, limit - assignment.seconds)
         if is_first:
-            self._import_loop(assignment, seconds)
-        current = self._current(assignment)
+            import_loop(self.job, seconds)
+            if assignment.ranks.rank == 0:
+                ray.get(self.pool.imported.remote(assignment.id))
+        current = current_of(self.job, assignment, self._caches[assignment.data_key])
         mark = f"{assignment.folder}/{assignment.ranks.rank}"
         if assignment.attempt > 1:
             child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
-        with process_reset.isolated(mark) as reset, _stacks_after(seconds):
+        with process_reset.isolated(mark) as reset, stacks_after(seconds):
             ended = replace(run_loop(session, current), reports=session.reports)
         return ended, reset.broken
-
-    def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
-        """Import the module of the training loop before the worker's first trial.
-
-        The trial's time does not include this import.
-
-        If the import changes the process, for example its environment variables, the changes stay
-        for all trials.
-        """
-        with (
-            _stacks_after(seconds),
-            contextlib.suppress(BaseException),
-        ):  # The trial reports errors.
-            os.environ.update(self.job.environment)
-            for reference in (self.job.loop, *self.job.references):
-                references.resolve(reference)
-        if assignment.ranks.rank == 0:
-            ray.get(self.pool.imported.remote(assignment.id))
-
-    def _current(self, assignment: Assignment) -> Current:
-        cache = self._caches[assignment.data_key]
-        label = assignment.labels.label
-        cpus = dict(assignment.trial.shape.per_worker).get("CPU", 1)
-        names = [field.name for field in fields(Current) if hasattr(self.job, field.name)]
-        own = {
-            "trial": assignment.trial.id,
-            "seed": assignment.trial.seed,
-            "label": list(label) if isinstance(label, tuple) else label,
-            "task": assignment.labels.task,
-            "classes": assignment.labels.classes,
-            "threads": max(self.job.threads, math.floor(cpus)),
-            "check": cache.check,
-            "options": dict(self.job.options),
-            "roots": self._code_folders(),
-            "weight": cache.data.weight,
-            "_folder": Path(assignment.folder, FILES),
-            "_kept": cache.kept,
-        }
-        return Current(**{name: getattr(self.job, name) for name in names} | own)
-
-    def _code_folders(self) -> tuple[Path, ...]:
-        """Return the folders with the user's files.
-
-        They are the copy that Ray made for the workers, if there is one, and the original folders.
-        """
-        copy = (
-            [Path(working_directory())]
-            if ray.get_runtime_context().runtime_env.get("working_dir")
-            else []
-        )
-        return (*copy, *map(Path, self.job.roots))
 
     def stop(self, trial: str) -> None:
         """End the trial's loop at its next report. Do nothing if the trial no longer runs here."""
@@ -372,7 +306,7 @@ class WorkerRuntime:
         last: TrialSession | None = None
         call = self.pool.listen.remote(self.worker)
         while True:
-            ready, _ = ray.wait([call], timeout=NEWS_EVERY)
+            ready, _ = ray.wait([call], timeout=REPORTS_EVERY)
             try:
                 if ready:
                     received = ray.get(call)
@@ -388,7 +322,7 @@ class WorkerRuntime:
                 if session is not None:
                     session.check_silence()
             except ray.exceptions.RayError:  # The pool has died, so Ray will end this process soon.
-                time.sleep(NEWS_EVERY)
+                time.sleep(REPORTS_EVERY)
             if (log := self._log) is not None:
                 trial_logs.shorten(log)
 
@@ -399,36 +333,3 @@ class WorkerRuntime:
         except BaseException:
             error = traceback.format_exc()
         self.pool.answered.remote(self.worker, number, error)
-
-
-def _folder_on_node(folder: str) -> str:
-    """Return the folder for a trial's logs and other files on this node.
-
-    If this node does not see the sweep's folder, it is a folder in the files of the Ray session.
-    This user may not be able to write to the driver's path.
-
-    Args:
-        folder: The trial's folder on the driver's node.
-    """
-    sweep = Path(folder).parent.parent
-    if (sweep / ORIGIN).is_file():
-        return folder
-    node: Any = ray._private.worker._global_node
-    return str(Path(node.get_session_dir_path(), "sweeps", sweep.name, "trials", Path(folder).name))
-
-
-@contextlib.contextmanager
-def _stacks_after(seconds: float | None) -> Iterator[None]:
-    """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`.
-
-    If `seconds` is None, never write them.
-
-    `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are
-    written.
-    """
-    if seconds is not None:
-        faulthandler.dump_traceback_later(seconds, file=2)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()

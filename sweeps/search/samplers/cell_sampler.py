@@ -27,7 +27,6 @@ from sweeps.search.samplers.sampler import (
 from sweeps.search.samplers.trial_groups import History
 from sweeps.space import Space
 from sweeps.space.model.conditions import Key
-from sweeps.study.distributions import distribution_of
 from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
 
@@ -54,8 +53,8 @@ class CellSampler(BaseSampler):
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
         self.seed = space.search.seed
         self.cell: Mapping[str, Key] = {}
-        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
-        context = SamplerContext(space, self._distributions, tuple(earlier))
+        context = SamplerContext(space, tuple(earlier))
+        self._distributions = context.distributions
         self.starting_points: list[dict[str, Key]] = []
         if earlier:
             from sweeps.search.samplers.warm_start import starting_points  # imports scipy

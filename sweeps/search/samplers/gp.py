@@ -40,4 +40,4 @@ class Gp(Algorithm):
         """Build the model."""
         from sweeps.search.samplers.gp_model import GpModel
 
-        return GpModel(self, context)
+        return GpModel(context, self.n_startup_trials, self.deterministic_objective)

@@ -41,7 +41,6 @@ from sweeps.space.model.conditions import Key
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.acquisition import Surrogate
-    from sweeps.search.samplers.gp import Gp
     from sweeps.search.samplers.warm_start import EarlierProcess
 
 
@@ -54,13 +53,16 @@ class GpModel:
     Algorithm).
 
     Args:
-        options: The options of the space file.
         context: Facts about the sweep. The scheduler's `max_t` is full fidelity; if it is None, the
             highest recorded step is.
+        n_startup_trials, deterministic_objective: See `Gp`.
     """
 
-    def __init__(self, options: Gp, context: SamplerContext):
-        self.options = options
+    def __init__(
+        self, context: SamplerContext, n_startup_trials: int, deterministic_objective: bool
+    ):
+        self._n_startup_trials = n_startup_trials
+        self._deterministic_objective = deterministic_objective
         self.space = context.space
         self.names = {
             name: distribution
@@ -95,7 +97,7 @@ class GpModel:
             place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(
                 self.axes.middle(rng)
             )[0]
-        elif len(history.known) < self.options.n_startup_trials:
+        elif len(history.known) < self._n_startup_trials:
             return {}
         else:
             place = self._best_place(history, cell, rng)
@@ -155,7 +157,7 @@ class GpModel:
         for i, variance in enumerate(variances):
             values, factor = scaled(observed.values[:, i])
             noise = VAGUE.with_estimate(variance * factor**2, freedom)
-            if self.options.deterministic_objective:
+            if self._deterministic_objective:
                 noise = NONE
             create = functools.partial(
                 Process, inputs, values, self._categorical, shares=shares, noise=noise

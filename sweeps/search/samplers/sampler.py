@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -90,13 +91,18 @@ class SamplerContext:
 
     Attributes:
         space: The search space.
-        distributions: Distribution of each dimension of the space, by name.
         earlier: Earlier sweeps from which the sweep learns.
     """
 
     space: Space
-    distributions: Mapping[str, BaseDistribution]
     earlier: tuple[EarlierSweep, ...] = ()
+
+    @cached_property
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """Distribution of each dimension of the space, by name."""
+        from sweeps.study.distributions import distribution_of  # imports optuna
+
+        return {dimension.name: distribution_of(dimension) for dimension in self.space.dimensions}
 
     @property
     def free(self) -> dict[str, BaseDistribution]:

@@ -15,7 +15,7 @@ from sweeps.study.events import (
     TrialStarted,
 )
 from sweeps.study.objectives import Objectives
-from sweeps.study.states import apply, started
+from sweeps.study.transitions import apply, started
 
 METRIC = "value"
 

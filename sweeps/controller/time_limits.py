@@ -1,0 +1,54 @@
+"""Time limits of a search: `limits.timeout`, and `--minutes` with the time of the export."""
+
+from __future__ import annotations
+
+from sweeps.controller.deadline import Deadline
+from sweeps.controller.driver_state import Policy
+from sweeps.controller.progress import SweepProgress
+
+
+class TimeLimits:
+    """Time limits of a search.
+
+    Args:
+        progress: The progress of the sweep, which shows the earlier limit.
+        policy: What stays the same while the driver runs.
+        began: See `SweepController`.
+        deadline: When the whole command must end. None if the user gave no `--minutes`.
+    """
+
+    def __init__(
+        self, progress: SweepProgress, policy: Policy, began: float, deadline: Deadline | None
+    ):
+        self._progress = progress
+        self._policy = policy
+        self._began = began
+        self._deadline = deadline
+        # The best trial, and whether it could be trained again in time when it became the best.
+        self._leader: tuple[str, bool] | None = None
+
+    def reached(self, now: float) -> str | None:
+        """Return the time limit that the sweep has reached; None if it has reached none.
+
+        Args:
+            now: The current time by the monotonic clock.
+        """
+        timeout, deadline = self._policy.space.limits.timeout, self._deadline
+        ends = {} if timeout is None else {"limits.timeout": self._began + timeout}
+        if deadline is not None:
+            ends["--minutes"] = deadline.end - self._reserve(deadline, now)
+        if not ends:
+            return None
+        reason = min(ends, key=lambda name: ends[name])
+        self._progress.timeout = ends[reason] - self._began
+        return reason if now > ends[reason] else None
+
+    def _reserve(self, deadline: Deadline, now: float) -> float:
+        """Return the seconds that the command needs after the search; see `Deadline.reserve`."""
+        leader = self._progress.leader(self._policy.can_win)
+        if leader is None:
+            return deadline.reserve(None, trains=False)
+        trial, seconds = leader
+        if self._leader is None or self._leader[0] != trial:
+            self._leader = trial, deadline.fits(seconds, now)
+        return deadline.reserve(seconds, self._leader[1])
