@@ -123,7 +123,7 @@ class SweepProgress:
             of a running trial. None if no trial has a value.
         """
         number, best = self._search.budget.best or (-1, None)
-        found = None if best is None else (format_trial_id(number), self._seconds_of_all(best))
+        leader = None if best is None else (format_trial_id(number), self._seconds_of_all(best))
         value = best.value if best is not None and ranking.tier(best) == 0 else None
         for trial, run in self.running.items():
             state = self._store.states[trial]
@@ -133,8 +133,8 @@ class SweepProgress:
                 state.best_value, value, self._store.minimize
             )
             if better and (best is None or can_win(state)):
-                found, value = (state.id, self._seconds(state, run)), state.best_value
-        return found
+                leader, value = (state.id, self._seconds(state, run)), state.best_value
+        return leader
 
     def _seconds_of_all(self, ended: Result) -> float:
         """Return the seconds of an ended trial. If it was stopped early, those of all folds."""

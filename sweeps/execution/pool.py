@@ -372,12 +372,12 @@ class _Pool(RankCalls):
         since = clock.monotonic()
         while not running.is_urgent:
             left = PROGRESS_EVERY - (clock.monotonic() - since)
-            if running.has_news and left <= 0:
+            if running.has_unsent and left <= 0:
                 break
             running.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(
-                    running.changed.wait(), max(left, 0.05) if running.has_news else None
+                    running.changed.wait(), max(left, 0.05) if running.has_unsent else None
                 )
         return {"update": running.next_update()}
 

@@ -50,13 +50,13 @@ def read_splits(
     without_ray = all(source.startswith("sklearn:") for source in sources_of(space))
     try:
         with contextlib.nullcontext() if without_ray else _ray(folder, space, roots):
-            found = DataVariants(request.spec, request.variants, request.seed, request.tuned)
+            data = DataVariants(request.spec, request.variants, request.seed, request.tuned)
             if not without_ray:
-                found.copy_rows()
-            request.check_unchanged(found.fingerprint)
+                data.copy_rows()
+            request.check_unchanged(data.fingerprint)
     except InputError as e:
         raise locate_problems(space, e.problems) from None
-    return found
+    return data
 
 
 @contextlib.contextmanager

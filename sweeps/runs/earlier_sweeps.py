@@ -46,19 +46,19 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
         InputError: A sweep does not exist, is named twice, has another objective, or has no trial
             from which the new sweep can learn.
     """
-    found: list[EarlierSweep] = []
+    sweeps: list[EarlierSweep] = []
     problems: list[Problem] = []
     for i, sweep in enumerate(space.search.earlier):
         try:
             with opened(sweep, root) as (folder, _):
                 earlier = _read(folder, space)
-            if any(earlier.place == other.place for other in found):
+            if any(earlier.place == other.place for other in sweeps):
                 raise InputError(
                     "",
                     f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each "
                     "sweep once",
                 )
-            found.append(earlier)
+            sweeps.append(earlier)
         except InputError as e:
             problems += [
                 Problem(f"search.from.{i}", f"{p.place}: {p.text}" if p.place else p.text)
@@ -74,7 +74,7 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
             )
     if problems:
         raise locate_problems(space, problems)
-    return tuple(found)
+    return tuple(sweeps)
 
 
 def _read(folder: Path, space: Space) -> EarlierSweep:

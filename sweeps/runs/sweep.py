@@ -251,9 +251,11 @@ class Sweep:
         """
         from sweeps.stored.sweep_comparison import sweep_importance
 
-        found = sweep_importance(record.read(self.folder), recorded_space(self.folder))
-        series = pd.Series(dict(found.shares), dtype="float64", name="importance")
-        series.attrs = {"unknown": found.unknown} if found.unknown else {"basis": found.basis}
+        importance = sweep_importance(record.read(self.folder), recorded_space(self.folder))
+        series = pd.Series(dict(importance.shares), dtype="float64", name="importance")
+        series.attrs = (
+            {"unknown": importance.unknown} if importance.unknown else {"basis": importance.basis}
+        )
         return series
 
     def plot_history(self) -> plotly.graph_objects.Figure:

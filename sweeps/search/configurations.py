@@ -37,15 +37,15 @@ def list_configurations(space: Space) -> dict[str, Mapping[str, Key]] | None:
     if not space.dimensions or perturbs(space.scheduler):
         return None
     names = {dim.name for dim in space.dimensions if dim.size <= MOST_LISTED}
-    found: dict[str, Mapping[str, Key]] = {}
+    remaining: dict[str, Mapping[str, Key]] = {}
     for _, values in assignments(space.sections, names):
-        if len(found) == MOST_LISTED or not values.keys() <= names:
+        if len(remaining) == MOST_LISTED or not values.keys() <= names:
             return None
-        found[configuration_of(values)] = values
+        remaining[configuration_of(values)] = values
     for point in space.search.initial_points:
         if point.values is not None:
-            found.pop(configuration_of(point.keys), None)
-    return found
+            remaining.pop(configuration_of(point.keys), None)
+    return remaining
 
 
 def most_trials(space: Space) -> int:

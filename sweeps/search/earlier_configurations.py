@@ -86,7 +86,7 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Key | Absent]) -> dic
     The dimensions that depend on a dimension without a key are left out, too.
     """
     conditions = conditions_of(space.sections)
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     missing: set[str] = set()
 
     def choose(dimension: Dimension) -> Key:
@@ -94,11 +94,11 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Key | Absent]) -> dic
         if needed & missing or (key := key_of(dimension)) is ABSENT:
             missing.add(dimension.name)
             return any_key(dimension)
-        found[dimension.name] = key
+        keys[dimension.name] = key
         return key
 
     space.fill(choose)
-    return found
+    return keys
 
 
 def key_in(dimension: Dimension, value: JsonValue, key: JsonValue | Absent = ABSENT) -> Key:
@@ -131,17 +131,17 @@ def key_in(dimension: Dimension, value: JsonValue, key: JsonValue | Absent = ABS
     ):
         raise OutsideDomain(dimension)
     value = dimension.nearest(value)
-    found: Key
+    number: Key
     if dimension.mean is not None:
-        found = cumulative_probability(dimension, value)
+        number = cumulative_probability(dimension, value)
     else:
-        found = round(value) if dimension.is_integer else float(value)
+        number = round(value) if dimension.is_integer else float(value)
     distribution = distribution_of(dimension)
-    is_inside = distribution._contains(distribution.to_internal_repr(found))
+    is_inside = distribution._contains(distribution.to_internal_repr(number))
     # In the tails of a normal distribution, different values have the same key.
-    if not is_inside or not _are_equal(dimension.value(found), value):
+    if not is_inside or not _are_equal(dimension.value(number), value):
         raise OutsideDomain(dimension)
-    return found
+    return number
 
 
 def _are_equal(a: JsonValue, b: JsonValue) -> bool:

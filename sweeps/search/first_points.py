@@ -43,14 +43,14 @@ def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
 def read_portfolio(name: str) -> list[dict[str, JsonValue]]:
     """Return the configurations of a portfolio: values of dimensions, by the dimensions' names."""
     file = portfolio_files()[name]
-    found: list[dict[str, JsonValue]] = parse(read_text(file, str(file)), str(file)).plain()
-    return found
+    points: list[dict[str, JsonValue]] = parse(read_text(file, str(file)), str(file)).plain()
+    return points
 
 
-def _others(found: Iterable[Keys], points: Sequence[Keys]) -> Iterator[Keys]:
+def _others(configurations: Iterable[Keys], points: Sequence[Keys]) -> Iterator[Keys]:
     """Yield each configuration that fixes a key and was neither yielded nor is in `points`."""
     seen = [*points, {}]
-    for keys in found:
+    for keys in configurations:
         if keys not in seen:
             seen.append(keys)
             yield keys

@@ -67,7 +67,7 @@ def is_copied(name: str) -> bool:
 
 def find_files(folder: Path) -> Files:
     """Return the files of a sweep's folder that are copied. Links are left out."""
-    found: Files = {}
+    files: Files = {}
     for parent, folders, names in os.walk(folder):
         relative = Path(parent).relative_to(folder)
         folders[:] = [name for name in folders if is_copied((relative / name).as_posix())]
@@ -77,8 +77,8 @@ def find_files(folder: Path) -> Files:
             with contextlib.suppress(OSError):
                 if path.is_file() and not path.is_symlink():
                     stat = path.stat()
-                    found[path.relative_to(folder).as_posix()] = (stat.st_size, stat.st_mtime_ns)
-    return found
+                    files[path.relative_to(folder).as_posix()] = (stat.st_size, stat.st_mtime_ns)
+    return files
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -268,12 +268,14 @@ class StoreMirror:
         import ray
 
         try:
-            found: tuple[str, ...] = ray.get(self.pool.unneeded.remote(), timeout=POOL_ANSWERS)
+            checkpoints: tuple[str, ...] = ray.get(
+                self.pool.unneeded.remote(), timeout=POOL_ANSWERS
+            )
         except (
             ray.exceptions.RayError
         ):  # The pool has died. The driver's main thread notices this, too.
             return ()
-        return found
+        return checkpoints
 
     def _read_journal(self) -> bytes:
         """Return the whole lines of the study's file; b"" if the study is in a database."""

@@ -126,12 +126,12 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
         sweep: The sweep, in any form that `find` accepts.
         root: Root folder or address of all sweeps.
     """
-    found = find(sweep, root)
-    if not isinstance(found, str):
-        yield found, False
+    place = find(sweep, root)
+    if not isinstance(place, str):
+        yield place, False
         return
-    store = _open(found)
-    local = local_folder(found, root)
+    store = _open(place)
+    local = local_folder(place, root)
     if is_driven(local):
         yield local, False
         return

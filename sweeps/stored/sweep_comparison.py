@@ -34,16 +34,17 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
         InputError: There are fewer than two sweeps, a sweep does not exist or is given twice, or no
             sweep has a trial.
     """
-    found = [find(sweep, root) for sweep in sweeps]
-    if len(found) < 2:
+    places = [find(sweep, root) for sweep in sweeps]
+    if len(places) < 2:
         raise InputError(
-            "sweeps compare", f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them"
+            "sweeps compare",
+            f"needs at least two sweeps, got {len(places)}; `sweeps ls` lists them",
         )
-    for sweep, place in zip(sweeps, found, strict=True):
-        if found.count(place) > 1:
+    for sweep, place in zip(sweeps, places, strict=True):
+        if places.count(place) > 1:
             raise InputError(sweep, "is given twice; give different sweeps")
     with contextlib.ExitStack() as stack:
-        folders = [stack.enter_context(opened(str(place), root))[0] for place in found]
+        folders = [stack.enter_context(opened(str(place), root))[0] for place in places]
         return compare([compared(folder) for folder in folders])
 
 
@@ -79,12 +80,12 @@ def sweep_importance(study: Record | None, space: Space) -> Importance:
     if study is None:
         return Importance(unknown="there is no trial")
     try:
-        found = plot_data(study, space).importance
+        importance = plot_data(study, space).importance
     except Exception as e:
         return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
-    if len(study.objectives.objectives) > 1 and found.shares:
-        return replace(found, basis=f"{found.basis}, for {study.metric}")
-    return found
+    if len(study.objectives.objectives) > 1 and importance.shares:
+        return replace(importance, basis=f"{importance.basis}, for {study.metric}")
+    return importance
 
 
 def space_or_none(folder: Path, problems: list[str]) -> Space | None:

@@ -53,9 +53,9 @@ def _find_name(name: str, root: Path, given: str) -> Path:
         return valid_origin_keys(root / name).get("began") or 0
 
     names = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
-    found = choose_name(name, names, began, root=root, given=given)
-    if found is not None:
-        return (root / found).resolve()
+    match = choose_name(name, names, began, root=root, given=given)
+    if match is not None:
+        return (root / match).resolve()
     if Path(given).is_dir():
         raise InputError(given, "is not a sweep's folder, because it has no origin.json")
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"

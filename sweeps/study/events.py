@@ -236,9 +236,9 @@ class TrialReported(TrialEvent):
 
 def joined(events: Iterable[TrialEvent]) -> tuple[TrialEvent, ...]:
     """Return the events of a trial with those `TrialReported` as one that follow each other."""
-    found: list[TrialEvent] = []
+    merged: list[TrialEvent] = []
     for event in events:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if isinstance(event, TrialReported) and isinstance(last, TrialReported):
             event = replace(
                 event,
@@ -246,9 +246,9 @@ def joined(events: Iterable[TrialEvent]) -> tuple[TrialEvent, ...]:
                 checkpoint=event.checkpoint or last.checkpoint,
                 best=event.best or last.best,
             )
-            found.pop()
-        found.append(event)
-    return tuple(found)
+            merged.pop()
+        merged.append(event)
+    return tuple(merged)
 
 
 @dataclass(frozen=True)

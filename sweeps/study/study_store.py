@@ -101,21 +101,21 @@ class StudyStore:
         An earlier driver may have died after it wrote a batch of events, and before it wrote what
         Optuna reads of them.
         """
-        found = []
+        states = []
         for t in self.trials():
             state = event_records.state_of(t, self.objectives)
             if state is None:
                 continue
             if not state.has_ended:
                 state = trial_building.complete(self.space, state)
-            found.append(state)
+            states.append(state)
             self.spent = max(self.spent, state.at)
             if not t.state.is_finished():
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 known = t.intermediate_values
                 missing = [pair for pair in state.compared if pair[0] not in known]
                 self._project(state, missing, record.paused_at(t))
-        self.sweep = SweepState(self.objectives, self.space.repeats, found)
+        self.sweep = SweepState(self.objectives, self.space.repeats, states)
 
     @property
     def states(self) -> dict[int, TrialState]:

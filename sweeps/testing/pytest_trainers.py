@@ -161,7 +161,7 @@ class TrainerTests:
         if not definition.weights:
             pytest.skip("the trainer does not use weights of rows")
         current, shards = self.table()
-        loop, found = references.resolve(f"{self.module}:{definition.loop}"), []
+        loop, predictions = references.resolve(f"{self.module}:{definition.loop}"), []
         for period in (4, 7):
             folder = tmp_path / str(period)
             folder.mkdir()
@@ -172,7 +172,7 @@ class TrainerTests:
                     train.assign(sample_weight=np.arange(len(train)) % float(period))
                 ),
             }
-            found.append(
+            predictions.append(
                 run_loop(
                     loop,
                     dict(self.params),
@@ -181,7 +181,9 @@ class TrainerTests:
                     folder,
                 ).metrics
             )
-        assert found[0] != found[1], "the loop does not use the column `Current.weight` of train"
+        assert predictions[0] != predictions[1], (
+            "the loop does not use the column `Current.weight` of train"
+        )
 
     def test_a_scorer_of_scikit_learn_is_reported(
         self, tmp_path: Path, definition: TrainerDefinition

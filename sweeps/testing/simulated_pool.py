@@ -327,9 +327,9 @@ class SimulatedPool:
         saved: tuple[Checkpoint, ...] = ()
         if step % self._loop.save_every == 0:
             saved = (Checkpoint(f"checkpoint_{step:06d}", step, step),)
-        made = Report(step, self._loop.metrics(running.state, step), self.clock.time())
+        report = Report(step, self._loop.metrics(running.state, step), self.clock.time())
         for rank in range(running.parts.ranks):
-            reports = (made,) if rank == 0 else ()
+            reports = (report,) if rank == 0 else ()
             running.record(attempt, RankUpdate(rank, step, reports, saved), ended)
         self._changed[running.trial.id] = running
         if ended is not None:

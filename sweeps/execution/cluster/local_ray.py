@@ -180,7 +180,10 @@ class RayWatch(threading.Thread):
 
     def __init__(self, folder: Path, node: Any):
         super().__init__(name="watch", daemon=True)
-        pids = {name: [p.process.pid for p in found] for name, found in node.all_processes.items()}
+        pids = {
+            name: [p.process.pid for p in processes]
+            for name, processes in node.all_processes.items()
+        }
         ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
         crash_cleanup.record_ray(
             folder, node.get_session_dir_path(), [*ours, *itertools.chain(*pids.values())]

@@ -47,14 +47,14 @@ class ClusterNodes:
         """Ask Ray which nodes are alive."""
         self.update(await asyncio.to_thread(ray.nodes))
 
-    def update(self, found: Sequence[Mapping[str, Any]]) -> None:
+    def update(self, nodes: Sequence[Mapping[str, Any]]) -> None:
         """Set the nodes that are alive.
 
         Args:
-            found: The cluster's nodes as `ray.nodes` returns them, including the nodes that have
+            nodes: The cluster's nodes as `ray.nodes` returns them, including the nodes that have
                 died.
         """
-        alive = {node["NodeID"]: node for node in found if node["Alive"]}
+        alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
         self.names = {
             name: f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
             for name, node in alive.items()

@@ -245,7 +245,7 @@ class RunningTrial:
         return self.ended is not None or self.rung != self._sent_rung or self._has_unsent_checkpoint
 
     @property
-    def has_news(self) -> bool:
+    def has_unsent(self) -> bool:
         """True if there are reports that the driver has not received."""
         return any(isinstance(event, TrialReported) for event in self._unsent)
 

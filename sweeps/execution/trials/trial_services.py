@@ -100,8 +100,8 @@ class TrialServices:
         attempt writes.
         """
         root = root_in(self.job.store, running.folder)
-        found = await asyncio.to_thread(checkpoint_names, root)
-        for name in running.parts.to_delete(running.state, found):
+        names = await asyncio.to_thread(checkpoint_names, root)
+        for name in running.parts.to_delete(running.state, names):
             path = f"{root}/{name}"
             self.unneeded.pop(path, None)
             self._delete(path)

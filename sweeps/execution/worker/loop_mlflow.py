@@ -121,9 +121,9 @@ class TrialRun:
         if not _accepts_connections(self.tracking):
             self.say("MLflow's server does not answer; what the loop logs is lost")
             self._skip_until = time.monotonic() + PAUSE
-        elif (found := self._find()) is not None:
-            os.environ[RUN_ID] = found["run_id"]
-            os.environ[EXPERIMENT_ID] = self._experiment = found["experiment_id"]
+        elif (run := self._find()) is not None:
+            os.environ[RUN_ID] = run["run_id"]
+            os.environ[EXPERIMENT_ID] = self._experiment = run["experiment_id"]
         else:
             self.say("MLflow has no run of this trial yet, so the loop logs to a run of its own")
 
@@ -140,8 +140,8 @@ class TrialRun:
                 return None
             time.sleep(LOOK_EVERY)
         TrialRun._missed = False
-        found: dict[str, str] = json.loads(file.read_text())
-        return found
+        run: dict[str, str] = json.loads(file.read_text())
+        return run
 
     def _respect_selection(self) -> None:
         """If the loop has selected another server or experiment, do not name the trial's run."""

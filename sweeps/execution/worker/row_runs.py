@@ -105,8 +105,12 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLo
     """
     assignment, steps = session.assignment, session.assignment.row_steps
     done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
-    found = session.checkpoint() if done else None
-    previous = None if found is None or not _is_on_all_ranks(Path(found.path)) else Path(found.path)
+    checkpoint = session.checkpoint() if done else None
+    previous = (
+        None
+        if checkpoint is None or not _is_on_all_ranks(Path(checkpoint.path))
+        else Path(checkpoint.path)
+    )
     row_runs = Path(assignment.folder).parent.parent / ROW_RUNS
     row_runs.mkdir(parents=True, exist_ok=True)
     # In the sweep's folder, because a killed worker cannot delete its files.

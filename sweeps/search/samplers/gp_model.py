@@ -124,9 +124,9 @@ class GpModel:
         ]
         surrogate.imagine(self._places(pending))
 
-        begun = {point_of(t.params, t.distributions) for t in pending}
+        running = {point_of(t.params, t.distributions) for t in pending}
         candidates = Candidates(
-            self.axes, self.activity, cell, lambda point: point in history.tried or point in begun
+            self.axes, self.activity, cell, lambda point: point in history.tried or point in running
         )
         earlier = candidates.in_cell(
             candidates.filled(self._places([*observed.trials, *pending]), rng)

@@ -258,11 +258,11 @@ class History:
             of freedom are the number of repeats, without the first trials. If they are 0, the
             variances are 0.
         """
-        found = [found for found in self._deviations.values() if found[0]]
-        freedom = sum(degrees for degrees, _ in found)
+        deviations = [pair for pair in self._deviations.values() if pair[0]]
+        freedom = sum(degrees for degrees, _ in deviations)
         # `fsum` is exact, so the result does not depend on the order in which trials ended.
         return freedom, [
-            math.fsum(sums[i] for _, sums in found) / max(freedom, 1)
+            math.fsum(sums[i] for _, sums in deviations) / max(freedom, 1)
             for i in range(len(self.signs))
         ]
 

@@ -58,7 +58,7 @@ def history_of(sweep: EarlierSweep, context: SamplerContext) -> History:
             if trial.values is None
             else TrialState.COMPLETE
         )
-        made = create_trial(
+        frozen_trial = create_trial(
             state=state,
             values=trial.values if state is TrialState.COMPLETE else None,
             params={name: trial.keys[name] for name in known},
@@ -68,8 +68,8 @@ def history_of(sweep: EarlierSweep, context: SamplerContext) -> History:
             if 0 < trial.violation < math.inf
             else {},
         )
-        made.number = number
-        frozen.append(made)
+        frozen_trial.number = number
+        frozen.append(frozen_trial)
     history = History(space=context.distributions)
     history.number = len(frozen)
     goals = [objective.goal for objective in context.space.objectives]
