@@ -21,7 +21,7 @@ from sweeps.space.python.saved_space import recorded_space
 from sweeps.study import record
 from tests.browser.conftest import drawn, page_server, zoom
 from tests.commands import REPO
-from tests.dashboard.made import sweep_folder
+from tests.dashboard.sweep_folders import sweep_folder
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

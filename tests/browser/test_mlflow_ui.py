@@ -12,8 +12,8 @@ from sweeps.core.trial import Result, State
 from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
 from tests.browser.conftest import page_server
-from tests.dashboard.made import sweep_folder
-from tests.tracking.made import START, begin, end, sweep_result, sweep_started, trial
+from tests.dashboard.sweep_folders import sweep_folder
+from tests.tracking.tracker_events import START, begin, end, sweep_result, sweep_started, trial
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

@@ -7,7 +7,7 @@ import pytest
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.html_page import to_html
 from tests.browser.conftest import WAIT
-from tests.sweep_report.made import MARKUP, marked_data
+from tests.sweep_report.report_data import MARKUP, marked_data
 
 pytestmark = [
     pytest.mark.browser,

@@ -16,7 +16,7 @@ import urllib.request
 
 import numpy as np
 import pytest
-from made import write_parts
+from bundle_parts import write_parts
 from test_bundle_of_trainers import trained
 
 import sweeps.trainers.xgboost

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import made
+import bundle_parts
 import mlflow.pyfunc
 import numpy as np
 import pandas as pd
@@ -32,8 +32,8 @@ def bundle(tmp_path_factory):
     """One bundle for all tests that only read it."""
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
-        kept = made.ingredients(folder, patch, "shared")
-        yield made.write_parts(folder / "out" / "bundle", **kept), kept
+        kept = bundle_parts.ingredients(folder, patch, "shared")
+        yield bundle_parts.write_parts(folder / "out" / "bundle", **kept), kept
 
 
 def expected_frame(kept):
@@ -158,11 +158,11 @@ def test_mlflows_view(bundle):
         "probability_yes",
     ]
     assert len(model.input_example) == 5
-    odd = made.raw().assign(rooms=[1, np.nan, 3, 4, 5, 6])
+    odd = bundle_parts.raw().assign(rooms=[1, np.nan, 3, 4, 5, 6])
     for frame in (
         odd,
-        made.raw().assign(garden=[1, 0, 1, 0, 1, 1]),
-        made.raw().assign(city=range(6)),
+        bundle_parts.raw().assign(garden=[1, 0, 1, 0, 1, 1]),
+        bundle_parts.raw().assign(city=range(6)),
     ):
         pd.testing.assert_frame_equal(model.predict(frame), load_bundle(path).predict(frame))
 
@@ -208,7 +208,7 @@ def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
 def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, request):
     if what != "odd model":
         request.getfixturevalue("checked_in_this_process")
-    kept = made.ingredients(tmp_path, monkeypatch, "wrong" + what.replace(" ", ""))
+    kept = bundle_parts.ingredients(tmp_path, monkeypatch, "wrong" + what.replace(" ", ""))
     target = tmp_path / "out" / "bundle"
     module = kept["load"].split(":")[0]
     if what == "odd model":
@@ -230,18 +230,18 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, 
         kept["fitted"].fitted_steps[0].estimator.cities = lambda city: 0
         message = "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
-        made.write_parts(target, **kept)
+        bundle_parts.write_parts(target, **kept)
     assert os.listdir(target.parent) == []
 
 
 def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, monkeypatch):
-    kept = made.ingredients(tmp_path, monkeypatch, "again")
+    kept = bundle_parts.ingredients(tmp_path, monkeypatch, "again")
     target = tmp_path / "out" / "bundle"
-    made.write_parts(target, **kept | {"expected": None})
+    bundle_parts.write_parts(target, **kept | {"expected": None})
     assert not load_bundle(target).manifest.checked
     kept["load"] = kept["load"].replace(":load", ":load_codes")
     kept["expected"] = (kept["expected"] > 0.5).astype(int)
-    made.write_parts(target, **kept | {"classes": (10, 20)})
+    bundle_parts.write_parts(target, **kept | {"classes": (10, 20)})
     assert load_bundle(target).manifest.positive == 20
     assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [
         10 + 10 * c for c in kept["expected"]
@@ -251,7 +251,7 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
     with pytest.raises(
         BundleError, match="exists and is not a bundle, so sweeps does not replace it"
     ):
-        made.write_parts(target.parent / "mine", **kept)
+        bundle_parts.write_parts(target.parent / "mine", **kept)
 
 
 def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
@@ -296,7 +296,7 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(
 ):
     (tmp_path / f"images_{shapes}.py").write_text(IMAGES)
     monkeypatch.syspath_prepend(str(tmp_path))
-    kept = made.ingredients(tmp_path, monkeypatch, f"images{shapes}")
+    kept = bundle_parts.ingredients(tmp_path, monkeypatch, f"images{shapes}")
     cells = [
         np.full((2, 2 + (shapes == "different") * (i % 2)), 40 * i, dtype="uint8") for i in range(6)
     ]
@@ -309,7 +309,7 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(
         "classes": None,
         "label": None,
     }
-    path = made.write_parts(
+    path = bundle_parts.write_parts(
         tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected}
     )
     model = mlflow.pyfunc.load_model(str(path))
@@ -347,7 +347,7 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
         "def load(folder):\n    return Model()\n"
     )
     (tmp_path / f"model_{tag}.py").write_text(text)
-    kept = made.ingredients(tmp_path, monkeypatch, f"plain{tag}")
+    kept = bundle_parts.ingredients(tmp_path, monkeypatch, f"plain{tag}")
     nothing = {
         "load": f"model_{tag}:load",
         "fitted": None,
@@ -357,7 +357,7 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
         "raw": None,
         "expected": None,
     }
-    path = made.write_parts(tmp_path / "out" / "bundle", **kept | nothing)
+    path = bundle_parts.write_parts(tmp_path / "out" / "bundle", **kept | nothing)
     rows = pd.DataFrame({"word": ["a", "b"]}, index=[3, 4])
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
         pd.testing.assert_frame_equal(

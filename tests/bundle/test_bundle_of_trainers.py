@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from made import write_parts
+from bundle_parts import write_parts
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost

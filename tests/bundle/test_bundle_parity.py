@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from bundle_parts import write_parts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made import write_parts
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost

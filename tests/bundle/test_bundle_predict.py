@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-import made
+import bundle_parts
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -35,8 +35,8 @@ def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
         check_in_this_process(patch)
-        kept = made.ingredients(folder, patch, "files")
-        yield made.write_parts(folder / "bundle", **kept), kept
+        kept = bundle_parts.ingredients(folder, patch, "files")
+        yield bundle_parts.write_parts(folder / "bundle", **kept), kept
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_transform_gives_the_features_that_the_model_gets(bundle):
 def test_transform_without_a_preprocessor_gives_the_raw_features(
     checked_in_this_process, tmp_path, monkeypatch
 ):
-    kept = made.ingredients(tmp_path, monkeypatch, "rawonly")
+    kept = bundle_parts.ingredients(tmp_path, monkeypatch, "rawonly")
     raw = kept["raw"][["rooms", "area"]]
     (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
-    path = made.write_parts(
+    path = bundle_parts.write_parts(
         tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None}
     )
     text = raw.astype(str)[["area", "rooms"]].set_axis([7, 7, 8, 9, 10, 11], axis=0)
@@ -270,7 +270,7 @@ def test_predict_counts_texts_that_do_not_fit_their_rule(bundle, tmp_path):
 
 
 def test_predict_counts_values_that_training_never_saw(bundle, tmp_path):
-    rows = made.raw()[["city", "rooms"]].assign(
+    rows = bundle_parts.raw()[["city", "rooms"]].assign(
         kind=["a", "b", "a", "b", "a", "b"], floor=[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]
     )
     steps = (Step("OrdinalEncoder", ("city", "floor"), {}), Step("Categorizer", ("kind",), {}))

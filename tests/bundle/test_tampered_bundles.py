@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tampering
-from made import write_parts
+from bundle_parts import write_parts
 from test_bundle_of_trainers import SKLEARN, trained
 
 import sweeps.trainers.xgboost

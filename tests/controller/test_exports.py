@@ -36,7 +36,7 @@ from sweeps.study.events import TrialReported
 from tests.commands import space_of
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
-from tests.study.made_states import new_trial, resumed_trial
+from tests.study.trial_states import new_trial, resumed_trial
 from tests.trial_updates import rank_places
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"

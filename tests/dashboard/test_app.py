@@ -21,7 +21,7 @@ from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access
 from sweeps.sweep_report.plots import FIGURES
 from sweeps.sweep_report.traces import TITLES
-from tests.dashboard.made import sweep_folder
+from tests.dashboard.sweep_folders import sweep_folder
 
 NAME = "made-20260102-120000"
 AT = f"/api/sweeps/{NAME}"

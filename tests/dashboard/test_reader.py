@@ -9,7 +9,7 @@ from sweeps.dashboard import reader as module
 from sweeps.dashboard.reader import SweepReader, version_of
 from sweeps.study.record import RecordReader
 from sweeps.sweep_report.figures import Figure
-from tests.dashboard.made import sweep_folder
+from tests.dashboard.sweep_folders import sweep_folder
 
 
 @pytest.fixture

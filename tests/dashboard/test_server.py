@@ -23,9 +23,9 @@ from sweeps.dashboard import dashboard_server
 from sweeps.dashboard.dashboard_server import PageOptions, serve
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
-from tests.dashboard.made import sweep_folder
+from tests.dashboard.sweep_folders import sweep_folder
 from tests.strangers import as_nobody, request
-from tests.tracking.made import START, sweep_result, sweep_started
+from tests.tracking.tracker_events import START, sweep_result, sweep_started
 from tests.waiting import wait_until
 
 API = "/mlflow/ajax-api/2.0/mlflow"

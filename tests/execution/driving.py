@@ -17,7 +17,7 @@ from sweeps.execution.pool import Pool
 from sweeps.study.events import TrialEnded
 from sweeps.study.states import TrialState
 from sweeps.study.transitions import applied, apply
-from tests.study.made_states import new_trial
+from tests.study.trial_states import new_trial
 
 
 @ray.remote(num_cpus=0, max_restarts=-1)

@@ -18,7 +18,7 @@ from sweeps.study.objectives import Objectives
 from sweeps.study.transitions import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
-from tests.study.made_states import LOSS, new_trial, resumed_trial
+from tests.study.trial_states import LOSS, new_trial, resumed_trial
 from tests.trial_updates import rank_places
 
 

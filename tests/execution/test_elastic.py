@@ -18,7 +18,7 @@ from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.study.transitions import applied
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
-from tests.study.made_states import new_trial
+from tests.study.trial_states import new_trial
 from tests.trial_updates import rank_places
 
 

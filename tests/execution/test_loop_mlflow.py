@@ -20,7 +20,7 @@ from sweeps.execution.worker.loop_mlflow import TrialRun, logged
 from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.sweep_runs import Destination
 from tests.commands import REPO, mlflow_database
-from tests.tracking.made import begin, end
+from tests.tracking.tracker_events import begin, end
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)

@@ -20,7 +20,7 @@ from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.study.events import FailureCounts
 from sweeps.study.transitions import applied
 from tests.execution.driving import job, trial
-from tests.study.made_states import new_trial, resumed_trial
+from tests.study.trial_states import new_trial, resumed_trial
 from tests.trial_updates import rank_places
 
 

@@ -14,7 +14,7 @@ from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.execution.worker.dataset_cache import DatasetCache
 from sweeps.execution.worker.trial_session import SILENT_AFTER, TrialSession, stack_of
 from tests.execution.driving import job, trial
-from tests.study.made_states import new_trial
+from tests.study.trial_states import new_trial
 from tests.trial_updates import rank_places
 
 

@@ -25,7 +25,7 @@ from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.study.events import RankPlace
 from tests.execution.driving import job, trial
-from tests.study.made_states import new_trial
+from tests.study.trial_states import new_trial
 
 ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
 NODE = {"Alive": True, "NodeManagerHostname": "box", "NodeManagerAddress": "10.0.0.1"}

@@ -15,7 +15,7 @@ import ray
 
 from sweeps.core.trial import Checkpoint, State
 from tests.execution.driving import Driving, job, trial
-from tests.study.made_states import resumed_trial
+from tests.study.trial_states import resumed_trial
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]

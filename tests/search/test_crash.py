@@ -31,7 +31,7 @@ from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 from tests.search.decisions import decided
-from tests.study.made_states import new_trial
+from tests.study.trial_states import new_trial
 from tests.trial_updates import rank_places, trial_update
 
 BODY = """

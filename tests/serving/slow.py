@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
-import made
+import bundle_parts
 
 from tests.commands import check_in_this_process, command
 
@@ -36,13 +36,13 @@ def load_slow(folder):
 def exported(folder: Path, tag: str):
     """Return a bundle and the arguments of its export."""
     with pytest.MonkeyPatch.context() as patch:
-        kept = made.ingredients(folder, patch, tag)
+        kept = bundle_parts.ingredients(folder, patch, tag)
         module = folder / f"model_{tag}.py"
         module.write_text(module.read_text() + SLOW)
         del sys.modules[module.stem]  # imported before it had `load_slow`
         kept["load"] = f"model_{tag}:load_slow"
         check_in_this_process(patch)
-        yield made.write_parts(folder / "bundle", **kept), kept
+        yield bundle_parts.write_parts(folder / "bundle", **kept), kept
 
 
 def started(bundle: Path, *options: str):

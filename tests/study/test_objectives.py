@@ -16,7 +16,7 @@ from sweeps.execution.worker.loop_run import best_step
 from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.trainers._best import Steps
-from tests.study.made_states import known_trial
+from tests.study.trial_states import known_trial
 
 LOSS, AUC, SECONDS = (
     Objective("loss", "minimize"),

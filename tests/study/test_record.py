@@ -12,7 +12,7 @@ from sweeps.space.python.saved_space import recorded_space
 from sweeps.study import record
 from sweeps.study.events import TrialReported
 from sweeps.study.journal import JournalReader
-from tests.dashboard.made import sweep_folder
+from tests.dashboard.sweep_folders import sweep_folder
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sweeps.study.record import Record
 from sweeps.sweep_report import content as reports
 from sweeps.sweep_report.content import report
 from sweeps.sweep_report.report_sections import duration, number
-from tests.sweep_report.made import space_in, trial, trials
+from tests.sweep_report.report_data import space_in, trial, trials
 
 OBJECTIVES = Objectives((Objective("acc@5", "maximize"),))
 

@@ -20,7 +20,7 @@ from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import MOST_CHARACTERS, Figure, literal
 from sweeps.sweep_report.importance import basis_of
 from sweeps.sweep_report.plot_data import PlotData, best_first, best_so_far, finite, thin
-from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial, trials
+from tests.sweep_report.report_data import MARKUP, RUNGS, marked_data, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 GOALS = (Objective("acc@5", "maximize"),)

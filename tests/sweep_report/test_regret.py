@@ -14,7 +14,7 @@ from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.regret import Moment, best_result, pauses_of, progress_of, steps_of
-from tests.study.made_states import known_trial
+from tests.study.trial_states import known_trial
 
 START = datetime.datetime(2026, 1, 1)
 MINIMIZE = Objectives((Objective("loss", "minimize"),))

@@ -14,7 +14,15 @@ from sweeps.study.events import SweepEnded
 from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.run_writer import is_kept
 from sweeps.tracking.mlflow.sweep_runs import Destination
-from tests.tracking.made import begin, end, report, reports, sweep_result, sweep_started, trial
+from tests.tracking.tracker_events import (
+    begin,
+    end,
+    report,
+    reports,
+    sweep_result,
+    sweep_started,
+    trial,
+)
 from tests.waiting import wait_until
 
 pytestmark = [

@@ -21,8 +21,8 @@ from sweeps.tracking.mlflow.run_contents import (
     trial_params,
 )
 from sweeps.tracking.mlflow.sweep_runs import Destination
-from tests.sweep_report.made import SPACE, space_in
-from tests.tracking.made import (
+from tests.sweep_report.report_data import SPACE, space_in
+from tests.tracking.tracker_events import (
     begin,
     end,
     report,

@@ -15,8 +15,8 @@ import pytest
 from sweeps.core.trial import Result, State
 from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import Destination, TrackerProcess, default_uri
-from tests.tracking.made import begin, end, report, reports, trial
 from tests.tracking.test_mlflow_tracker import check, play
+from tests.tracking.tracker_events import begin, end, report, reports, trial
 from tests.waiting import wait_until
 
 pytestmark = [

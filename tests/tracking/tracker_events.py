@@ -20,7 +20,7 @@ from sweeps.study.events import (
     TrialReported,
     TrialStarted,
 )
-from tests.sweep_report.made import space_in
+from tests.sweep_report.report_data import space_in
 
 START = 1_700_000_000.0
 

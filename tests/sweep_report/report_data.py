@@ -15,7 +15,7 @@ from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.plot_data import PlotData
-from tests.study.made_states import known_trial
+from tests.study.trial_states import known_trial
 
 SPACE = """\
 name: made
