@@ -55,10 +55,10 @@ class Document:
     def links(self) -> list[str]:
         """Targets of links and pictures that are inside the repository."""
         prose = re.sub(r"`[^`\n]*`", "", self.prose)
-        found = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(
+        targets = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(
             r'(?:src|srcset|href)="([^"]+)"', prose
         )
-        return [link for link in found if "://" not in link and not link.startswith("mailto:")]
+        return [link for link in targets if "://" not in link and not link.startswith("mailto:")]
 
     @cached_property
     def anchors(self) -> set[str]:
@@ -101,8 +101,8 @@ def module_named(block: Block) -> str | None:
 
     Return None if this line has no file name.
     """
-    found = re.match(r"# (\w+\.py)\n", block.text) if block.language == "python" else None
-    return found[1] if found else None
+    title = re.match(r"# (\w+\.py)\n", block.text) if block.language == "python" else None
+    return title[1] if title else None
 
 
 def is_space(block: Block) -> bool:

@@ -116,9 +116,9 @@ def digits():
     import pandas as pd
     from sklearn.datasets import load_digits
 
-    found = load_digits()
+    data = load_digits()
     return pd.DataFrame(
-        {"image": list(found.images.astype(np.uint8)), "digit": np.minimum(found.target, 2)}
+        {"image": list(data.images.astype(np.uint8)), "digit": np.minimum(data.target, 2)}
     )
 
 

@@ -25,8 +25,8 @@ PASSWORD = "s3cr3t-of-the-test"
 
 def binaries() -> Path | None:
     """Return the folder that contains initdb and postgres."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return programs[-1].parent if programs else None
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def server() -> Iterator[str]:
             else {}
         )
         data, env = folder / "data", {"PATH": os.environ["PATH"], "LC_ALL": "C"}
-        made = [
+        command = [
             bin / "initdb",
             "-D",
             data,
@@ -66,7 +66,7 @@ def server() -> Iterator[str]:
             "--no-sync",
         ]
         subprocess.run(
-            list(map(str, made)),
+            list(map(str, command)),
             check=True,
             cwd=folder,
             env=env,

@@ -30,12 +30,12 @@ def actors(driver: psutil.Process, *kinds: str) -> list[psutil.Process]:
     Without `kinds`, return all kinds of actors.
     """
     wanted = tuple(title for kind, title in titles().items() if not kinds or kind in kinds)
-    found = []
+    processes = []
     for process in driver.children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any(part.startswith(wanted) for part in process.cmdline()):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def actor_of(driver: psutil.Process, kind: str) -> psutil.Process | None:
@@ -59,7 +59,7 @@ def processes_of(folder: Path) -> list[str]:
     """Return the command lines of this process's descendants, and of all processes whose command
     line names a file in the tests' folder.
     """
-    me, found = psutil.Process(), {}
+    me, commands = psutil.Process(), {}
     below = {child.pid for child in me.children(recursive=True)}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -71,5 +71,5 @@ def processes_of(folder: Path) -> list[str]:
                 and process.status() != psutil.STATUS_ZOMBIE
                 and "resource_tracker" not in command
             ):
-                found[process.pid] = f"{process.pid} {command[:200]}"
-    return list(found.values())
+                commands[process.pid] = f"{process.pid} {command[:200]}"
+    return list(commands.values())

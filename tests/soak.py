@@ -166,8 +166,10 @@ class Sweep:
         self.uri = f"sqlite:///{folder / 'mlflow.db'}"
 
     def go(self, point: str | None = None) -> subprocess.Popen:
-        begun = any(self.root.glob("crash-*/origin.json"))
-        args = ("resume", "latest") if begun else ("run", self.file, "--tracking-uri", self.uri)
+        has_started = any(self.root.glob("crash-*/origin.json"))
+        args = (
+            ("resume", "latest") if has_started else ("run", self.file, "--tracking-uri", self.uri)
+        )
         return start(*args, "--dir", self.root, "--json", point=point)
 
     def conclude(self, expected: Any) -> list[tuple[str, str]]:
@@ -230,8 +232,8 @@ def main() -> None:
         ),
         "",
     ]
-    with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as temporary:
+        folder = Path(temporary)
         text = SPACE.format(trials=12)
         sweep, expected = Sweep(folder / "points", text), undisturbed(folder / "whole", text)
         lines += [

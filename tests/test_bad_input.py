@@ -39,11 +39,11 @@ def folder(tmp_path, monkeypatch):
     A sweep that starts is a failure.
     """
 
-    def begun(*args):
+    def fail(*args):
         raise AssertionError("a sweep has begun")
 
-    monkeypatch.setattr(api, "create_sweep_folder", begun)
-    monkeypatch.setattr(api, "SweepRun", begun)
+    monkeypatch.setattr(api, "create_sweep_folder", fail)
+    monkeypatch.setattr(api, "SweepRun", fail)
     monkeypatch.chdir(tmp_path)
     furnish(tmp_path)
     return tmp_path

@@ -32,10 +32,10 @@ RAY = re.search(r"^ray==(.+)$", (REPO / "constraints.txt").read_text(), re.M)[1]
 
 def tool(name: str) -> str:
     """Return the path of a linter that the extra `dev` installs."""
-    found = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if found is None:
+    program = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if program is None:
         pytest.skip(f"{name} is not installed")
-    return found
+    return program
 
 
 def lint(*command: object) -> None:

@@ -162,9 +162,9 @@ def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
     result = json.loads(out)
     assert result["trials"]["failed"] == 0 and result["trials"]["pruned"] >= 1
     assert result["best"]["value"] < 1 and set(exit_codes(Path(result["dir"]))) <= {0, -15}
-    found = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame(np.zeros((2, 64))))
-    assert found.shape == (2, 10) and all(
-        math.isclose(sum(row), 1, abs_tol=1e-6) for row in found.to_numpy()
+    probabilities = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame(np.zeros((2, 64))))
+    assert probabilities.shape == (2, 10) and all(
+        math.isclose(sum(row), 1, abs_tol=1e-6) for row in probabilities.to_numpy()
     )
 
 
@@ -220,12 +220,18 @@ def test_a_script_reads_prepared_rows_and_reports_with_mlflow(clean_ray, tmp_pat
     assert trial.result.value == pytest.approx(1 / 20), "the column is scaled, so its mean is 0"
     client = MlflowClient(result["mlflow"]["tracking_uri"])
     mine = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
-    (found,) = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
+    (mlflow_run,) = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
     assert (
-        found.info.status == "FINISHED"
-        and found.data.params["rows"] == "354"
-        and found.data.tags["team"] == "a"
+        mlflow_run.info.status == "FINISHED"
+        and mlflow_run.data.params["rows"] == "354"
+        and mlflow_run.data.tags["team"] == "a"
     )
-    assert found.data.metrics["rows_of_valid"] == 88
-    assert [point.step for point in client.get_metric_history(found.info.run_id, "loss")] == [1, 2]
-    assert {file.path for file in client.list_artifacts(found.info.run_id)} == {"files", "note.txt"}
+    assert mlflow_run.data.metrics["rows_of_valid"] == 88
+    assert [point.step for point in client.get_metric_history(mlflow_run.info.run_id, "loss")] == [
+        1,
+        2,
+    ]
+    assert {file.path for file in client.list_artifacts(mlflow_run.info.run_id)} == {
+        "files",
+        "note.txt",
+    }

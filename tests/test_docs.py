@@ -73,9 +73,11 @@ def rows(document: Document) -> list[list[str]]:
 
 def row_of(document: Document, name: str) -> list[str]:
     """Return the row whose first cell is this name in code, maybe with arguments behind it."""
-    found = [row for row in rows(document) if re.match(rf"\[?`{re.escape(name)}(:[^`]*)?`", row[0])]
-    assert found, f"`{name}` has no row in {document.path}"
-    return found[0]
+    matching = [
+        row for row in rows(document) if re.match(rf"\[?`{re.escape(name)}(:[^`]*)?`", row[0])
+    ]
+    assert matching, f"`{name}` has no row in {document.path}"
+    return matching[0]
 
 
 # ---- the README
@@ -114,7 +116,7 @@ def test_every_block_of_code_names_its_language_and_is_closed(document):
 
 def commands() -> list[Any]:
     """Return every `sweeps ...` command that a reader could type."""
-    found = []
+    cases = []
     for block in BLOCKS:
         if block.language not in ("bash", "text", "console"):
             continue
@@ -124,8 +126,8 @@ def commands() -> list[Any]:
             text,
             re.MULTILINE,
         ):
-            found.append(pytest.param(line, id=f"{block.page}: {line}"))
-    return found
+            cases.append(pytest.param(line, id=f"{block.page}: {line}"))
+    return cases
 
 
 @pytest.mark.parametrize("line", commands())
@@ -208,14 +210,14 @@ def test_every_key_of_the_result_is_in_the_reference():
 
 
 def test_the_glossary_explains_each_word_once_and_names_a_page():
-    found = [
+    entries = [
         row
         for row in rows(DOCUMENTS["docs/reference/glossary.md"])
         if row[0] not in ("word", "---")
     ]
-    words = [re.sub(r" \(`.*", "", row[0]) for row in found]
+    words = [re.sub(r" \(`.*", "", row[0]) for row in entries]
     assert len(words) == len(set(words)) >= 50
-    assert all(row[1].endswith(".") and re.fullmatch(r"\[.+\]\(.+\)", row[2]) for row in found)
+    assert all(row[1].endswith(".") and re.fullmatch(r"\[.+\]\(.+\)", row[2]) for row in entries)
 
 
 # ---- the space file

@@ -141,8 +141,8 @@ def test_a_log_keeps_its_colors_and_no_other_escape_sequence():
 
 
 def test_an_error_message_can_be_printed_whatever_name_it_contains():
-    told = shorten(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
-    assert told.encode() and told == r"cannot read \udce9.csv"
+    text = shorten(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
+    assert text.encode() and text == r"cannot read \udce9.csv"
 
 
 def test_r3_full_disk_ends_the_sweep(tmp_path, monkeypatch):

@@ -126,12 +126,12 @@ def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path
     from sweeps.runs.mlflow_summary import place
     from sweeps.tracking import Destination
 
-    told = place(
+    settings = place(
         SimpleNamespace(
             destination=Destination("http://me:secret@host:5000", tmp_path, "e", "s", 0.0),
             parent="p",
         )
     )
-    assert told["tracking_uri"] == without_password(
+    assert settings["tracking_uri"] == without_password(
         "http://me:secret@host:5000"
-    ) and "secret" not in str(told)
+    ) and "secret" not in str(settings)

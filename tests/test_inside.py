@@ -30,8 +30,8 @@ def runs_of(result):
     client = MlflowClient(result.mlflow["tracking_uri"])
     # other tests of this process may share the database
     mine = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
-    found = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
-    return client, {run.info.run_name: run for run in found}
+    runs = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
+    return client, {run.info.run_name: run for run in runs}
 
 
 def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(

@@ -42,9 +42,9 @@ ORDER = (
 
 def folders_imported(folder: Path) -> dict[str, set[str]]:
     """Return the folders of `sweeps` that each file of a folder imports from."""
-    found: dict[str, set[str]] = {}
+    names_of_file: dict[str, set[str]] = {}
     for file in folder.rglob("*.py"):
-        names = found.setdefault(str(file.relative_to(ROOT)), set())
+        names = names_of_file.setdefault(str(file.relative_to(ROOT)), set())
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "sweeps":
                 names |= {alias.name for alias in node.names} & {*ORDER, "trainers"}
@@ -56,7 +56,7 @@ def folders_imported(folder: Path) -> dict[str, set[str]]:
                     for alias in node.names
                     if alias.name.startswith("sweeps.")
                 }
-    return found
+    return names_of_file
 
 
 @pytest.mark.parametrize("folder", ORDER)

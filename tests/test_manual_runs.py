@@ -44,8 +44,8 @@ def test_the_torch_loop_on_two_workers_runs_and_its_bundle_predicts(tmp_path):
     assert (
         result["best"]["value"] < 2.3 and result["best"]["scaling"]["num_workers"] == 2
     )  # ln 10 is the loss of a guess
-    made = predictions(result)
-    assert set(made["prediction"]) <= set(range(10)) and "probability_9" in made
+    predicted = predictions(result)
+    assert set(predicted["prediction"]) <= set(range(10)) and "probability_9" in predicted
 
 
 def test_the_ridge_loop_runs_and_its_bundle_predicts(tmp_path):

@@ -27,9 +27,9 @@ SECONDS = 300.0
     ids=lambda file: file.stem,
 )
 def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file, tmp_path):
-    found = outputs(executed(file, tmp_path))
-    assert found == outputs(nbformat.read(file, as_version=4))
-    kinds = [kind for cell in found for kind in cell]
+    shown = outputs(executed(file, tmp_path))
+    assert shown == outputs(nbformat.read(file, as_version=4))
+    kinds = [kind for cell in shown for kind in cell]
     assert (
         "stderr" not in kinds and "text/html" in kinds and "application/vnd.plotly.v1+json" in kinds
     )

@@ -154,8 +154,8 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
 def test_quickstart_other_trials_can_be_exported(quickstart, checked_in_this_process, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
-    made = sweep_exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
-    assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.training[
+    bundle = sweep_exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
+    assert (bundle / "MLmodel").is_file() and sweeps.load_bundle(bundle).manifest.training[
         "trial"
     ] == other
     done = invoke("export", result["dir"], "--trial", "99")

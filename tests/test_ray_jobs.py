@@ -87,15 +87,15 @@ def wait_until_ended(cluster: Nodes) -> None:
     """Wait until no process of a sweep is left on the cluster."""
 
     def left() -> list[str]:
-        found = []
+        running = []
         for member in cluster.members():
             with contextlib.suppress(psutil.Error):
                 title = " ".join(member.cmdline())
                 if title.startswith(tuple(titles().values())) or re.search(
                     r"\bsweeps( |\.\w)", title
                 ):
-                    found.append(title)
-        return found
+                    running.append(title)
+        return running
 
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not left(), 30, "the processes of the sweep to end")

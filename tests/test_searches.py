@@ -28,8 +28,8 @@ def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
 
     client = MlflowClient(result.mlflow["tracking_uri"])
     where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
-    found = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
-    return {run.data.tags["sweeps.trial"]: run for run in found}
+    runs = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
+    return {run.data.tags["sweeps.trial"]: run for run in runs}
 
 
 def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, tmp_path):

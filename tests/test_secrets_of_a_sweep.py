@@ -68,7 +68,7 @@ space: {params: {how: {grid: [raises, dies, returns]}}}
 """
 
 
-def found_in(folder: Path, *outputs: str) -> list[str]:
+def leaks_in(folder: Path, *outputs: str) -> list[str]:
     """Return the files in a folder, and the outputs, that have a part of a secret."""
     parts = [part for secret in (KEY, PASSWORD) for part in (secret[:10], secret[-10:])]
     forms = {
@@ -100,7 +100,7 @@ def test_no_file_and_no_output_of_a_sweep_has_its_secrets(space, tmp_path):
     done = command("run", space, "--dir", runs, "--json")
     out, err = done.communicate(timeout=200)
     assert done.returncode == 0, err
-    assert found_in(runs, out, err) == []
+    assert leaks_in(runs, out, err) == []
     folder = Path(json.loads(out)["dir"])
     log = (folder / "trials" / "0001" / "logs" / "rank-0.log").read_text()
     assert "by native code ***" in log and "by a child ***" in log
@@ -110,11 +110,11 @@ def test_no_file_and_no_output_of_a_sweep_has_its_secrets(space, tmp_path):
     assert reported == [{"loss": 0.0, "shown": 0.0, "of ***": 1.0}] * 2
     for arguments in (["show", folder, "--trial", "0000"], ["show", folder], ["logs", folder, "0"]):
         shown = invoke(*arguments)
-        assert shown.exit_code == 0 and found_in(tmp_path / "none", shown.output) == []
+        assert shown.exit_code == 0 and leaks_in(tmp_path / "none", shown.output) == []
 
 
 def test_the_error_of_a_loader_has_no_secret(space, tmp_path, monkeypatch):
     monkeypatch.setenv("FAILS", "1")
     planned = invoke("plan", space, "--data", "--call-loaders")
     assert planned.exit_code == 2 and "`leaks:rows` failed: ConnectionError: ***" in planned.stderr
-    assert found_in(tmp_path / "none", planned.output) == []
+    assert leaks_in(tmp_path / "none", planned.output) == []

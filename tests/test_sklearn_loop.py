@@ -34,10 +34,10 @@ def test_documented_sklearn_loop_runs_and_predicts(folder):
     assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
     assert 0 < result["best"]["value"] < 1 and 0 < result["best"]["test"] < 1
     rows = pd.read_parquet(Path(result["bundle"], "data", "sweep", "check.parquet"))
-    found = sweeps.load_bundle(result["bundle"]).predict(rows)
-    assert list(found.columns) == [
+    predicted = sweeps.load_bundle(result["bundle"]).predict(rows)
+    assert list(predicted.columns) == [
         "prediction",
         "probability_0",
         "probability_1",
         "probability_2",
-    ] and len(found) == len(rows)
+    ] and len(predicted) == len(rows)

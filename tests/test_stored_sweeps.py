@@ -56,11 +56,11 @@ def space_with_stored_data(tmp_path: Path, bucket, loop: str, **how: str) -> Pat
 
 def leaks(*places: Path) -> list[str]:
     """Return the files that contain a credential."""
-    found = []
+    places_of_secrets = []
     for path in (path for place in places for path in place.rglob("*") if path.is_file()):
         content = path.read_bytes()
-        found += [str(path) for secret in (KEY, SECRET) if secret.encode() in content]
-    return found
+        places_of_secrets += [str(path) for secret in (KEY, SECRET) if secret.encode() in content]
+    return places_of_secrets
 
 
 def end(process, folder: Path) -> None:
@@ -81,12 +81,12 @@ def end(process, folder: Path) -> None:
 
 def checkpoints(bucket, name: str) -> dict[str, set[str]]:
     """Return the names of the checkpoints of each trial in the bucket."""
-    found: dict[str, set[str]] = {}
+    names_of_trial: dict[str, set[str]] = {}
     for key in bucket.files():
         if key.startswith(f"sweeps/{name}/trials/") and "/checkpoint_" in key:
             trial, checkpoint = key.split("/")[3:5]
-            found.setdefault(trial, set()).add(checkpoint)
-    return found
+            names_of_trial.setdefault(trial, set()).add(checkpoint)
+    return names_of_trial
 
 
 @pytest.mark.extended

@@ -181,13 +181,15 @@ def test_features_are_those_of_the_tutorial_and_more(taxi):
             ),
         ]
     )
-    made = taxi.features(raw)
-    assert made[["trip_duration", "hour", "day_of_week"]].to_numpy().tolist() == [
+    features = taxi.features(raw)
+    assert features[["trip_duration", "hour", "day_of_week"]].to_numpy().tolist() == [
         [630.0, 8.0, 1.0],
         [10.0, 23.0, 6.0],
     ]
-    assert made["payment_type"].tolist() == [1.0, 1.0] and set(made.dtypes) == {np.dtype("float64")}
-    assert set(made.columns) == {*taxi.NUMBERS, "trip_duration", "hour", "day_of_week"}
+    assert features["payment_type"].tolist() == [1.0, 1.0] and set(features.dtypes) == {
+        np.dtype("float64")
+    }
+    assert set(features.columns) == {*taxi.NUMBERS, "trip_duration", "hour", "day_of_week"}
 
 
 def test_features_of_a_row_are_independent_of_other_rows(taxi):
@@ -265,9 +267,9 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
         .partition("\n## From the sweep to an answer\n")[2]
         .partition("\n## ")[0]
     )
-    made, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    steps, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     (shown,) = re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    made, _, serve = made.strip().rpartition("\n")
+    steps, _, serve = steps.strip().rpartition("\n")
     port = str(mlflow_server.free_port())
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shell = {
@@ -278,7 +280,7 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
         "stderr": subprocess.PIPE,
     }
 
-    done = subprocess.run(["bash", "-ec", made], timeout=400, **shell)
+    done = subprocess.run(["bash", "-ec", steps], timeout=400, **shell)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (
         "registered this bundle as big_tip version 1" in done.stderr + done.stdout

@@ -32,8 +32,8 @@ integration = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeou
 @pytest.mark.parametrize("name", SPACES)
 def test_the_space_is_planned(name):
     space = load(TUTORIALS / f"{name}.yaml")
-    found = plan(space, {"CPU": 2.0})
-    assert len(space.cells) == SPACES[name] and "1 at once" in render(found)
+    planned = plan(space, {"CPU": 2.0})
+    assert len(space.cells) == SPACES[name] and "1 at once" in render(planned)
 
 
 def test_there_are_two_hundred_small_images_in_five_classes():
@@ -80,7 +80,7 @@ def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_pa
 
 def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
     current, _ = small_table("multiclass")
-    found = []
+    gradients = []
     for accumulate in (1, 4):
         torch.manual_seed(0)
         config = {
@@ -90,7 +90,7 @@ def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
             "epochs": 3,
             "checkpoint_every": 10,
         }
-        found.append(
+        gradients.append(
             [
                 m["valid-mlogloss"]
                 for m in run_loop(
@@ -98,7 +98,7 @@ def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
                 ).metrics
             ]
         )
-    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    assert gradients[0] == pytest.approx(gradients[1], rel=1e-4)
 
 
 def test_the_line_of_a_checkpoint_predicts(tmp_path):
@@ -171,8 +171,8 @@ class TestSweeps:
         images = np.stack(
             [np.asarray(Image.open(file)) for file in sorted(IMAGES.glob("plain/*.jpg"))]
         )
-        found = sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"image": list(images)}))
-        assert len(found) == 40 and set(found["prediction"]) <= {
+        predicted = sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"image": list(images)}))
+        assert len(predicted) == 40 and set(predicted["prediction"]) <= {
             "checks",
             "columns",
             "plain",

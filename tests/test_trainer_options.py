@@ -80,5 +80,5 @@ def test_options_reach_the_loop_and_the_bundle(tmp_path: Path):
     assert result["best"]["value"] == pytest.approx(0) and result["best"]["params"] == {"power": 2}
     for module in ("power_trainer", "power_nets"):
         (tmp_path / f"{module}.py").unlink()
-    found = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame({"x": [3.0]}))
-    assert found["prediction"].tolist() == [18.0]
+    predicted = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame({"x": [3.0]}))
+    assert predicted["prediction"].tolist() == [18.0]

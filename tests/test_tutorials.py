@@ -83,9 +83,9 @@ def test_a_folder_survives_bytes(modules, tmp_path):
     (tmp_path / "a" / "deep").mkdir(parents=True)
     (tmp_path / "a" / "model.ubj").write_bytes(b"\0\1")
     (tmp_path / "a" / "deep" / "state.json").write_text("{}")
-    made = checkpoint_bytes.from_bytes(checkpoint_bytes.to_bytes(tmp_path / "a"), tmp_path / "b")
-    assert (made / "model.ubj").read_bytes() == b"\0\1" and (
-        made / "deep" / "state.json"
+    folder = checkpoint_bytes.from_bytes(checkpoint_bytes.to_bytes(tmp_path / "a"), tmp_path / "b")
+    assert (folder / "model.ubj").read_bytes() == b"\0\1" and (
+        folder / "deep" / "state.json"
     ).read_text() == "{}"
 
 
@@ -226,8 +226,8 @@ def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path):
     )
 
     def ended() -> dict[int, float]:
-        found = sweeps.open(folder).trials
-        return dict(found[found["state"] == "COMPLETE"][["number", "value"]].to_numpy())
+        trials = sweeps.open(folder).trials
+        return dict(trials[trials["state"] == "COMPLETE"][["number", "value"]].to_numpy())
 
     before = wait_until(
         lambda: (done := ended()) and len(done) >= 2 and done, 120, "two trials to end"

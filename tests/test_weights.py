@@ -102,14 +102,14 @@ def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, vali
             codes, own = rows[1].astype(int), of_row.loc[rows[0], "w"].to_numpy()
             balance = compute_sample_weight("balanced", codes)
             expected = {"w": own, "balanced": balance, "both": own * balance, "none": None}
-            found = [
+            weights = [
                 name
                 for name, each in expected.items()
                 if (each is None) == (weight is None)
                 and (each is None or np.allclose(rows[2], each, rtol=0.02))
             ]
-            assert len(found) == 1
-            seen.append(found[0])
+            assert len(weights) == 1
+            seen.append(weights[0])
     assert sorted(set(seen)) == ["balanced", "both", "none", "w"] and len(seen) == (
         9 if "folds" in valid else 4
     )

@@ -66,9 +66,9 @@ class Case:
     def write(self, folder: Path) -> None:
         """Write the files of the case."""
         for name, content in {"rows.csv": ROWS, "space.yaml": self.text, **self.files}.items():
-            made = content() if callable(content) else content
+            data = content() if callable(content) else content
             (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(made.encode() if isinstance(made, str) else made)
+            (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def names_of(kind: str, *before: str) -> str:

@@ -56,9 +56,9 @@ def test_warm_starts_are_compared_with_cold_replays():
         for task, value in (("xgb_cancer", 0.1), ("cells", 0.2))
         for kind, value in (("without", value), ("related", value / 2))
     ]
-    made = warm_start.report([*rows, {**rows[1], "seed": 7}])
+    page = warm_start.report([*rows, {**rows[1], "seed": 7}])
     assert (
-        "| xgb_cancer | xgb_digits | 0.100 / 0.200 |" in made
-        and "| cells | cells, moved | 0.200 / 0.400 |" in made
+        "| xgb_cancer | xgb_digits | 0.100 / 0.200 |" in page
+        and "| cells | cells, moved | 0.200 / 0.400 |" in page
     )
-    assert made.count("| ratio | | 0.50 (0.50 – 0.50) |") == 2 and "Unrelated" not in made
+    assert page.count("| ratio | | 0.50 (0.50 – 0.50) |") == 2 and "Unrelated" not in page

@@ -15,13 +15,13 @@ class Scripted:
     """Stops every trial at a step."""
 
     def __init__(self, at: int):
-        self.at, self.begun, self.heard, self.running, self.most = at, 0, [], set(), 0
+        self.at, self.starts, self.heard, self.running, self.most = at, 0, [], set(), 0
 
     def begin(self):
-        self.begun += 1
-        self.running.add(self.begun)
+        self.starts += 1
+        self.running.add(self.starts)
         self.most = max(self.most, len(self.running))
-        return self.begun, {"x": 0.1 * (self.begun % 10), "y": 0.5}
+        return self.starts, {"x": 0.1 * (self.starts % 10), "y": 0.5}
 
     def report(self, trial, step, value):
         self.heard.append((trial, step))

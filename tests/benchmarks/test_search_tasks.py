@@ -35,9 +35,11 @@ def test_no_task_is_in_both_halves_and_the_kept_ones_are_in_none():
         (DEVELOPMENT, lcbench.DEVELOPMENT, range(100)),
         (HELD, lcbench.HELD, range(100, 200)),
     ):
-        made = [name.partition("+")[0].split("_") for name in half]
-        assert {int(parts[1]) for parts in made if parts[0] == "lcbench"} <= {*instances}
-        assert {int(parts[1]) for parts in made if parts[0] in generated.FAMILIES} <= {*numbers}
+        names_in_parts = [name.partition("+")[0].split("_") for name in half]
+        assert {int(parts[1]) for parts in names_in_parts if parts[0] == "lcbench"} <= {*instances}
+        assert {int(parts[1]) for parts in names_in_parts if parts[0] in generated.FAMILIES} <= {
+            *numbers
+        }
 
 
 @pytest.mark.parametrize("instance", sorted(KEPT))
@@ -70,15 +72,15 @@ def test_a_task_loads_and_its_curves_are_sane(name):
 
 @pytest.mark.parametrize("family", generated.FAMILIES)
 def test_generated_spaces_vary_and_best_configuration_is_optimum(family):
-    made = [generated.generate(family, seed) for seed in range(6)]
-    for g in made:
+    tasks = [generated.generate(family, seed) for seed in range(6)]
+    for g in tasks:
         assert g.curve(g.best)[-1] == pytest.approx(0, abs=1e-9) and min(g.curve(g.best)) >= -1e-9
         assert 2 <= len(g.axes) <= 20
-    kinds = {a.kind for g in made for a in g.axes.values()}
+    kinds = {a.kind for g in tasks for a in g.axes.values()}
     assert kinds == ({"float"} if family == "smooth" else {"float", "int", "choice", "ordered"})
-    assert any(a.when for g in made for a in g.axes.values()) == (family == "conditional")
+    assert any(a.when for g in tasks for a in g.axes.values()) == (family == "conditional")
     again = generated.generate(family, 0)
-    assert again.best == made[0].best and again.typical == made[0].typical
+    assert again.best == tasks[0].best and again.typical == tasks[0].typical
 
 
 def test_noise_depends_on_the_configuration_the_step_and_the_seed():
@@ -97,13 +99,13 @@ class Listed:
     """Starts listed configurations in turn, and keeps what it hears."""
 
     def __init__(self, configs):
-        self.configs, self.begun, self.failed, self.seen, self.paid = configs, 0, [], {}, {}
+        self.configs, self.starts, self.failed, self.seen, self.paid = configs, 0, [], {}, {}
 
     def begin(self):
-        self.begun += 1
+        self.starts += 1
         return (
-            (self.begun - 1, self.configs[self.begun - 1])
-            if self.begun <= len(self.configs)
+            (self.starts - 1, self.configs[self.starts - 1])
+            if self.starts <= len(self.configs)
             else None
         )
 

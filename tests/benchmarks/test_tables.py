@@ -144,28 +144,28 @@ def cell(table: str, tool: str, score: float | None, seed: int = 0, **more) -> C
 
 
 def results() -> list[Cell]:
-    found = []
+    rows = []
     for table in ("german_credit", "stroke"):
         for seed in (0, 1):
-            found += [
+            rows += [
                 cell(table, "sweeps", 0.46 + seed / 100, seed=seed),
                 cell(table, "flaml", 0.48 + seed / 100, seed=seed),
                 cell(table, DEFAULT, 0.56 + seed / 100, seed=seed),
             ]
-    return found
+    return rows
 
 
 def test_the_report_has_ranks_normalized_scores_and_each_table():
-    made = report.render(results())
-    assert made.startswith("### 60 s, tables for development\n\nTables on which all tools ran: 2. ")
+    page = report.render(results())
+    assert page.startswith("### 60 s, tables for development\n\nTables on which all tools ran: 2. ")
     assert (
-        "Seeds of a table: 2. Measured from 2026-01-01 to 2026-01-02 on 2 cores" in made
-        and "flaml: flaml 1.0" in made
+        "Seeds of a table: 2. Measured from 2026-01-01 to 2026-01-02 on 2 cores" in page
+        and "flaml: flaml 1.0" in page
     )
-    assert "| sweeps | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) |  | 60.0 | 100.0 |" in made
-    assert "| flaml | 2.00 (2.00 to 2.00) | 0.80 (0.80 to 0.80) | 0.20 (0.20 to 0.20) |" in made
+    assert "| sweeps | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) |  | 60.0 | 100.0 |" in page
+    assert "| flaml | 2.00 (2.00 to 2.00) | 0.80 (0.80 to 0.80) | 0.20 (0.20 to 0.20) |" in page
     line = "| `stroke` | 1,000 × 20 | binary | 2 | **0.4650 (0.900)** | 0.4850 (0.900) | 0.5650"
-    assert line in made
+    assert line in page
 
 
 # ---- the command line and the tools

@@ -54,8 +54,8 @@ def test_the_search_works_from_files(site, browser):
     page.goto(f"file://{site}/index.html")
     page.click(".md-search__input")
     page.keyboard.type("grace_period")  # the theme listens for keys
-    found = page.wait_for_selector(".md-search-result__item a", timeout=30_000)
-    assert found is not None and found.get_attribute("href")
+    link = page.wait_for_selector(".md-search-result__item a", timeout=30_000)
+    assert link is not None and link.get_attribute("href")
 
 
 def test_no_page_is_wider_than_the_window(site, browser):

@@ -74,7 +74,7 @@ self.weights.reshape(-1, x.shape[1])], axis=1)
 
 
 @dataclass
-class Made:
+class RecordedSweep:
     """A sweep that has ended: its folder, and what `export_ensemble` needs."""
 
     folder: Path
@@ -111,7 +111,7 @@ label: {label}, valid: 0.3, test: 0.2{more}}}
     )
 
 
-def made(
+def recorded_sweep(
     root: Path,
     monkeypatch: Any,
     *,
@@ -123,7 +123,7 @@ def made(
     kinds: Sequence[str] = ("scores",) * 6,
     check: bool = True,
     seed: int = 0,
-) -> Made:
+) -> RecordedSweep:
     """Write a sweep with a trial for each of `kinds`.
 
     Its models are random directions that are better than nothing.
@@ -230,7 +230,7 @@ def _model(
     return {"kind": kind, "weights": weights.ravel().tolist(), "columns": list(train.columns)}
 
 
-def reopened(folder: Path, variants: DataVariants, outputs: dict[int, np.ndarray]) -> Made:
+def reopened(folder: Path, variants: DataVariants, outputs: dict[int, np.ndarray]) -> RecordedSweep:
     """Return a sweep that is read again from its folder."""
     space, roots = saved_space(folder)
-    return Made(folder, space, roots, StudyStore(folder, space), variants, outputs)
+    return RecordedSweep(folder, space, roots, StudyStore(folder, space), variants, outputs)

@@ -120,13 +120,13 @@ def in_this_process(bundle: Path, target: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(local_ray, tmp_path_factory):
+def bundles(local_ray, tmp_path_factory):
     """(trainer, chain) -> the loaded bundle, the chain as it was fitted, the model as it was
     trained.
     """
     folder = tmp_path_factory.mktemp("parity")
     (folder / "parity_own.py").write_text(textwrap.dedent(OWN))
-    found = {}
+    bundles = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         patch.setattr(
@@ -140,7 +140,7 @@ def made(local_ray, tmp_path_factory):
             check = prepared.drop(columns="y").iloc[88:]
             for trainer in (t for t, c in CASES if c == chain):
                 module, params = TRAINERS[trainer]
-                here = folder / f"{trainer}-{len(found)}"
+                here = folder / f"{trainer}-{len(bundles)}"
                 here.mkdir()
                 if module is None:
                     name, checkpoint = "parity_own:load", here / "checkpoint"
@@ -179,8 +179,8 @@ def made(local_ray, tmp_path_factory):
                     **facts,
                 }
                 path = write_parts(here / "bundle", **parts)
-                found[trainer, chain] = load_bundle(path), fitted, model, parts
-        yield found
+                bundles[trainer, chain] = load_bundle(path), fitted, model, parts
+        yield bundles
     sys.modules.pop("parity_own", None)
 
 
@@ -237,8 +237,8 @@ def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
     rng=st.randoms(use_true_random=False),
 )
 @pytest.mark.parametrize(("trainer", "chain"), CASES)
-def test_odd_rows_are_predicted_as_in_training(made, trainer, chain, rows, how, rng):
-    bundle, fitted, model, _ = made[trainer, chain]
+def test_odd_rows_are_predicted_as_in_training(bundles, trainer, chain, rows, how, rng):
+    bundle, fitted, model, _ = bundles[trainer, chain]
     frame = canonical(rows)
     odd = disguised(frame, how, rng)
     got = bundle.model_output(odd)
@@ -256,8 +256,8 @@ def test_odd_rows_are_predicted_as_in_training(made, trainer, chain, rows, how, 
 
 
 @pytest.mark.parametrize(("trainer", "chain"), CASES)
-def test_the_rows_of_training(made, trainer, chain):
-    bundle, _, _, parts = made[trainer, chain]
+def test_the_rows_of_training(bundles, trainer, chain):
+    bundle, _, _, parts = bundles[trainer, chain]
     raw = parts["raw"]
     assert bundle.model_output(raw).tobytes() == parts["expected"].tobytes()
     order = np.random.default_rng(0).permutation(len(raw))
@@ -265,8 +265,8 @@ def test_the_rows_of_training(made, trainer, chain):
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_wrong_rows_are_named_in_a_line(made, trainer):
-    bundle = made[trainer, "Ray's"][0]
+def test_wrong_rows_are_named_in_a_line(bundles, trainer):
+    bundle = bundles[trainer, "Ray's"][0]
     good = canonical([{"rooms": 1, "area": 2.0, "town": "Nice", "garden": True}])
     with pytest.raises(InputError) as e:
         bundle.predict(good.drop(columns=["area", "town"]))
@@ -278,8 +278,8 @@ def test_wrong_rows_are_named_in_a_line(made, trainer):
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_bundle_that_predicts_otherwise_is_not_written(made, trainer, tmp_path):
-    parts = dict(made[trainer, "Ray's"][3])
+def test_a_bundle_that_predicts_otherwise_is_not_written(bundles, trainer, tmp_path):
+    parts = dict(bundles[trainer, "Ray's"][3])
     parts["expected"] = np.nextafter(parts["expected"], 1)
     with pytest.raises(BundleError, match="predictions differ from the predictions in training"):
         write_parts(tmp_path / "bundle", **parts)

@@ -188,7 +188,7 @@ def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
     np.testing.assert_array_equal(got["probability_yes"], expected["probability_yes"])
 
 
-def test_a_wrong_value_is_found_by_its_row_in_the_file(bundle, tmp_path, monkeypatch):
+def test_a_wrong_value_is_named_with_its_row_in_the_file(bundle, tmp_path, monkeypatch):
     monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 2)
     path, kept = bundle
     rows = kept["raw"].astype({"rooms": object})

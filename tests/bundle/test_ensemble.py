@@ -19,7 +19,7 @@ from sweeps.core.errors import InputError
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.exports import sweep_exports
 from sweeps.terminal.terminal_text import format_ensemble
-from tests.bundle.ensemble_sweeps import made, reopened
+from tests.bundle.ensemble_sweeps import recorded_sweep, reopened
 from tests.commands import invoke
 
 
@@ -73,7 +73,7 @@ TASKS = {
 
 @pytest.mark.parametrize("task", TASKS)
 def test_ensemble_score_is_that_of_the_average_of_members(task, tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch, **TASKS[task])
+    sweep = recorded_sweep(tmp_path, monkeypatch, **TASKS[task])
     done = export(sweep, 4, tmp_path)
     (call,) = written
     facts, members, info = (
@@ -115,7 +115,7 @@ def test_ensemble_score_is_that_of_the_average_of_members(task, tmp_path, monkey
 
 
 def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch, kinds=("scores",) * 8)
+    sweep = recorded_sweep(tmp_path, monkeypatch, kinds=("scores",) * 8)
     everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, (0.6,) * 8, (0.6,))
     monkeypatch.setattr(selection, "select", lambda *_, **__: everything)
     export(sweep, 8, tmp_path)
@@ -137,7 +137,7 @@ def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monk
 
 
 def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch)
+    sweep = recorded_sweep(tmp_path, monkeypatch)
     first, second = (
         export(sweep, 5, tmp_path),
         export(reopened(sweep.folder, sweep.variants, {}), 5, tmp_path),
@@ -146,7 +146,7 @@ def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
 
 
 def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch)
+    sweep = recorded_sweep(tmp_path, monkeypatch)
     for trial in ("0001", "0004"):
         shutil.rmtree(sweep.folder / "trials" / trial)
     done = export(sweep, 6, tmp_path)
@@ -162,7 +162,7 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
 
 def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
     monkeypatch.setattr(trial_choice, "MOST_CANDIDATES", 2)
-    sweep = made(tmp_path, monkeypatch)
+    sweep = recorded_sweep(tmp_path, monkeypatch)
     shutil.rmtree(sweep.folder / "trials" / "0001")
     done = export(sweep, 6, tmp_path)
     assert written[0]["training"]["ensemble"]["candidates"] == {"0000": 1, "0002": 1}
@@ -172,20 +172,20 @@ def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
 def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
     tmp_path, monkeypatch, written
 ):
-    sweep = made(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
+    sweep = recorded_sweep(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
     done = export(sweep, 3, tmp_path)
     assert {m.trial for m in written[0]["members"]} <= {"0002", "0003"}
-    told = "\n".join(done)
+    notes = "\n".join(done)
     assert (
         "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts "
-        "only classes" in told
+        "only classes" in notes
     )
     assert (
-        "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in told
-        and "the file is damaged" in told
+        "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in notes
+        and "the file is damaged" in notes
     )
-    assert "among 2 trials" in told
-    sweep = made(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
+    assert "among 2 trials" in notes
+    sweep = recorded_sweep(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
     with pytest.raises(
         InputError,
         match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs "
@@ -196,16 +196,18 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
 
 def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkeypatch, written):
     kinds = ("codes", "scores", "scores")
-    sweep = made(tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds)
-    told = "\n".join(export(sweep, 3, tmp_path))
+    sweep = recorded_sweep(
+        tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds
+    )
+    notes = "\n".join(export(sweep, 3, tmp_path))
     assert (
         "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that "
-        "gets what the model predicts" in told
+        "gets what the model predicts" in notes
     )
 
 
 def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch, more="")
+    sweep = recorded_sweep(tmp_path, monkeypatch, more="")
     load_chain = PreparedStore.load_chain
 
     def fails_with_a_step(self, steps, data):
@@ -214,20 +216,20 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
         return load_chain(self, steps, data)
 
     monkeypatch.setattr(PreparedStore, "load_chain", fails_with_a_step)
-    told = "\n".join(export(sweep, 3, tmp_path))
+    notes = "\n".join(export(sweep, 3, tmp_path))
     assert (
-        "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in told
-        and "among 3 trials" in told
+        "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in notes
+        and "among 3 trials" in notes
     )
 
 
 def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
-    export(made(tmp_path, monkeypatch, check=False), 3, tmp_path)
+    export(recorded_sweep(tmp_path, monkeypatch, check=False), 3, tmp_path)
     assert written[0]["expected"] is None
 
 
 def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch)
+    sweep = recorded_sweep(tmp_path, monkeypatch)
     definition = dataclasses.replace(definition_of("x", ()), pickles=("model.json",))
     monkeypatch.setattr("sweeps.bundle.sweep_models.definition_of", lambda *_: definition)
     with pytest.raises(InputError, match="has no signature"):
@@ -296,7 +298,7 @@ def test_options_that_contradict_each_other(other, finished_sweep):
 
 
 def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
-    sweep = made(tmp_path, monkeypatch)
+    sweep = recorded_sweep(tmp_path, monkeypatch)
     study = sweep.store.study
     study.set_user_attr("data", "0" * 64)
     done = invoke("export", sweep.folder, "--ensemble", 2)
@@ -308,14 +310,14 @@ def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
     )
 
 
-MADE = {
+TRAINING = {
     "metric": "valid-rmse",
     "value": 1.5,
     "test": None,
     "ensemble": {"single": {"trial": "0003", "value": 2.0, "test": None}},
 }
 MANIFEST = {
-    "training": MADE,
+    "training": TRAINING,
     "members": [
         {"trial": "0003", "weight": 2, "training": {}},
         {"trial": "0001", "weight": 1, "training": {}},
@@ -330,27 +332,27 @@ MANIFEST = {
         ({"members": []}, False),
         ({"members": [{"trial": "../x", "weight": 1}]}, False),
         ({"members": [{"trial": "0001", "weight": 0}]}, False),
-        ({"training": {**MADE, "value": None}}, False),
-        ({"training": {**MADE, "metric": "\0"}}, False),
+        ({"training": {**TRAINING, "value": None}}, False),
+        ({"training": {**TRAINING, "metric": "\0"}}, False),
         ({"training": {"value": 1.0}}, False),
     ],
 )
 def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
     for name, content in {
         "ensemble-3": {**MANIFEST, **changed},
-        "0001": {"training": MADE},
+        "0001": {"training": TRAINING},
         "list": [],
     }.items():
         (tmp_path / "exports" / name).mkdir(parents=True)
         (tmp_path / "exports" / name / "manifest.json").write_text(json.dumps(content))
-    found, of_copy = ensembles_of(tmp_path), ensembles_of(tmp_path, "s3://bucket/sweep")
+    ensembles, of_copy = ensembles_of(tmp_path), ensembles_of(tmp_path, "s3://bucket/sweep")
     assert [ensemble.path for ensemble in of_copy] == [
         "s3://bucket/sweep/exports/ensemble-3"
     ] * valid
-    assert [ensemble.path for ensemble in found] == [
+    assert [ensemble.path for ensemble in ensembles] == [
         str(tmp_path / "exports" / "ensemble-3")
     ] * valid
-    for summary in found:
+    for summary in ensembles:
         assert summary.members == {"0003": 2, "0001": 1} and (
             summary.single,
             summary.single_value,

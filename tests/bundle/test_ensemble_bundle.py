@@ -21,7 +21,7 @@ from sweeps.core.errors import BundleError, InputError
 from sweeps.serving.batching import predict_batch
 from sweeps.serving.request_checks import read
 from sweeps.tracking.mlflow import model_registry
-from tests.bundle.ensemble_sweeps import made
+from tests.bundle.ensemble_sweeps import recorded_sweep
 from tests.commands import check_in_this_process, invoke
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
@@ -34,7 +34,9 @@ def exported(tmp_path_factory):
     """
     with pytest.MonkeyPatch.context() as patch:
         check_in_this_process(patch)
-        sweep = made(tmp_path_factory.mktemp("sweep"), patch, kinds=("scores",) * 8, seed=9)
+        sweep = recorded_sweep(
+            tmp_path_factory.mktemp("sweep"), patch, kinds=("scores",) * 8, seed=9
+        )
         yield sweep, invoke("export", sweep.folder, "--ensemble", 6)
 
 
@@ -58,13 +60,13 @@ def test_the_command_prints_the_folder_and_both_scores(exported, bundle):
     _, done = exported
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{bundle}\n"
-    told = done.stderr.splitlines()
+    lines = done.stderr.splitlines()
     assert (
-        told[0].startswith("logloss on valid: ")
-        and told[1].startswith("logloss on test: ")
-        and told[2].startswith("members: 000")
+        lines[0].startswith("logloss on valid: ")
+        and lines[1].startswith("logloss on test: ")
+        and lines[2].startswith("members: 000")
     )
-    assert told[3].startswith("SHA-256 of the bundle's manifest: ")
+    assert lines[3].startswith("SHA-256 of the bundle's manifest: ")
 
 
 def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
@@ -139,16 +141,16 @@ def test_a_new_process_needs_neither_sweeps_nor_ray(bundle, rows, tmp_path):
 
 def test_show_mentions_it(exported, bundle):
     sweep, _ = exported
-    (found,) = ensembles_of(sweep.folder)
-    assert found.path == str(bundle) and sum(found.members.values()) <= 6
+    (ensemble,) = ensembles_of(sweep.folder)
+    assert ensemble.path == str(bundle) and sum(ensemble.members.values()) <= 6
     shown = invoke("show", sweep.folder)
     line = next(line for line in shown.output.splitlines() if line.startswith("  ensemble"))
     assert (
-        f"{found.value:.6g}, test {found.test:.6g} ({len(found.members)} models; best single "
-        f"model {found.single_value:.6g}" in line
+        f"{ensemble.value:.6g}, test {ensemble.test:.6g} ({len(ensemble.members)} models; "
+        f"best single model {ensemble.single_value:.6g}" in line
     )
     (listed,) = json.loads(invoke("show", sweep.folder, "--json").output)["ensembles"]
-    assert listed["members"] == dict(found.members) and listed["path"] == str(bundle)
+    assert listed["members"] == dict(ensemble.members) and listed["path"] == str(bundle)
 
 
 def test_a_member_that_was_changed_is_refused(bundle, tmp_path):
@@ -174,14 +176,14 @@ def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     champion = model_registry.RegisteredModel(uri, name="cells", alias="champion")
-    told = model_registry.register(bundle, digest, training, parent, champion)
+    notes = model_registry.register(bundle, digest, training, parent, champion)
     assert (
-        told[0] == f"registered this bundle as cells version 1, for the MLflow run {parent}"
-        and "alias champion now" in told[1]
+        notes[0] == f"registered this bundle as cells version 1, for the MLflow run {parent}"
+        and "alias champion now" in notes[1]
     )
     version = client.get_model_version("cells", "1")
     assert version.tags["sweeps.members"] == "0001 (weight 2), 0000 (weight 1)"
     assert version.run_id == parent and float(version.tags["sweeps.value"]) == training["value"]
     again = model_registry.RegisteredModel(uri, name="cells")
-    told = model_registry.register(bundle, digest, training, parent, again)
-    assert told[0].startswith("this bundle is already registered")
+    notes = model_registry.register(bundle, digest, training, parent, again)
+    assert notes[0].startswith("this bundle is already registered")

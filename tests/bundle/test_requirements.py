@@ -21,8 +21,8 @@ def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipp
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("import json\n")
-    found = find_requirements([module], [tmp_path])
-    assert found.local_modules == {shipped: tmp_path / shipped} and not found.packages
+    requirements = find_requirements([module], [tmp_path])
+    assert requirements.local_modules == {shipped: tmp_path / shipped} and not requirements.packages
 
 
 def test_a_step_of_rays_needs_its_data_library():

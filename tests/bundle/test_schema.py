@@ -149,26 +149,26 @@ def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
         "text": [np.array(["a"], dtype=object)] * 2,
         "mixed": [PIXELS, 1],
     }
-    told = {
+    columns = {
         c.name: c
         for c in infer_schema(
             pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in cells.items()})
         )
     }
-    assert {name: c.type for name, c in told.items()} == {
+    assert {name: c.type for name, c in columns.items()} == {
         "image": "tensor",
         "list": "tensor",
         "gap": "tensor",
         "text": "any",
         "mixed": "any",
     }
-    assert (told["image"].dtype, told["image"].shape, told["list"].dtype) == (
+    assert (columns["image"].dtype, columns["image"].shape, columns["list"].dtype) == (
         "float32",
         None,
         "int64",
     )
     assert (
-        enforce_schema(pd.DataFrame({"gap": [PIXELS, None]}), [told["gap"]])["gap"].tolist()[1]
+        enforce_schema(pd.DataFrame({"gap": [PIXELS, None]}), [columns["gap"]])["gap"].tolist()[1]
         is None
     )
 

@@ -89,9 +89,9 @@ def answers(tmp_path_factory):
 
 
 def test_every_one_is_refused_with_the_files_name(answers):
-    found, _ = answers
-    assert len(found) == len(tampering.CASES) >= 30
-    for what, (ours, theirs) in found.items():
+    refusals, _ = answers
+    assert len(refusals) == len(tampering.CASES) >= 30
+    for what, (ours, theirs) in refusals.items():
         name = what.split("`")[1]
         for answer in (ours, theirs):
             assert answer != "loaded", what

@@ -55,11 +55,11 @@ def train(controller: SweepController, loss: float, end: bool = True) -> str:
 
 
 def checkpoints_in(folder: Path) -> dict[str, list[int]]:
-    found = {
+    steps_of_trial = {
         t.name: [int(p.name.removeprefix("checkpoint_")) for p in sorted(t.iterdir())]
         for t in sorted((folder / "trials").iterdir())
     }
-    return {name: steps for name, steps in found.items() if steps}
+    return {name: steps for name, steps in steps_of_trial.items() if steps}
 
 
 def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_space, tmp_path):

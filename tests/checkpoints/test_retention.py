@@ -147,9 +147,9 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
     running = Result(State.RUNNING)
     left = {n: {"best": 1, "last": 1} for n, _, _ in history}
     for done in range(len(history) + 1):
-        told = [(n, first, r if i < done else running) for i, (n, first, r) in enumerate(history)]
-        now = rank_trials(Configurations.of(told, repeats), goals)
-        assert now == rank_trials(Configurations.of(told[:done], repeats), goals), (
+        trials = [(n, first, r if i < done else running) for i, (n, first, r) in enumerate(history)]
+        now = rank_trials(Configurations.of(trials, repeats), goals)
+        assert now == rank_trials(Configurations.of(trials[:done], repeats), goals), (
             "running trials are ignored"
         )
         for n, name in select_deletable(
@@ -159,7 +159,7 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
             policy,
         ):
             del left[n][name]
-        assert all(len(left[n]) == 2 for n, _, r in told if r.state is State.RUNNING)
+        assert all(len(left[n]) == 2 for n, _, r in trials if r.state is State.RUNNING)
     final = Configurations.of(history, repeats)
     best = final.winner(goals)
     for n in final.front(goals) if best is None else [best]:

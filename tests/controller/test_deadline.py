@@ -12,8 +12,8 @@ from sweeps.controller.deadline import Deadline, row_growth
 
 
 def test_without_a_final_training_only_the_export_is_reserved():
-    found = Deadline(end=100.0, start=1.0)
-    assert found.reserve(50.0, trains=True) == found.closing == deadline.CLOSING
+    limit = Deadline(end=100.0, start=1.0)
+    assert limit.reserve(50.0, trains=True) == limit.closing == deadline.CLOSING
 
 
 def test_search_gets_all_time_before_first_trial_has_ended():
@@ -23,18 +23,18 @@ def test_search_gets_all_time_before_first_trial_has_ended():
 
 
 def test_reserve_for_final_training_depends_on_seconds_and_rows():
-    found = Deadline(end=100.0, start=1.0, growth=1.5)
+    limit = Deadline(end=100.0, start=1.0, growth=1.5)
     training = 20 * 1.5 + deadline.READY
-    assert found.reserve(20.0, trains=True) == pytest.approx(found.closing + training)
-    assert found.reserve(20.0, trains=False) == found.closing
+    assert limit.reserve(20.0, trains=True) == pytest.approx(limit.closing + training)
+    assert limit.reserve(20.0, trains=False) == limit.closing
     longer = Deadline(end=100.0, start=1.0, growth=2.0)
-    assert longer.reserve(20.0, trains=True) > found.reserve(20.0, trains=True)
+    assert longer.reserve(20.0, trains=True) > limit.reserve(20.0, trains=True)
 
 
 def test_a_final_training_fits_until_what_is_reserved_is_left():
-    found = Deadline(end=100.0, start=1.0, growth=1.0)
-    latest = 100.0 - found.reserve(20.0, trains=True)
-    assert found.fits(20.0, now=latest - 0.1) and not found.fits(20.0, now=latest + 0.1)
+    limit = Deadline(end=100.0, start=1.0, growth=1.0)
+    latest = 100.0 - limit.reserve(20.0, trains=True)
+    assert limit.fits(20.0, now=latest - 0.1) and not limit.fits(20.0, now=latest + 0.1)
 
 
 def test_a_slow_start_shows_a_slow_machine():

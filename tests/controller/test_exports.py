@@ -44,7 +44,7 @@ TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
 VALUES = ((0.1, 4.0), (0.3, 3.0), (0.2, 2.0), (0.5, 9.0), (0.4, 1.0))
 
 
-def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
+def recorded_sweep(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
     """A sweep that has ended, of a loop without a `load`: what is exported of it are checkpoints.
 
     Args:
@@ -75,7 +75,7 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
 
 
 def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
-    sweep = made(tmp_path, TWO)
+    sweep = recorded_sweep(tmp_path, TWO)
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto"], prog_name="sweeps")
     assert done.exit_code == 0, done.output
     assert done.output.splitlines() == [
@@ -96,7 +96,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
 
 
 def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
-    sweep = made(tmp_path, TWO)
+    sweep = recorded_sweep(tmp_path, TWO)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
     with pytest.raises(
         InputError,
@@ -108,7 +108,7 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
 
 
 def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
-    sweep = made(tmp_path, "{metric: loss, goal: minimize}")
+    sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000001")  # as retention may
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "2"], prog_name="sweeps")
     assert done.exit_code == 0, done.output
@@ -135,7 +135,7 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
 
 
 def test_what_pareto_is_not_for(tmp_path):
-    sweep = made(tmp_path, "{metric: loss, goal: minimize}")
+    sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     with pytest.raises(
         InputError,
         match="--pareto: needs several objectives, but this sweep has only one, `loss`; "
@@ -154,7 +154,7 @@ def test_what_pareto_is_not_for(tmp_path):
 
 
 def test_what_refit_is_not_for(tmp_path):
-    sweep = made(tmp_path, "{metric: loss, goal: minimize}")
+    sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
         with pytest.raises(InputError, match=r"--(pareto|top): cannot be combined with --refit"):
             sweep_exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
@@ -244,11 +244,11 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
             saved.mkdir(parents=True)
             (saved / "state.json").write_text(json.dumps(checkpoint.step))
         curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
-        told = tuple(
+        reports = tuple(
             Report(step, {"loss": loss + again, "auc": auc}, 1.0)
             for step, (loss, auc) in enumerate(curves, 1)
         )
-        loop.store.append(TrialReported(1.0, trial.number, told, kept[1], kept[0], 1.0))
+        loop.store.append(TrialReported(1.0, trial.number, reports, kept[1], kept[0], 1.0))
         loop.store.end(trial.number, State.COMPLETE)
     return folder, loop
 
@@ -276,7 +276,7 @@ def exported(
     folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any
 ) -> tuple[trial_export.Exported, dict[str, Any]]:
     """Export trial 0 as if its loop had a `load`. Return the export, and the manifest's facts."""
-    told: dict[str, Any] = {}
+    training: dict[str, Any] = {}
     facts = SimpleNamespace(
         fingerprint="f", label="y", task="binary", classes=(0, 1), check=None, missing={}
     )
@@ -291,14 +291,14 @@ def exported(
     monkeypatch.setattr(
         trial_export.write,
         "write_bundle",
-        lambda target, **kept: told.update(kept["training"]) or target,
+        lambda target, **kept: training.update(kept["training"]) or target,
     )
     space = dataclasses.replace(
         loop.store.space,
         trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"),
     )
     models = SweepModels(loop.store, space, ())
-    return trial_export.export_trial(models, 0, folder / "exports" / "0000", **how), told
+    return trial_export.export_trial(models, 0, folder / "exports" / "0000", **how), training
 
 
 @pytest.mark.parametrize("objective", ["loss", "seconds"])
@@ -307,20 +307,26 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(
     tmp_path, monkeypatch, objective, latest
 ):
     folder, loop = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
-    done, told = exported(folder, loop, monkeypatch, latest=latest)
+    done, training = exported(folder, loop, monkeypatch, latest=latest)
     assert done.best["feasible"] and done.best["metrics"]["auc"] == 0.85, "the trial as it is shown"
     step, loss, auc = (4, 0.5, 0.6) if latest else (2, 0.35, 0.7)
-    assert (told["best_step"], told["feasible"], told["metrics"]["auc"]) == (step, False, auc)
-    assert told["value"] == told["metrics"][objective] == (loss if objective == "loss" else 1.0), (
-        "a cost is a whole trial's"
+    assert (training["best_step"], training["feasible"], training["metrics"]["auc"]) == (
+        step,
+        False,
+        auc,
     )
+    assert (
+        training["value"]
+        == training["metrics"][objective]
+        == (loss if objective == "loss" else 1.0)
+    ), "a cost is a whole trial's"
 
 
 def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
     folder, loop = uneven(tmp_path)
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
-    _, told = exported(folder, loop, monkeypatch, refitted=again)
-    assert told["value"] == 0.35 and told["refit"] == {
+    _, training = exported(folder, loop, monkeypatch, refitted=again)
+    assert training["value"] == 0.35 and training["refit"] == {
         "on": ["train", "valid"],
         "rows": 150,
         "steps": 2,
@@ -466,7 +472,7 @@ IN_THE_LOOP = (
 )
 
 
-def test_a_loop_without_checkpoints_is_told_what_a_bundle_needs(tmp_path):
+def test_a_loop_without_checkpoints_learns_what_a_bundle_needs(tmp_path):
     folder = unsaved(tmp_path, State.COMPLETE)
     for options, place in (([], "export"), (["--trial", "0"], "--trial")):
         done = CliRunner().invoke(cli.main, ["export", str(folder), *options], prog_name="sweeps")

@@ -17,7 +17,7 @@ from sweeps.notebook.notebook_view import STOPPING, NotebookView, live_view
 from sweeps.notebook.output_cell import in_notebook
 from sweeps.runs import api
 from tests.controller.test_sweep import ONE, branches
-from tests.controller.test_sweep_lookup import ended, made
+from tests.controller.test_sweep_lookup import ended, recorded_sweep
 from tests.terminal.test_live_layout import STANDING
 
 
@@ -101,7 +101,7 @@ def test_only_a_notebook_has_a_live_view_and_never_beside_the_users_own(monkeypa
 
 
 def test_a_sweep_is_a_table_in_a_notebook(tmp_path):
-    shown = sweeps.open(made(tmp_path))._repr_html_()
+    shown = sweeps.open(recorded_sweep(tmp_path))._repr_html_()
     for text in ("made-1", "killed", "0.25 (trial 0000)", "COMPLETE", "INTERRUPTED"):
         assert text in shown, text
     opened = sweeps.open(branches(tmp_path / "many", ONE, 5)[0])
@@ -111,7 +111,7 @@ def test_a_sweep_is_a_table_in_a_notebook(tmp_path):
 
 
 def test_a_result_is_a_table_in_a_notebook(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     best = {
         "trial": "0000",
         "value": 0.25,

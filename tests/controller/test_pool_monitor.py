@@ -98,7 +98,7 @@ def test_a_prefit_that_still_runs_is_not_waited_for(tmp_path, monkeypatch):
     assert monitor_of(tmp_path, prefit=object()).prefit_error() is None
 
 
-def test_a_pool_that_was_lost_is_told_from_data_that_has_changed(tmp_path, monkeypatch):
+def test_a_lost_pool_is_distinguished_from_changed_data(tmp_path, monkeypatch):
     monitor = monitor_of(tmp_path)
     use_fake_ray(monkeypatch, True, raises(ray.exceptions.RayActorError()))
     assert monitor.pool_was_restarted() and monitor.data_error is None

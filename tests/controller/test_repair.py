@@ -18,7 +18,7 @@ from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN, RESULT
 from sweeps.stored.repair import repair
 from sweeps.study import storage
 from tests.commands import invoke
-from tests.controller.test_sweep_lookup import made
+from tests.controller.test_sweep_lookup import recorded_sweep
 
 BAD = 11  # the line that is damaged, from 1 on
 
@@ -74,18 +74,21 @@ def test_a_sweep_opened_from_python_names_the_line(damaged, look):
 
 
 def test_ls_names_the_line_and_lists_all_sweeps(tmp_path):
-    folder, other = made(tmp_path, "made-1"), made(tmp_path, "made-2")
+    folder, other = recorded_sweep(tmp_path, "made-1"), recorded_sweep(tmp_path, "made-2")
     lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
     (folder / JOURNAL).write_bytes(b"".join([*lines[:9], b"[]\n", *lines[9:]]))
     done = invoke("ls", "--dir", tmp_path)
     assert done.exit_code == 0 and folder.name in done.stdout and "0.25 (0000)" in done.stdout
     assert done.stderr.startswith(f"{folder / JOURNAL}:10: ") and other.name not in done.stderr
-    told = {
+    sweeps_by_name = {
         sweep["sweep"]: sweep
         for sweep in json.loads(invoke("ls", "--dir", tmp_path, "--json").stdout)
     }
-    assert told.keys() == {folder.name, other.name} and "problems" not in told[other.name]
-    assert f"{JOURNAL}:10: " in told[folder.name]["problems"][0]
+    assert (
+        sweeps_by_name.keys() == {folder.name, other.name}
+        and "problems" not in sweeps_by_name[other.name]
+    )
+    assert f"{JOURNAL}:10: " in sweeps_by_name[folder.name]["problems"][0]
 
 
 @pytest.mark.parametrize("left", [None, 0, 5], ids=["no journal", "an empty one", "no trial"])
@@ -162,9 +165,9 @@ def test_repair_keeps_whole_trials_and_moves_other_folders_aside(damaged):
     }
     assert files_of(damaged) == after, "a second repair changes nothing"
     (damaged / JOURNAL).write_bytes(b"x\n" + (damaged / JOURNAL).read_bytes())
-    told = json.loads(invoke("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
-    assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")]
-    assert told["ended"] == sorted(kept) and told["lost"] == [lost]
+    answer = json.loads(invoke("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
+    assert answer["repaired"] and answer["kept"] == [str(damaged / "study.journal.damaged-2")]
+    assert answer["ended"] == sorted(kept) and answer["lost"] == [lost]
 
 
 def test_a_trial_whose_end_only_optuna_lost_has_ended(finished_sweep):

@@ -88,8 +88,8 @@ def test_same_file_and_seed_give_same_trials_and_rerun(
     )
     (tmp_path / "changed").touch()
     other = command("rerun", outs[0]["dir"], "1", "--json")
-    told = json.loads(other.communicate(timeout=100)[0])
-    assert other.returncode == 1 and (told["equal"], told["differs_from"]) == (False, 3)
+    comparison = json.loads(other.communicate(timeout=100)[0])
+    assert other.returncode == 1 and (comparison["equal"], comparison["differs_from"]) == (False, 3)
 
 
 @pytest.mark.parametrize(

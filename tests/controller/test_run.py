@@ -216,16 +216,16 @@ def check_failed_runs(result: sweeps.SweepResult) -> None:
         "'FAIL'"
     )
     failed = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
-    told = [run.data.tags["sweeps.error"] for run in failed]
+    errors = [run.data.tags["sweeps.error"] for run in failed]
     logs = [
         (result.dir / "trials" / run.data.tags["sweeps.trial"] / "logs" / "rank-0.log").read_text()
         for run in failed
     ]
-    for text in (*told, *logs):
+    for text in (*errors, *logs):
         assert "tests/user_loops.py" in text and text.rstrip().endswith(
             "ZeroDivisionError: the user's own mistake"
         ), text
-    assert len(told) == 2 and {run.info.status for run in failed} == {"FAILED"}
+    assert len(errors) == 2 and {run.info.status for run in failed} == {"FAILED"}
 
 
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
@@ -373,8 +373,8 @@ space:
     assert more.trials["completed"] == 3
     (note,) = (note for note in more.notes if "fingerprint" in note)
     assert "reads_its_own:train" in note
-    begun = json.loads((more.dir / "provenance.json").read_text())
-    assert len({driver["data_fingerprint"] for driver in begun}) == 2
+    drivers = json.loads((more.dir / "provenance.json").read_text())
+    assert len({driver["data_fingerprint"] for driver in drivers}) == 2
 
     bundle, rows = (
         sweeps.load_bundle(more.bundle),
@@ -384,7 +384,7 @@ space:
     pd.testing.assert_frame_equal(bundle.predict(rows), expected)
     assert (
         bundle.manifest.columns == []
-        and bundle.manifest.training["data_fingerprint"] == begun[1]["data_fingerprint"]
+        and bundle.manifest.training["data_fingerprint"] == drivers[1]["data_fingerprint"]
     )
     rows.assign(other=1).to_csv(tmp_path / "rows.csv", index=False)
     pd.testing.assert_frame_equal(

@@ -37,9 +37,9 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(
         load_data, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column})
     )
-    found = split_rows.read_splits(tmp_path, load_space(SPACE), (), None)
+    rows = split_rows.read_splits(tmp_path, load_space(SPACE), (), None)
     assert not any(memory)
-    splits = found.splits({})
+    splits = rows.splits({})
     assert (
         splits.train["x"].to_pylist()
         == splits.valid["x"].to_pylist()

@@ -322,19 +322,19 @@ def test_names_in_a_store(bucket):
         (bucket / "all" / name).mkdir(parents=True)
         (bucket / "all" / name / "origin.json").write_text("{}")
 
-    def found(sweep):
+    def find(sweep):
         return stored_sweeps.find(sweep, "s3://bucket/all")
 
-    assert found("churn") == found("latest") == "s3://bucket/all/churn-20260103-120000"
+    assert find("churn") == find("latest") == "s3://bucket/all/churn-20260103-120000"
     assert (
-        found("wi")
+        find("wi")
         == "s3://bucket/all/wine-20260101-120000"
         == stored_sweeps.find("s3://bucket/all/wine-20260101-120000/", ".")
     )
     with pytest.raises(InputError, match="several sweeps in s3://bucket/all match"):
-        found("churn-2026")
+        find("churn-2026")
     with pytest.raises(InputError, match="no sweep in s3://bucket/all matches"):
-        found("iris")
+        find("iris")
 
 
 def test_a_new_sweep_leaves_the_files_of_another_sweep_with_its_name(bucket, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.python.saved_space import save_space
 from sweeps.study.events import TrialReported
-from tests.controller.test_sweep_lookup import ended, made
+from tests.controller.test_sweep_lookup import ended, recorded_sweep
 
 CONDITIONAL = """\
 name: branches
@@ -70,7 +70,7 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Search
 
 
 def test_trials_has_a_row_for_each_trial(tmp_path):
-    trials = sweeps.open(made(tmp_path)).trials
+    trials = sweeps.open(recorded_sweep(tmp_path)).trials
     assert (
         list(trials.columns[:3]) == ["number", "state", "value"] and trials.columns[-1] == "seconds"
     )
@@ -118,7 +118,7 @@ def test_best_is_the_best_trial(tmp_path):
 
 
 def test_curves_are_long_and_of_all_trials_or_of_one(tmp_path):
-    opened = sweeps.open(made(tmp_path))
+    opened = sweeps.open(recorded_sweep(tmp_path))
     curves = opened.curves()
     assert list(curves.columns) == ["trial", "step", "value"]
     assert curves.drop(columns="value").values.tolist() == [[0, 1], [0, 2], [0, 3], [1, 1], [2, 1]]
@@ -182,7 +182,7 @@ def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
 
 
 def test_the_study_is_a_copy(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     before = (folder / JOURNAL).read_bytes()
     study = sweeps.open(folder).study
     assert (
@@ -232,7 +232,7 @@ def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
     assert sweeps.open(folder).trials["state"].tolist() == ["COMPLETE"] * 3
 
 
-def test_a_sweep_that_has_begun_no_trial_is_empty(tmp_path):
+def test_a_sweep_without_trials_is_empty(tmp_path):
     folder = tmp_path / "made-1"
     folder.mkdir()
     (tmp_path / "made.yaml").write_text(CONDITIONAL.replace("OBJECTIVE", ONE))
@@ -297,9 +297,9 @@ def test_a_sweep_without_a_bundle_says_what_to_do(
 ):
     monkeypatch.setattr(
         "tests.controller.test_sweep_lookup.SPACE",
-        made.__globals__["SPACE"].replace("trainer: xgboost", trainer),
+        recorded_sweep.__globals__["SPACE"].replace("trainer: xgboost", trainer),
     )
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     if result:
         ended(folder, **result)
     if there is not None:

@@ -141,19 +141,19 @@ def test_python_compares_sweeps_and_returns_the_importances(runs):
         and importance.sum() == pytest.approx(1)
         and "12 trials" in importance.attrs["basis"]
     )
-    found = opened.compare(sweeps.open("latest", dir=runs / "other"))
-    frames = found.frames()
+    comparison = opened.compare(sweeps.open("latest", dir=runs / "other"))
+    frames = comparison.frames()
     assert list(frames["results"].columns) == ["wide-20260102-120000", "narrow-20260102-120000"]
     assert (
         frames["regret.trials"].index[-1] == 12
         and frames["importance"].loc["params.eta"].min() > 0.9
     )
-    assert "<table" in found._repr_html_() and "params.eta" in str(found)
+    assert "<table" in comparison._repr_html_() and "params.eta" in str(comparison)
 
 
 def test_importance_says_why_it_is_unknown(tmp_path):
-    found = sweeps.open(recorded(tmp_path, "few", trials=3)).importance()
-    assert found.empty and found.attrs == {
+    importance = sweeps.open(recorded(tmp_path, "few", trials=3)).importance()
+    assert importance.empty and importance.attrs == {
         "unknown": "importance needs 10 trials with comparable values, but there are 3"
     }
 

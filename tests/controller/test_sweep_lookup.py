@@ -47,7 +47,7 @@ space:
 """
 
 
-def made(root, name="made-1", began=1000.0):
+def recorded_sweep(root, name="made-1", began=1000.0):
     """A sweep's folder with four trials on record: complete, pruned, failed, and one that was
     begun.
     """
@@ -70,8 +70,8 @@ def made(root, name="made-1", began=1000.0):
         kept = Checkpoint(at.name, 2, 2) if state is State.COMPLETE else None
         if kept is not None:
             at.mkdir(parents=True)
-        told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
-        loop.store.append(TrialReported(1.0, trial.number, told, kept, kept, 1.25))
+        reports = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
+        loop.store.append(TrialReported(1.0, trial.number, reports, kept, kept, 1.25))
         if state is not None:
             loop.store.end(
                 trial.number,
@@ -89,8 +89,8 @@ def sweeps_command(*args: object) -> str:
 
 
 def test_ls_shows_every_sweep_the_newest_first(tmp_path):
-    made(tmp_path, "made-1", 1000.0)
-    folder = made(tmp_path, "made-2", 2000.0)
+    recorded_sweep(tmp_path, "made-1", 1000.0)
+    folder = recorded_sweep(tmp_path, "made-2", 2000.0)
     (tmp_path / "mlartifacts").mkdir()
     lines = sweeps_command("ls", "--dir", tmp_path).splitlines()
     assert [line.split()[0] for line in lines] == ["SWEEP", "made-2", "made-1"]
@@ -103,13 +103,13 @@ def test_ls_shows_every_sweep_the_newest_first(tmp_path):
     lock = FolderLock(folder)
     assert "running" in sweeps_command("ls", "--dir", tmp_path).splitlines()[1]
     lock.release()
-    told = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))
-    assert told[0]["trials"] == {"completed": 1, "pruned": 1, "failed": 1, "interrupted": 1}
-    assert told[0]["best"] == {"trial": "0000", "value": 0.25} and told[0]["total"] == 6
+    listed = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))
+    assert listed[0]["trials"] == {"completed": 1, "pruned": 1, "failed": 1, "interrupted": 1}
+    assert listed[0]["best"] == {"trial": "0000", "value": 0.25} and listed[0]["total"] == 6
 
 
 def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     with (folder / JOURNAL).open("ab") as journal:
         journal.write(b'{"op_code": 5, "half')  # the driver is in the middle of a record
     before = {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in folder.rglob("*") if f.is_file()}
@@ -137,7 +137,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
 
 
 def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     text = sweeps_command("show", folder)
     assert (
         "made-1: killed; 1 completed, 1 pruned, 1 failed, 1 interrupted of 6" in text
@@ -151,12 +151,12 @@ def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
         ["0003", "INTERRUPTED"],
     ]
     assert rows[0].split()[-3:] == ["preprocessor", "eta", "nested.depth"]
-    told = json.loads(sweeps_command("show", folder, "--json"))
-    assert [t["trial"] for t in told["all"]] == ["0000", "0001", "0002", "0003"]
+    shown = json.loads(sweeps_command("show", folder, "--json"))
+    assert [t["trial"] for t in shown["all"]] == ["0000", "0001", "0002", "0003"]
 
 
 def test_trial_without_workers_is_shown_as_waiting(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     (folder / STAGES).write_text(
         json.dumps({"0003": "waiting for workers", "0000": "training"})
     )  # the second has ended meanwhile
@@ -170,8 +170,8 @@ def test_trial_without_workers_is_shown_as_waiting(tmp_path):
         rows = [row.split()[:2] for row in text.partition("TRIAL")[2].splitlines()[1:]]
         assert rows[0] == ["0000", "COMPLETE"] and rows[-1] == ["0003", "WAITING"]
         assert sweeps_command("show", folder, "--trial", "3").startswith("trial 0003: WAITING")
-        told = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))[0]["trials"]
-        assert told["waiting"] == 1 and told["running"] == 0
+        trials = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))[0]["trials"]
+        assert trials["waiting"] == 1 and trials["running"] == 0
         (folder / STAGES).write_text("{}")
         assert "1 running of 6" in sweeps_command("show", folder)
     finally:
@@ -179,7 +179,7 @@ def test_trial_without_workers_is_shown_as_waiting(tmp_path):
 
 
 def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     best = sweeps_command("show", folder, "--trial", "best")
     assert (
         best.startswith("trial 0000: COMPLETE after 3 steps")
@@ -214,7 +214,7 @@ def ended(folder, **more):
 
 
 def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
-    folder = made(tmp_path / "first")
+    folder = recorded_sweep(tmp_path / "first")
     (folder / "bundle").mkdir()
     ended(folder)
     here = tmp_path / "second" / "made-9"
@@ -231,16 +231,16 @@ def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
     )
 
 
-def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
-    one, two = made(tmp_path, "made-1", 1.0), made(tmp_path, "other-2", 2.0)
+def test_a_sweep_is_opened_by_path_name_or_start_of_name(tmp_path):
+    one, two = recorded_sweep(tmp_path, "made-1", 1.0), recorded_sweep(tmp_path, "other-2", 2.0)
     for name in (one, "made-1", "made-1/", "made"):
         assert sweep_lookup.find(name, tmp_path) == one
     assert sweep_lookup.find("latest", tmp_path) == two
-    whole = made(tmp_path, "ma-20261123-043308", 0.5)
+    whole = recorded_sweep(tmp_path, "ma-20261123-043308", 0.5)
     assert sweep_lookup.find("ma", tmp_path) == whole, (
         "a sweep of that name goes before those whose names start with it"
     )
-    made(tmp_path, "made-3", 3.0)
+    recorded_sweep(tmp_path, "made-3", 3.0)
     for name, said in (
         ("made", "several sweeps"),
         ("nade-1", "did you mean `made-1`?"),
@@ -254,8 +254,8 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
         sweep_lookup.find("latest", tmp_path / "absent")
 
 
-def test_a_bundle_is_found_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
-    folder = made(tmp_path / "root", "made-1", 1.0)
+def test_a_bundle_is_opened_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
+    folder = recorded_sweep(tmp_path / "root", "made-1", 1.0)
     (folder / "bundle").mkdir()
     (folder / "exports" / "0000").mkdir(parents=True)
     for name in (folder, "made-1", "made", "latest"):
@@ -264,13 +264,13 @@ def test_a_bundle_is_found_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
     # what is there is taken as it is, a bundle or not, and a path is no name of a sweep
     for path in ("made-1/exports/0000", folder / "bundle", tmp_path, "made-1/absent"):
         assert sweep_lookup.bundle_of(path, tmp_path / "root") == Path(path)
-    made(tmp_path / "root", "made-2", 2.0)
+    recorded_sweep(tmp_path / "root", "made-2", 2.0)
     for name in ("absent", "latest"):  # no such sweep; one that has no bundle
         with pytest.raises(InputError):
             sweep_lookup.bundle_of(name, tmp_path / "root")
 
 
-def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
+def test_a_sweep_without_trials_can_be_shown(tmp_path):
     folder = tmp_path / "made-1"
     folder.mkdir()
     (tmp_path / "made.yaml").write_text(SPACE)
@@ -283,7 +283,7 @@ def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
 
 
 def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     for rank in (0, 1):
         with trial_logs.into(
             trial_logs.log_of(folder / "trials" / "0000", rank), "the title"
@@ -303,7 +303,7 @@ def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
 
 def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(log_reader, "POLL_INTERVAL", 0.02)
-    folder, heard = made(tmp_path), []
+    folder, heard = recorded_sweep(tmp_path), []
     log = trial_logs.log_of(folder / "trials" / "0003", 0)
     lock = FolderLock(folder)
     listener = threading.Thread(

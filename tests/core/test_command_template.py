@@ -84,8 +84,8 @@ def test_an_argument_with_a_parameter_that_the_trial_lacks_is_left_out(command, 
     ],
 )
 def test_an_unknown_placeholder_is_a_problem_with_a_hint(argument, text):
-    ((index, found),) = problems(["run", argument], ["lr"])
-    assert index == 1 and text in found
+    ((index, text_of_problem),) = problems(["run", argument], ["lr"])
+    assert index == 1 and text in text_of_problem
 
 
 def test_a_parameter_is_used_by_itself_its_mapping_or_all_arguments():

@@ -46,10 +46,12 @@ def session(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "tmp"))
     driver = subprocess.Popen([sys.executable, "-c", ""])
     driver.wait()
-    return made(tmp_path / "tmp" / "ray" / f"session_2026-11-23_10-00-00_123456_{driver.pid}")
+    return session_folder(
+        tmp_path / "tmp" / "ray" / f"session_2026-11-23_10-00-00_123456_{driver.pid}"
+    )
 
 
-def made(session: Path) -> Path:
+def session_folder(session: Path) -> Path:
     (session / "logs").mkdir(parents=True)
     return session
 
@@ -65,7 +67,7 @@ def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start, s
     folder.mkdir()
     noted, worker = start(), start(session / "logs" / "worker.out")
     other, reader = (
-        start(made(Path(f"{session}2")) / "logs" / "worker.out"),
+        start(session_folder(Path(f"{session}2")) / "logs" / "worker.out"),
         start(session / "space.yaml"),
     )
     crash_cleanup.record_ray(folder, str(session), [noted.pid])
@@ -97,25 +99,25 @@ def test_this_process_is_never_ended(tmp_path, session):
 def test_r1_foreign_session_folder_is_left_alone(tmp_path, start, session, monkeypatch):
     """Whatever `ray.json` of a sweep's folder says: the folder may come from anyone."""
     name = session.name
-    live = made(session.with_name(f"session_2026-11-23_10-00-00_123456_{os.getpid()}"))
+    live = session_folder(session.with_name(f"session_2026-11-23_10-00-00_123456_{os.getpid()}"))
     live = live.rename(
         live.with_name(f"session_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S_%f}_{os.getpid()}")
     )
     (latest := session.with_name("session_latest")).symlink_to(live)
     (linked := session.with_name(name.replace("123456", "654321"))).symlink_to(
-        made(tmp_path / "target")
+        session_folder(tmp_path / "target")
     )
     crafted = [
         "/dev",
         "/",
         "",
         ".",
-        made(tmp_path / "session_x"),
-        made(tmp_path / name),
-        made(session / name),
+        session_folder(tmp_path / "session_x"),
+        session_folder(tmp_path / name),
+        session_folder(session / name),
         session.parent,
         session.with_name("session_x"),
-        made(session.parent / ".." / name),
+        session_folder(session.parent / ".." / name),
         live,
         latest,
         linked,

@@ -9,7 +9,7 @@ from sweeps.core.host.host_resources import cpus, detect, gpu_ids, gpus, memory,
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, pairs",
     [
         ("CPU=8,GPU=2", {"CPU": 8, "GPU": 2}),
         (" CPU = 8 , accelerator:A100=1", {"CPU": 8, "accelerator:A100": 1}),
@@ -17,8 +17,8 @@ from sweeps.core.host.host_resources import cpus, detect, gpu_ids, gpus, memory,
         ("CPU=1e2", {"CPU": 100}),
     ],
 )
-def test_resources_are_pairs(text, found):
-    assert parse_resources(text) == found
+def test_resources_are_pairs(text, pairs):
+    assert parse_resources(text) == pairs
 
 
 @pytest.mark.parametrize(

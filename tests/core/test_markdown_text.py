@@ -29,28 +29,28 @@ def rendered(text: str) -> str:
 @given(texts)
 def test_a_cell_shows_its_text(text):
     shown = rendered(f"| x |\n| --- |\n| {cell(text)} |")
-    found = re.search(r"<td>(.*?)</td>", shown, re.S)
-    assert found and html.unescape(found.group(1)) == text, shown
+    match = re.search(r"<td>(.*?)</td>", shown, re.S)
+    assert match and html.unescape(match.group(1)) == text, shown
 
 
 @given(texts)
 def test_code_shows_its_text_in_a_sentence_and_in_a_table(text):
     sentence = rendered(f"Look at {code(text)}.")
-    found = re.fullmatch(r"<p>Look at <code>([^<]*)</code>\.</p>\n", sentence)
-    assert found and html.unescape(found.group(1)) == text, sentence
+    match = re.fullmatch(r"<p>Look at <code>([^<]*)</code>\.</p>\n", sentence)
+    assert match and html.unescape(match.group(1)) == text, sentence
     escaped = code(text).replace("|", r"\|")
     shown = rendered(f"| x |\n| --- |\n| {escaped} |")
-    found = re.search(r"<td><code>(.*?)</code></td>", shown, re.S)
-    assert found and html.unescape(found.group(1)) == text, shown
+    match = re.search(r"<td><code>(.*?)</code></td>", shown, re.S)
+    assert match and html.unescape(match.group(1)) == text, shown
 
 
 @given(st.lists(texts, min_size=1, max_size=4).map("\n".join))
 def test_a_block_of_code_shows_its_text(text):
     shown = rendered(code_block("yaml", text) + "\n\nafter")
-    found = re.fullmatch(
+    match = re.fullmatch(
         r'<pre><code class="language-yaml">(.*)\n</code></pre>\n<p>after</p>\n', shown, re.S
     )
-    assert found and html.unescape(found.group(1)) == text, shown
+    assert match and html.unescape(match.group(1)) == text, shown
 
 
 @pytest.mark.parametrize(

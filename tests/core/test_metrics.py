@@ -33,11 +33,11 @@ def evaluated(
         "max_depth": 3,
         "eta": 0.6,
     }
-    found: dict = {}
+    evaluations: dict = {}
     booster = xgb.train(
-        params, rows, 15, evals=[(rows, "e")], evals_result=found, verbose_eval=False
+        params, rows, 15, evals=[(rows, "e")], evals_result=evaluations, verbose_eval=False
     )
-    return booster.predict(rows), {name: values[-1] for name, values in found["e"].items()}
+    return booster.predict(rows), {name: values[-1] for name, values in evaluations["e"].items()}
 
 
 def test_binary_as_xgboost():
@@ -176,8 +176,8 @@ def test_scorer_gives_nan_for_predictions_and_raises_for_labels():
 def test_probabilities_of_32_bits_are_accepted_without_a_warning():
     y, p = RNG.integers(0, 7, 500), RNG.dirichlet(np.ones(7), 500)
     with warnings.catch_warnings(action="error"):
-        found = score("neg_log_loss", "multiclass", y, p.astype(np.float32))
-    assert found == pytest.approx(score("neg_log_loss", "multiclass", y, p), rel=1e-5)
+        value = score("neg_log_loss", "multiclass", y, p.astype(np.float32))
+    assert value == pytest.approx(score("neg_log_loss", "multiclass", y, p), rel=1e-5)
     with pytest.warns(UserWarning, match="do not sum to one"):
         score("neg_log_loss", "multiclass", y, p / 2)
 

@@ -35,7 +35,7 @@ def module(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["train", "Model", "Model.load", "late", "aliased"])
-def test_names_are_found_in_the_source_without_importing_it(module, name):
+def test_names_are_read_from_the_source_without_importing_it(module, name):
     assert references.problem(f"{module}:{name}") is None
 
 
@@ -110,7 +110,7 @@ def test_resolving_imports_and_names_what_there_is():
         ("def f(:", "SyntaxError: invalid syntax (fails.py, line 2)"),
     ],
 )
-def test_an_import_that_fails_is_told_in_one_line_with_the_users_line(
+def test_a_failed_import_is_reported_in_one_line_with_the_users_line(
     tmp_path, monkeypatch, source, error
 ):
     (tmp_path / "fails.py").write_text(f"\n{source}\ndef f(): pass\n")
@@ -131,7 +131,7 @@ def test_problems_are_lines_and_survive_a_process():
     assert did_you_mean("chioce", ["choice", "grid"]) == "did you mean `choice`?"
 
 
-def test_an_absent_module_is_told_with_the_folders_that_were_searched(tmp_path, monkeypatch):
+def test_an_absent_module_is_reported_with_the_searched_folders(tmp_path, monkeypatch):
     spaces = tmp_path / "spaces"
     spaces.mkdir()
     monkeypatch.chdir(tmp_path)

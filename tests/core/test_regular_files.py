@@ -51,7 +51,7 @@ def test_only_a_regular_file_is_opened(place, kind, mode):
     assert (place.parent.parent / "secret").read_text() == "{}"
 
 
-def test_a_regular_file_is_read_and_a_missing_file_is_not_found(place):
+def test_a_regular_file_is_read_and_a_missing_file_is_an_error(place):
     assert kind_of(place) is None
     with pytest.raises(FileNotFoundError):
         read_bytes(place)

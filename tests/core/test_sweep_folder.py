@@ -46,7 +46,7 @@ def test_sweeps_that_start_in_the_same_second_get_folders_of_their_own(tmp_path)
     assert len(folders) == 3 and all(f.is_dir() for f in folders)
 
 
-def test_a_root_that_cannot_be_made_is_named(tmp_path):
+def test_a_root_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot create a folder in"):
         create_sweep_folder(tmp_path / "file", "x", 1e9)
@@ -154,7 +154,7 @@ def test_the_password_of_any_scheme_is_masked(scheme, secret):
     )
 
 
-def test_a_study_is_found_again_by_a_url_without_its_secrets(tmp_path, monkeypatch):
+def test_a_study_is_reopened_by_a_url_without_its_secrets(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_whole", {})
     url = "postgresql://me:a%40b@host/db?options=-c%20hunter2&sslmode=require"
     bare = storage.remember(url)

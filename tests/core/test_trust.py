@@ -49,17 +49,15 @@ def test_a_signature_that_is_a_link_is_replaced(signed, tmp_path):
     assert elsewhere.read_bytes() == before and trust.read(signed) == b"other bytes"
 
 
-def test_the_key_is_made_once(home):
+def test_the_key_is_created_once(home):
     assert trust.key() is None
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(trust.key(make=True))) for _ in range(8)
-    ]
+    keys = []
+    threads = [threading.Thread(target=lambda: keys.append(trust.key(make=True))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1 and len(found[0]) >= 32 and trust.key() == found[0]
+    assert len(set(keys)) == 1 and len(keys[0]) >= 32 and trust.key() == keys[0]
 
 
 def test_changed_renamed_or_unsigned_file_needs_trust(signed, tmp_path):

@@ -112,8 +112,8 @@ def _run_of(root: Path) -> str:
 def listening_ports(process: psutil.Process) -> set[int]:
     """Return the TCP ports on which a process and its descendants listen."""
     processes = [process, *process.children(recursive=True)]
-    found = [connection for each in processes for connection in each.net_connections("tcp")]
-    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+    connections = [connection for each in processes for connection in each.net_connections("tcp")]
+    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
 
 
 @pytest.mark.integration
@@ -141,8 +141,8 @@ def test_another_account_reaches_neither_the_sweeps_nor_mlflow(tmp_path, tmp_pat
         upload = f"{API}/upload-artifact?run_uuid={ui.run}&path=x"
         assert ui.request("POST", upload, "x", Authorization=ui.bearer).status == 403
         search = {"experiment_ids": ["1"]}
-        found = ui.request("POST", f"{API}/runs/search", search, Authorization=ui.bearer)
-        assert found.status == 200 and ui.run in found.text
+        response = ui.request("POST", f"{API}/runs/search", search, Authorization=ui.bearer)
+        assert response.status == 200 and ui.run in response.text
         delete = ui.request(
             "POST", f"{API}/runs/delete", {"run_id": ui.run}, Authorization=ui.bearer
         )
@@ -180,15 +180,17 @@ def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
 def test_token_is_printed_if_commands_are_possible_and_none_is_set(
     options, pattern, may_command, tmp_path, monkeypatch
 ):
-    made = []
+    dashboards = []
     monkeypatch.setattr(
-        dashboard_server, "_server", lambda app, dashboard, say: made.append(dashboard) or Ended()
+        dashboard_server,
+        "_server",
+        lambda app, dashboard, say: dashboards.append(dashboard) or Ended(),
     )
     monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
     said = []
     serve(tmp_path, options, said.append)
     assert re.search(pattern, said[-1]), said
-    assert made[0].may_command == may_command
+    assert dashboards[0].may_command == may_command
 
 
 class Ended:

@@ -84,6 +84,6 @@ def test_the_size_of_many_files_is_estimated_from_some_of_them(tmp_path, monkeyp
 
 
 def test_a_space_without_data_stays_as_it_is(space):
-    found = space("{train: rows.parquet, valid: 0.2}")
-    without = replace(found, data=replace(found.data, train=""))
+    ingested = space("{train: rows.parquet, valid: 0.2}")
+    without = replace(ingested, data=replace(ingested.data, train=""))
     assert ingest.resolved(without) is without

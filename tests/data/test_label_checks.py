@@ -24,8 +24,8 @@ def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
 
 def last(values: list[Any], task: str | None, positive: Any) -> tuple[Any, Any]:
     data: Any = SimpleNamespace(positive=positive)
-    found, classes = infer_task("left", task, column(values))
-    return found, positive_last(data, found, classes)
+    inferred, classes = infer_task("left", task, column(values))
+    return inferred, positive_last(data, inferred, classes)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_the_summary_names_the_positive_class(tmp_path):
 def test_a_warning_names_the_setting_that_depends_on_the_positive_class(
     tmp_path, metric, params, word
 ):
-    found = warned(summary_of(tmp_path, None), spec(tmp_path, None), metric, params)
-    assert len(found) == (word is not None)
+    warnings = warned(summary_of(tmp_path, None), spec(tmp_path, None), metric, params)
+    assert len(warnings) == (word is not None)
     if word is not None:
-        assert "positive class is nein" in found[0] and f"`{word}`" in found[0]
-        assert "data.positive: ja" in found[0]
+        assert "positive class is nein" in warnings[0] and f"`{word}`" in warnings[0]
+        assert "data.positive: ja" in warnings[0]
     assert warned(summary_of(tmp_path, "ja"), spec(tmp_path, "ja"), metric, params) == []

@@ -94,12 +94,12 @@ def test_a_toy_set_is_stratified_and_reproducible():
 )
 def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, classes):
     many = values * 4
-    found = frame_of(
+    splits = frame_of(
         module, tmp_path, f"{{'x': range({len(many)}), 'y': {many!r}}}", label="y", task=asked
     )
-    assert (found.task, found.classes) == (task, classes)
-    assert str(found.train.schema.field("y").type) == ("double" if classes is None else "int64")
-    whole = pa.concat_tables([found.train, found.valid]).sort_by("x").column("y").to_pylist()
+    assert (splits.task, splits.classes) == (task, classes)
+    assert str(splits.train.schema.field("y").type) == ("double" if classes is None else "int64")
+    whole = pa.concat_tables([splits.train, splits.valid]).sort_by("x").column("y").to_pylist()
     assert (whole if classes is None else [classes[code] for code in whole]) == many
 
 
@@ -172,8 +172,8 @@ def test_train_rows_of_one_class_are_refused(module, tmp_path):
 
 
 class TestFiles:
-    def rows(self, found):
-        return pa.concat_tables([found.train, found.valid]).to_pandas()
+    def rows(self, splits):
+        return pa.concat_tables([splits.train, splits.valid]).to_pandas()
 
     def test_csv_is_typed_as_pandas_types_it(self, tmp_path):
         text = (
@@ -193,8 +193,8 @@ class TestFiles:
     def test_types_do_not_depend_on_the_first_rows(self, tmp_path):
         (tmp_path / "1.csv").write_text("a,b,c\n1,,x\n2,,y\n")
         (tmp_path / "2.csv").write_text("c,a,b\nz,0.5,late\n")
-        found = self.rows(load_splits(spec("*.csv", tmp_path)))
-        assert sorted(found["a"]) == [0.5, 1, 2] and found["b"].dropna().tolist() == ["late"]
+        rows = self.rows(load_splits(spec("*.csv", tmp_path)))
+        assert sorted(rows["a"]) == [0.5, 1, 2] and rows["b"].dropna().tolist() == ["late"]
 
     def test_an_index_without_a_name_is_called_as_in_pandas(self, tmp_path):
         pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "rows.csv")
@@ -218,10 +218,8 @@ class TestFiles:
     def test_parquet_that_drifts_from_integers_to_floats(self, tmp_path):
         pd.DataFrame({"a": [1, 2], "fee": [None, None]}).to_parquet(tmp_path / "1.parquet")
         pd.DataFrame({"a": [1.5, None], "fee": [2.5, 1.0]}).to_parquet(tmp_path / "2.parquet")
-        found = self.rows(load_splits(spec("*.parquet", tmp_path)))
-        assert (
-            found.dtypes.astype(str).tolist() == ["float64", "float64"] and found["a"].sum() == 4.5
-        )
+        rows = self.rows(load_splits(spec("*.parquet", tmp_path)))
+        assert rows.dtypes.astype(str).tolist() == ["float64", "float64"] and rows["a"].sum() == 4.5
 
     def test_hive_folders_give_their_column(self, tmp_path):
         for year in (2019, 2020):
@@ -244,12 +242,12 @@ class TestFiles:
         (tmp_path / "odd.csv").write_text("y,cc,a\nyes,u,1\n")
         (tmp_path / "typed.csv").write_text("y,c,a\nyes,u,many\n")
         path = rule("path", path="valid.csv")
-        found = load_splits(
+        splits = load_splits(
             spec("train.csv", tmp_path, label="y", valid=path, test=rule("fraction", fraction=0.25))
         )
-        assert [t.num_rows for t in (found.train, found.valid, found.test)] == [3, 2, 1]
-        assert found.train.schema == found.valid.schema == found.test.schema
-        assert found.valid.column("y").to_pylist() == [1, 0] and found.valid.column(
+        assert [t.num_rows for t in (splits.train, splits.valid, splits.test)] == [3, 2, 1]
+        assert splits.train.schema == splits.valid.schema == splits.test.schema
+        assert splits.valid.column("y").to_pylist() == [1, 0] and splits.valid.column(
             "a"
         ).to_pylist() == [1.5, 2.0]
         assert "missing `c`; extra `cc`" in refused(
@@ -261,9 +259,9 @@ class TestFiles:
     def test_a_column_that_names_the_split_is_no_feature(self, tmp_path):
         (tmp_path / "rows.csv").write_text("a,part,y\n1,train,0\n2,train,1\n3,valid,0\n4,test,1\n")
         by = {key: rule("column", column="part", value=key) for key in ("valid", "test")}
-        found = load_splits(spec("rows.csv", tmp_path, label="y", **by))
-        assert found.features == ("a",) and found.train.column_names == ["a", "y"]
-        assert [t.column("a").to_pylist() for t in (found.train, found.valid, found.test)] == [
+        splits = load_splits(spec("rows.csv", tmp_path, label="y", **by))
+        assert splits.features == ("a",) and splits.train.column_names == ["a", "y"]
+        assert [t.column("a").to_pylist() for t in (splits.train, splits.valid, splits.test)] == [
             [1, 2],
             [3],
             [4],
@@ -313,10 +311,10 @@ class TestRowsWithoutALabel:
     )
 
     def loaded(self, module, tmp_path, rows: str = ROWS, **changes):
-        made = spec(
+        without_labels = spec(
             module(f"def load():\n    return pd.DataFrame({rows})"), tmp_path, label="y", **changes
         )
-        return load_splits(replace(made, drop_missing_label=True))
+        return load_splits(replace(without_labels, drop_missing_label=True))
 
     def test_they_are_refused_with_the_key_that_leaves_them_out(self, module, tmp_path):
         with pytest.raises(
@@ -325,13 +323,13 @@ class TestRowsWithoutALabel:
             frame_of(module, tmp_path, self.ROWS, label="y")
 
     def test_they_are_left_out_and_counted(self, module, tmp_path):
-        found = self.loaded(module, tmp_path)
-        assert (found.task, found.classes) == ("binary", ("no", "yes"))
+        splits = self.loaded(module, tmp_path)
+        assert (splits.task, splits.classes) == ("binary", ("no", "yes"))
         assert sorted(
-            v for part in (found.train, found.valid) for v in part.column("x").to_pylist()
+            v for part in (splits.train, splits.valid) for v in part.column("x").to_pylist()
         ) == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11]
-        assert found.train.column("y").null_count == found.valid.column("y").null_count == 0
-        note, positive = found.notes
+        assert splits.train.column("y").null_count == splits.valid.column("y").null_count == 0
+        note, positive = splits.notes
         assert "data.drop_missing_label" in note and "2 of data.train" in note
         assert positive == "the positive class of `y` is 'yes' (data.positive)"
 
@@ -363,9 +361,9 @@ class TestRowsWithoutALabel:
                 )
             )
 
-        found = loaded(1, 2, 3)
-        assert [part.num_rows for part in (found.train, found.valid, found.test)] == [5, 4, 3]
-        (note,) = found.notes
+        splits = loaded(1, 2, 3)
+        assert [part.num_rows for part in (splits.train, splits.valid, splits.test)] == [5, 4, 3]
+        (note,) = splits.notes
         assert all(
             piece in note for piece in ("1 of data.train", "2 of data.valid", "3 of data.test")
         )

@@ -116,8 +116,8 @@ def test_an_object_that_exports_arrow_data_becomes_a_table():
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return pa.table({"a": [1]}).__arrow_c_stream__(requested_schema)
 
-    found = to_arrow(Exports())
-    assert found is not None and found.to_pydict() == {"a": [1]}
+    table = to_arrow(Exports())
+    assert table is not None and table.to_pydict() == {"a": [1]}
     assert to_arrow([1, 2]) is None
 
 

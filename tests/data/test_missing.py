@@ -30,8 +30,8 @@ N = 200
 
 
 def spec(**changed):
-    made = DataSpec("rows.csv", "y", Split("fraction", fraction=0.25), None, None, Path())
-    return DataSpec(**{**made.__dict__, **changed})
+    default = DataSpec("rows.csv", "y", Split("fraction", fraction=0.25), None, None, Path())
+    return DataSpec(**{**default.__dict__, **changed})
 
 
 def read(column, valid=None, **changed):

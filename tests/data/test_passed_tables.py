@@ -65,8 +65,8 @@ def test_rows_of_lazy_tables_are_stored(tmp_path):
     stream = datasets.load_dataset("parquet", data_files=str(rows), split="train", streaming=True)
     for i, lazy in enumerate((polars.scan_parquet(rows), dask.read_parquet(rows), stream)):
         save_tables({"train": lazy}, tmp_path / str(i))
-        found = pq.read_table(tmp_path / str(i) / "train.parquet")
-        assert found.column("x").to_pylist() == [1.5, 2.5, 3.5]
+        stored = pq.read_table(tmp_path / str(i) / "train.parquet")
+        assert stored.column("x").to_pylist() == [1.5, 2.5, 3.5]
     whole = datasets.Dataset.from_pandas(FRAME, preserve_index=False)
     split = datasets.DatasetDict({"train": whole, "validation": whole})
     assert set(named_tables(split)) == {"train", "valid"}

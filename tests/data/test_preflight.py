@@ -133,20 +133,22 @@ def test_a_column_that_an_earlier_step_may_make_is_not_refused(name):
 
 
 @pytest.mark.parametrize("step", ["OneHotEncoder", "HashingVectorizer"])
-def test_columns_made_of_values_begin_with_their_column(step):
-    made = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
-    assert refused(made, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
-    assert refused(made, Step("StandardScaler", ("paln_a", "planb"))) == [
+def test_names_of_encoded_columns_start_with_their_column(step):
+    new_columns = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
+    assert (
+        refused(new_columns, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
+    )
+    assert refused(new_columns, Step("StandardScaler", ("paln_a", "planb"))) == [
         "no column `paln_a` in `rows.csv` or in the output of earlier steps",
         "no column `planb` in `rows.csv` or in the output of earlier steps",
     ]
 
 
-def test_names_that_no_model_reads_are_made_plain():
-    made = check_step_columns(
+def test_names_that_no_model_reads_are_replaced():
+    problems = check_step_columns(
         chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv"
     )
-    assert made == []
+    assert problems == []
 
 
 def test_words_and_patterns_are_no_names():
@@ -601,7 +603,7 @@ RARE = "a,day,y\n" + "".join(f"{i},{i},{'rare' if i < 5 else 'usual'}\n" for i i
         ("valid: 0.25", None),
     ],
 )
-def test_splits_and_folds_are_made_as_the_sweep_makes_them(space, tmp_path, data, error):
+def test_splits_and_folds_are_those_of_the_sweep(space, tmp_path, data, error):
     (tmp_path / "rare.csv").write_text(RARE)
     loaded = space(f"{{train: rare.csv, label: y, {data}}}")
     if error is None:

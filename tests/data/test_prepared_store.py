@@ -44,7 +44,7 @@ def bomb(tmp_path):
 
 
 def facts(**changed) -> DatasetInfo:
-    told = {
+    fields = {
         "label": "y",
         "task": "binary",
         "classes": (False, True),
@@ -53,7 +53,7 @@ def facts(**changed) -> DatasetInfo:
     }
     return DatasetInfo(
         **{
-            **told,
+            **fields,
             "rows": {"train": 3, "valid": 3, "test": 3},
             "check": ROWS.to_pandas(),
             "notes": ("a note",),
@@ -76,12 +76,12 @@ def store(tmp_path):
 @pytest.mark.parametrize("classes", [(False, True), ("a", "b"), (1, 2, 3), (0.5, 1.5), None])
 @pytest.mark.parametrize("data", [None, {"train": "a.csv"}])
 def test_facts_come_back_as_they_were(tmp_path, classes, data):
-    store, told = PreparedStore(tmp_path), facts(classes=classes)
-    store.save_info(told, ROWS, data)
+    store, info = PreparedStore(tmp_path), facts(classes=classes)
+    store.save_info(info, ROWS, data)
     back = store.load_info(data)
     assert [type(c) for c in back.classes or ()] == [type(c) for c in classes or ()]
-    pd.testing.assert_frame_equal(back.check, told.check)
-    assert {**vars(back), "check": None} == {**vars(told), "check": None}
+    pd.testing.assert_frame_equal(back.check, info.check)
+    assert {**vars(back), "check": None} == {**vars(info), "check": None}
 
 
 def test_facts_without_data_have_no_rows(tmp_path):
@@ -148,8 +148,8 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "/etc/passwd", "..", "sub/test", ""])
 def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
-    told = json.loads((store.folder / INFO_FILE).read_text())
-    (store.folder / INFO_FILE).write_text(json.dumps({**told, "test": name}))
+    info = json.loads((store.folder / INFO_FILE).read_text())
+    (store.folder / INFO_FILE).write_text(json.dumps({**info, "test": name}))
     with pytest.raises(trust.UnreadableFile):
         store.load_test()
 

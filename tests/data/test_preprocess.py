@@ -258,8 +258,8 @@ def test_scalers_and_powers_are_those_of_scikit_learn(fitted):
             learned.lambdas_, learned.n_features_in_ = [power], 1
             x = values.to_pandas().to_numpy("float64")
             expected = boxcox(x, power) if own else learned.transform(x)
-            found = fit_chain([step("PowerTransformer", power=power, **own)], values, None)
-            np.testing.assert_allclose(found.transform(values.to_pandas()), expected, rtol=1e-4)
+            chain = fit_chain([step("PowerTransformer", power=power, **own)], values, None)
+            np.testing.assert_allclose(chain.transform(values.to_pandas()), expected, rtol=1e-4)
 
 
 def test_normalizer_divides_rows_by_their_norm():

@@ -29,11 +29,11 @@ def test_every_beginning_of_the_order_has_the_shares_of_the_classes(strata, seed
     counts = np.bincount(codes, minlength=5)
     classes = np.count_nonzero(counts)
     for m in range(1, len(codes) + 1):
-        found = np.bincount(codes[order[:m]], minlength=5)
-        assert np.count_nonzero(found) >= min(m, classes), (
+        counts_so_far = np.bincount(codes[order[:m]], minlength=5)
+        assert np.count_nonzero(counts_so_far) >= min(m, classes), (
             "the order begins with one row of each class"
         )
-        assert (np.abs(found - m * counts / len(codes)) <= classes).all()
+        assert (np.abs(counts_so_far - m * counts / len(codes)) <= classes).all()
 
 
 def test_the_seed_changes_the_order_of_rows_in_a_class():

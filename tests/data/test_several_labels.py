@@ -47,38 +47,38 @@ def splits(tmp_path, monkeypatch):
 
 
 def test_numbers_are_several_outputs(splits):
-    found = splits("u", "v")
-    assert (found.task, found.classes, found.label, found.features) == (
+    data = splits("u", "v")
+    assert (data.task, data.classes, data.label, data.features) == (
         "multioutput",
         None,
         ("u", "v"),
         ("a",),
     )
-    assert [str(found.train.schema.field(name).type) for name in ("u", "v")] == ["double", "double"]
-    assert [table.num_rows for table in (found.train, found.valid, found.test)] == [20, 10, 10]
+    assert [str(data.train.schema.field(name).type) for name in ("u", "v")] == ["double", "double"]
+    assert [table.num_rows for table in (data.train, data.valid, data.test)] == [20, 10, 10]
 
 
 def test_bits_and_booleans_are_several_labels(splits):
-    found = splits("yes", "bit")
-    assert (found.task, found.classes) == ("multilabel", None)
-    assert found.train.schema.field("yes").type == found.train.schema.field("bit").type == "int64"
-    assert set(found.train.column("yes").to_pylist()) == {0, 1}
+    data = splits("yes", "bit")
+    assert (data.task, data.classes) == ("multilabel", None)
+    assert data.train.schema.field("yes").type == data.train.schema.field("bit").type == "int64"
+    assert set(data.train.column("yes").to_pylist()) == {0, 1}
     assert splits("yes", "bit", task="regression").task == "multioutput"
 
 
 def test_rows_without_one_of_the_labels_can_be_dropped(splits):
     rows = pd.DataFrame(COLUMNS)
     rows.loc[0, "u"], rows.loc[1, "bit"] = np.nan, np.nan
-    found = splits("u", "v", rows=rows, drop_missing_label=True)
-    assert found.train.num_rows + found.valid.num_rows + found.test.num_rows == N - 1
+    data = splits("u", "v", rows=rows, drop_missing_label=True)
+    assert data.train.num_rows + data.valid.num_rows + data.test.num_rows == N - 1
     assert splits("yes", "bit", rows=rows, drop_missing_label=True).task == "multilabel"
     with pytest.raises(InputError, match=r"`u` has 1 missing value in data\.train"):
         splits("u", "v", rows=rows)
 
 
 def test_a_chain_passes_the_labels_on(splits):
-    found = splits("u", "v")
-    chain, prepared = fit_transform((), found.train, found.label)
+    data = splits("u", "v")
+    chain, prepared = fit_transform((), data.train, data.label)
     assert list(prepared.columns) == ["a", "u", "v"] and chain.columns_in == ("a",)
-    assert list(chain.transform(found.valid.to_pandas()).columns) == ["a", "u", "v"]
+    assert list(chain.transform(data.valid.to_pandas()).columns) == ["a", "u", "v"]
     assert list(chain.transform(pd.DataFrame({"a": [1.0]})).columns) == ["a"]

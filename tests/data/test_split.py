@@ -205,11 +205,11 @@ def test_a_row_has_the_same_value_in_a_block_as_in_the_whole_table(numbers, valu
     """A block without missing values has integers, and a block with missing values has floats."""
     whole = pa.chunked_array([pa.array(numbers, pa.int64())])
     blocks = [block for block in (whole[:cut], whole[cut:]) if len(block)]
-    found = equals(whole.to_numpy(), value)
+    matches = equals(whole.to_numpy(), value)
     np.testing.assert_array_equal(
-        np.concatenate([equals(block.to_numpy(), value) for block in blocks]), found
+        np.concatenate([equals(block.to_numpy(), value) for block in blocks]), matches
     )
-    assert found.tolist() == [
+    assert matches.tolist() == [
         n is not None and (n == value or str(n) == str(value)) for n in numbers
     ]
 

@@ -44,12 +44,12 @@ def spec(**changed):
 
 def frame(**columns):
     """Rows with a label that no column determines, and with columns that are clean."""
-    made = {
+    columns_of_all = {
         "y": RNG.integers(0, 2, N),
         "size": RNG.normal(size=N),
         "color": RNG.choice(["red", "blue"], N),
     }
-    return pd.DataFrame({**made, **columns})
+    return pd.DataFrame({**columns_of_all, **columns})
 
 
 def summary_of(rows, asked=None, **others):
@@ -62,33 +62,33 @@ def summary_of(rows, asked=None, **others):
     return summarize(asked, parts, tuple(sorted(values)) if 0 < len(values) <= 20 else None)
 
 
-def found(rows, asked=None, **others):
+def findings(rows, asked=None, **others):
     return [
         (finding.kind, finding.column) for finding in summary_of(rows, asked, **others).findings
     ]
 
 
 def test_clean_rows_have_no_findings():
-    assert found(frame()) == []
+    assert findings(frame()) == []
 
 
 def test_the_summary_counts_and_survives_json():
     rows = frame(age=[None, *range(N - 1)])
-    made = summary_of(rows)
-    stored = json.loads(json.dumps(asdict(made)))
-    assert DataSummary.from_json(stored) == made
-    columns = {column.name: column for column in made.columns}
+    summary = summary_of(rows)
+    stored = json.loads(json.dumps(asdict(summary)))
+    assert DataSummary.from_json(stored) == summary
+    columns = {column.name: column for column in summary.columns}
     assert (columns["age"].missing, columns["age"].distinct, columns["age"].values) == (
         1,
         N - 1,
         "0 to 398",
     )
     assert columns["color"].values.startswith(("red", "blue"))
-    assert sum(made.label.values()) == N
-    assert one_line(made).startswith(
+    assert sum(summary.label.values()) == N
+    assert one_line(summary).startswith(
         "400 rows, 3 features (2 numeric, 1 text); 1 missing value; y "
     )
-    assert table_rows(made)[0][0] == "y (label)"
+    assert table_rows(summary)[0][0] == "y (label)"
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_the_summary_counts_and_survives_json():
         (["a"] * N, "constant"),
     ],
 )
-def test_a_column_that_spoils_a_search_is_found(column, kind):
-    assert found(frame(odd=column)) == [(kind, "odd")]
+def test_a_column_that_spoils_a_search_is_a_finding(column, kind):
+    assert findings(frame(odd=column)) == [(kind, "odd")]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_column_that_spoils_a_search_is_found(column, kind):
         RNG.integers(0, 30, N),
     ],
 )
-def test_an_ordinary_column_is_not_found(column):
-    assert found(frame(plain=column)) == []
+def test_an_ordinary_column_is_no_finding(column):
+    assert findings(frame(plain=column)) == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -162,7 +162,7 @@ def test_an_ordinary_column_is_not_found(column):
     st.integers(0, 10**6),
 )
 def test_different_numbers_after_letters_are_identifiers_and_never_prices(letters, mark, first):
-    assert found(frame(order=[f"{letters}{mark}{first + i}" for i in range(N)])) == [
+    assert findings(frame(order=[f"{letters}{mark}{first + i}" for i in range(N)])) == [
         ("identifier", "order")
     ]
 
@@ -174,7 +174,7 @@ def test_different_numbers_after_letters_are_identifiers_and_never_prices(letter
 )
 def test_amounts_with_a_currency_code_are_prices(code, form):
     prices = [form.format(code=code, n=100 + i * 7 % 997) for i in range(N)]
-    assert found(frame(price=prices)) == [("number_text", "price")]
+    assert findings(frame(price=prices)) == [("number_text", "price")]
 
 
 def finding(column, **asked):
@@ -218,8 +218,8 @@ def test_the_rule_that_fits_is_proposed(column, rule):
 @pytest.mark.parametrize("column", [[None, *range(1, N)], [0, *range(N - 1)]])
 def test_an_identifier_may_have_a_gap_or_a_copy(column):
     rows = frame(user_id=RNG.permutation(np.array([None if v is None else 7 * v for v in column])))
-    (found,) = summary_of(rows.astype({"user_id": "Int64"})).findings
-    assert (found.kind, found.column, found.loose) == ("identifier", "user_id", True)
+    (finding,) = summary_of(rows.astype({"user_id": "Int64"})).findings
+    assert (finding.kind, finding.column, finding.loose) == ("identifier", "user_id", True)
 
 
 def test_markers_in_several_columns_are_one_warning(tmp_path):
@@ -244,14 +244,14 @@ def test_markers_in_several_columns_are_one_warning(tmp_path):
 
 
 @pytest.mark.parametrize("label", [["a", "b", "?"], ["1.5", "2.5", "3.5", "?"], [*range(20), -200]])
-def test_a_marker_among_labels_is_found(label):
+def test_a_marker_among_labels_is_a_finding(label):
     rows = frame(y=pd.Series(label * (N // len(label) + 1))[:N])
-    (found,) = summary_of(rows, spec(task="regression")).findings
-    assert (found.kind, found.column, found.example) == ("marker", "y", str(label[-1]))
+    (finding,) = summary_of(rows, spec(task="regression")).findings
+    assert (finding.kind, finding.column, finding.example) == ("marker", "y", str(label[-1]))
 
 
 def test_classes_with_signs_are_no_markers():
-    assert found(frame(y=["+", "-"] * (N // 2))) == []
+    assert findings(frame(y=["+", "-"] * (N // 2))) == []
 
 
 def test_parsed_comparisons_are_not_rounded():
@@ -273,45 +273,45 @@ def test_large_integers_and_nanoseconds_are_summarized(column):
 
 def test_a_number_is_an_identifier_only_by_its_name():
     numbers = RNG.permutation(10 * N)[:N]
-    assert found(frame(customerID=numbers)) == [("identifier", "customerID")]
-    assert found(frame(user_id=numbers)) == [("identifier", "user_id")]
-    assert found(frame(paid=numbers, grid=numbers[::-1])) == []
+    assert findings(frame(customerID=numbers)) == [("identifier", "customerID")]
+    assert findings(frame(user_id=numbers)) == [("identifier", "user_id")]
+    assert findings(frame(paid=numbers, grid=numbers[::-1])) == []
 
 
 def test_one_of_many_numbered_columns_may_be_constant():
     pixels = {f"pixel_{i}": RNG.integers(0, 16, N) for i in range(20)}
-    assert found(frame(**pixels, pixel_20=[0] * N)) == []
+    assert findings(frame(**pixels, pixel_20=[0] * N)) == []
 
 
 class TestLeaks:
     def test_a_copy_of_the_label(self):
         rows = frame()
-        assert found(rows.assign(copy=np.where(rows.y == 1, "yes", "no"))) == [("leak", "copy")]
+        assert findings(rows.assign(copy=np.where(rows.y == 1, "yes", "no"))) == [("leak", "copy")]
 
     def test_a_number_with_a_threshold(self):
         rows = frame()
-        assert found(rows.assign(late=rows.y * 10 + RNG.normal(size=N))) == [("leak", "late")]
+        assert findings(rows.assign(late=rows.y * 10 + RNG.normal(size=N))) == [("leak", "late")]
 
     def test_a_column_that_is_missing_for_one_class(self):
         for _ in range(10):
             rows = frame()
-            assert found(
+            assert findings(
                 rows.assign(cancelled=np.where(rows.y == 1, RNG.normal(size=N), np.nan))
             ) == [("leak", "cancelled")]
 
     def test_a_regression(self):
         rows = frame().assign(y=RNG.normal(size=N))
-        assert found(rows.assign(euro=rows.y * 0.9 + 3)) == [("leak", "euro")]
+        assert findings(rows.assign(euro=rows.y * 0.9 + 3)) == [("leak", "euro")]
 
     def test_one_extreme_row_does_not_leak(self):
         rows = frame(y=RNG.normal(size=N)).assign(fare=lambda rows: rows.y + RNG.normal(size=N))
         rows.loc[7, ["y", "fare"]] = 1e6
-        assert found(rows) == []
+        assert findings(rows) == []
 
     def test_good_columns_do_not_leak(self):
         rows = frame()
         assert (
-            found(
+            findings(
                 rows.assign(
                     good=rows.y + RNG.normal(size=N) * 0.3,
                     often=np.where(RNG.random(N) < 0.97, rows.y, 1 - rows.y),
@@ -322,12 +322,12 @@ class TestLeaks:
 
     def test_the_only_column_may_explain_everything(self):
         x = RNG.normal(size=N)
-        assert found(pd.DataFrame({"x": x, "y": 2 * x})) == []
+        assert findings(pd.DataFrame({"x": x, "y": 2 * x})) == []
 
     def test_rare_classes(self):
         y = np.zeros(N, dtype=int)
         y[:3] = 1
-        assert found(frame(y=y, flag=y)) == []
+        assert findings(frame(y=y, flag=y)) == []
 
     @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 1000))
@@ -337,38 +337,40 @@ class TestLeaks:
             f"c{i}": rng.integers(0, 4, N) for i in range(2)
         }
         assert not [
-            item for item in found(frame(y=rng.integers(0, 3, N), **noise)) if item[0] == "leak"
+            item for item in findings(frame(y=rng.integers(0, 3, N), **noise)) if item[0] == "leak"
         ]
 
 
 class TestCopies:
     def test_copies_of_rows(self):
         rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
-        assert found(pd.concat([rows, rows.head(40)])) == [("duplicates", "")]
+        assert findings(pd.concat([rows, rows.head(40)])) == [("duplicates", "")]
 
     @pytest.mark.parametrize("dropped", [False, True])
-    def test_identifiers_and_row_numbers_are_found_among_copies(self, dropped):
+    def test_identifiers_and_row_numbers_among_copies_are_findings(self, dropped):
         rows = frame(
             cust=[f"C{i:05d}" for i in range(N)], row=range(1, N + 1), a=RNG.normal(size=N)
         )
         expected = [("identifier", "cust"), ("row_number", "row"), ("duplicates", "")]
         assert (
-            found(pd.concat([rows, rows.sample(60, random_state=0)]), spec(drop_duplicates=dropped))
+            findings(
+                pd.concat([rows, rows.sample(60, random_state=0)]), spec(drop_duplicates=dropped)
+            )
             == expected
         )
-        assert found(pd.concat([rows, rows.head(3)])) == expected[:2]
+        assert findings(pd.concat([rows, rows.head(3)])) == expected[:2]
 
     def test_few_categories_make_equal_rows(self):
         rows = pd.DataFrame({name: RNG.integers(0, 3, N) for name in "abcy"})
-        assert found(rows) == []
+        assert findings(rows) == []
 
     def test_rows_of_test_in_train(self):
         rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
-        made = summary_of(rows, test=rows.sample(60, random_state=0))
-        assert [(f.kind, f.example) for f in made.findings] == [("overlap", "test")]
-        assert made.rows == {"train": N, "test": 60}
+        summary = summary_of(rows, test=rows.sample(60, random_state=0))
+        assert [(f.kind, f.example) for f in summary.findings] == [("overlap", "test")]
+        assert summary.rows == {"train": N, "test": 60}
         fresh = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
-        assert found(rows, test=fresh) == []
+        assert findings(rows, test=fresh) == []
 
 
 # ---- which findings matter
@@ -468,16 +470,16 @@ def test_the_table_marks_parsed_columns(tmp_path):
     assert (
         texts(tmp_path, rows, data=", drop: [other], parse: {price: number, other: number}") == []
     )
-    (found,) = summarize_early(load(tmp_path / "space.yaml"))
-    assert [row[0] for row in table_rows(found.summary)] == [
+    (summary,) = summarize_early(load(tmp_path / "space.yaml"))
+    assert [row[0] for row in table_rows(summary.summary)] == [
         "y (label)",
         "size",
         "color",
         "price (parsed)",
         "other (dropped)",
     ]
-    stored = asdict(found.summary)
-    assert DataSummary.from_json(stored) == found.summary
+    stored = asdict(summary.summary)
+    assert DataSummary.from_json(stored) == summary.summary
 
 
 def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
@@ -538,10 +540,10 @@ MICROS = 1_700_000_000_000_000
 )
 def test_integers_that_meet_as_32_bit_floats_are_reported(tmp_path, values, warned):
     rows = frame(when=RNG.permutation(values))
-    found = [text for text in texts(tmp_path, rows) if text.startswith("`when` needs more than")]
-    assert len(found) == warned
+    warnings = [text for text in texts(tmp_path, rows) if text.startswith("`when` needs more than")]
+    assert len(warnings) == warned
     if warned:
-        assert "subtract the smallest value" in found[0] and "data.drop" in found[0]
+        assert "subtract the smallest value" in warnings[0] and "data.drop" in warnings[0]
         assert not any("32-bit" in text for text in texts(tmp_path, rows, trainer="lightgbm"))
         scaled = texts(tmp_path, rows, steps="[OneHotEncoder: {}, StandardScaler: {}]")
         assert not any("32-bit" in text for text in scaled)
@@ -554,8 +556,10 @@ def test_values_of_valid_that_train_does_not_have_are_reported(tmp_path):
     rows = frame()
     texts(tmp_path, rows)
     space = load(tmp_path / "space.yaml", ["data.valid=valid.csv"])
-    (found,) = [w for s in summarize_early(space) for w in s.warnings if w.key == "data.valid"]
-    assert found.text.startswith("100 values (33 %) of `color` in data.valid are not in data.train")
+    (warning,) = [w for s in summarize_early(space) for w in s.warnings if w.key == "data.valid"]
+    assert warning.text.startswith(
+        "100 values (33 %) of `color` in data.valid are not in data.train"
+    )
     assert texts(tmp_path, rows) == [], "rows of one source are not split yet"
 
 
@@ -572,5 +576,5 @@ SHIPPED = [
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_spaces_have_no_warnings(path):
     assert [
-        warning.text for found in summarize_early(load(path)) for warning in found.warnings
+        warning.text for summary in summarize_early(load(path)) for warning in summary.warnings
     ] == []

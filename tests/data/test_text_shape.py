@@ -33,8 +33,8 @@ def problem(text: str, separator: str = ",", read: ReadKeys = READ_DEFAULTS) -> 
 
 
 def fix(text: str, separator: str = ",") -> str:
-    found = problem(text, separator)
-    return "" if found is None else found.partition("`data.read: ")[2].rstrip("`")
+    message = problem(text, separator)
+    return "" if message is None else message.partition("`data.read: ")[2].rstrip("`")
 
 
 # ---- the header
@@ -158,8 +158,10 @@ def test_a_header_with_one_name_fewer_than_the_values():
 
 def test_names_are_not_given_to_a_file_that_has_a_header():
     rows = "x,k,y\n0.2,9,a\n0.3,8,b\n"
-    found = problem(rows, read=ReadKeys(names=("a", "b", "c")))
-    assert found is not None and "line 1 looks like names" in found and "skip_lines: 1" in found
+    message = problem(rows, read=ReadKeys(names=("a", "b", "c")))
+    assert (
+        message is not None and "line 1 looks like names" in message and "skip_lines: 1" in message
+    )
     assert problem(rows, read=ReadKeys(names=("x", "k", "y", "extra"))) is None
     assert problem("red,small\nblue,large\n", read=ReadKeys(names=("a", "b"))) is None
 
@@ -239,7 +241,7 @@ LATE = "a,b\n" + "".join(f"{i},plain\n" for i in range(9000))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
-def test_a_late_byte_is_found(tmp_path, suffix):
+def test_a_late_byte_is_a_problem(tmp_path, suffix):
     content = (LATE + "9000,café\n9001,thé\n").encode("cp1252")
     content = gzip.compress(content, mtime=0) if suffix.endswith("gz") else content
     assert (
@@ -250,7 +252,7 @@ def test_a_late_byte_is_found(tmp_path, suffix):
     assert table["b"].to_pylist()[-2:] == ["café", "thé"]
 
 
-def test_a_late_header_and_a_late_broken_row_are_found(tmp_path):
+def test_a_late_header_and_a_late_broken_row_are_problems(tmp_path):
     assert "2 rows repeat the header (first: line 9002)" in refused(
         tmp_path, "rows.csv", LATE + LATE + LATE
     )
@@ -304,8 +306,8 @@ def test_files_of_one_source_may_have_their_columns_in_another_order(tmp_path):
 def test_columns_without_names_and_values_are_left_out(tmp_path):
     (tmp_path / "rows.csv").write_text("a,,y,,\n" + "".join(f"{i},k,{i % 2},,\n" for i in range(9)))
     spec = DataSpec("rows.csv", "y", Split("fraction", fraction=0.3), None, None, tmp_path)
-    found = load_splits(spec)
-    assert found.features == ("a", "Unnamed: 1") and found.notes == (
+    splits = load_splits(spec)
+    assert splits.features == ("a", "Unnamed: 1") and splits.notes == (
         "left out `Unnamed: 3`, which has no name and no values",
         "left out `Unnamed: 4`, which has no name and no values",
     )
@@ -342,7 +344,7 @@ def test_other_formats_are_named_with_a_loader(tmp_path, name, call):
     assert "loader" not in unsupported("rows.unknown")
 
 
-def test_a_file_is_found_with_its_keys(tmp_path):
+def test_a_file_is_read_with_its_keys(tmp_path):
     (tmp_path / "rows.tsv").write_text("a\n")
     read = ReadKeys(decimal=",")
     assert find_files(Source("rows.tsv", tmp_path, "data.train", read=read)).read is read

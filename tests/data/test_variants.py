@@ -35,13 +35,13 @@ def spec(train: str = "sklearn:iris", base: Path = Path(), **changes) -> DataSpe
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.999])
 def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
-    made = DataVariants(
+    variants = DataVariants(
         spec(test=Split("fraction", fraction=0.1)),
         [spec(test=Split("fraction", fraction=0.1))],
         3,
         ("rows",),
     )
-    whole, part = made.splits({"rows": 1.0}), made.splits({"rows": share})
+    whole, part = variants.splits({"rows": 1.0}), variants.splits({"rows": share})
     assert part.valid.equals(whole.valid) and part.test.equals(whole.test)
     assert part.train.num_rows == max(3, round(share * whole.train.num_rows))
     assert set(map(tuple, part.train.to_pandas().to_numpy())) <= set(
@@ -51,7 +51,7 @@ def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
     assert len(shares) == 3 and abs(shares - 1 / 3).max() <= 1 / part.train.num_rows, (
         "each class keeps its share"
     )
-    assert part.train.equals(made.splits({"rows": share}).train), "the same rows for all trials"
+    assert part.train.equals(variants.splits({"rows": share}).train), "the same rows for all trials"
     assert not part.train.equals(
         DataVariants(spec(), [spec()], 4, ("rows",)).splits({"rows": share}).train
     )
@@ -65,10 +65,10 @@ def test_a_rare_class_is_kept():
     sys.modules["rare_rows"] = module = types.ModuleType("rare_rows")
     module.load = lambda: frame
     try:
-        found = load_splits(spec("rare_rows:load", label="y", rows=0.05))
+        splits = load_splits(spec("rare_rows:load", label="y", rows=0.05))
     finally:
         del sys.modules["rare_rows"]
-    assert (found.train.num_rows, sorted(found.train.column("y").unique().to_pylist())) == (
+    assert (splits.train.num_rows, sorted(splits.train.column("y").unique().to_pylist())) == (
         5,
         [0, 1],
     )
@@ -76,8 +76,8 @@ def test_a_rare_class_is_kept():
 
 def test_dropped_columns_are_gone_from_every_split():
     asked = [spec(drop=()), spec(drop=("petal length (cm)",))]
-    made = DataVariants(spec(), asked, 0, ("drop",))
-    whole, less = made.splits({"drop": ()}), made.splits({"drop": ("petal length (cm)",)})
+    variants = DataVariants(spec(), asked, 0, ("drop",))
+    whole, less = variants.splits({"drop": ()}), variants.splits({"drop": ("petal length (cm)",)})
     assert set(whole.features) - set(less.features) == {"petal length (cm)"}
     assert (
         set(less.train.column_names) == set(less.valid.column_names) == {*less.features, "target"}
@@ -88,16 +88,20 @@ def test_dropped_columns_are_gone_from_every_split():
 
 def test_a_fingerprint_is_of_the_variant():
     variants = [spec(drop=()), spec(drop=("petal length (cm)",))]
-    made = DataVariants(spec(), variants, 0, ("drop", "rows"))
+    data_variants = DataVariants(spec(), variants, 0, ("drop", "rows"))
     datas = [{"drop": d, "rows": r} for d in ((), ("petal length (cm)",)) for r in (0.5, 1.0)]
-    prints = [made.fingerprint_of(data) for data in datas]
-    assert len(set(prints)) == 4 and prints == [made.splits(data).fingerprint for data in datas]
-    assert made.fingerprint not in prints, "of the sweep it covers all"
-    assert made.fingerprint_of({"drop": (), "rows": 1.0}) == load_splits(spec()).fingerprint, (
-        "the whole is what it is without variants"
-    )
+    prints = [data_variants.fingerprint_of(data) for data in datas]
+    assert len(set(prints)) == 4 and prints == [
+        data_variants.splits(data).fingerprint for data in datas
+    ]
+    assert data_variants.fingerprint not in prints, "of the sweep it covers all"
     assert (
-        made.fingerprint_of({"drop": ("petal length (cm)", "petal length (cm)"), "rows": 0.5})
+        data_variants.fingerprint_of({"drop": (), "rows": 1.0}) == load_splits(spec()).fingerprint
+    ), "the whole is what it is without variants"
+    assert (
+        data_variants.fingerprint_of(
+            {"drop": ("petal length (cm)", "petal length (cm)"), "rows": 0.5}
+        )
         == prints[2]
     )
     assert DataVariants(spec(), [spec()], 0).fingerprint == load_splits(spec()).fingerprint
@@ -159,8 +163,8 @@ def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
         for d in ((), ("z",))
         for r in (0.5, 1.0)
     ]
-    made = [data_actor.prepare(scaled, data) for data in datas + datas]
-    assert data_actor.fitter.store.count_chains() == len({one.key for one in made}) == len(datas)
+    prepared = [data_actor.prepare(scaled, data) for data in datas + datas]
+    assert data_actor.fitter.store.count_chains() == len({one.key for one in prepared}) == len(datas)
     data_actor.prepare((), datas[0])
     assert data_actor.fitter.store.count_chains() == len(datas), "without a step nothing is fitted"
     store = PreparedStore(tmp_path)
@@ -272,13 +276,13 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
         ("width", "integer", None),
     ]
     for chain in ((), (Step("StandardScaler"),)):
-        made = data_actor.prepare(chain)
-        for shard in (*made.shards[2]["train"], *made.shards[2]["valid"]):
+        prepared = data_actor.prepare(chain)
+        for shard in (*prepared.shards[2]["train"], *prepared.shards[2]["valid"]):
             (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
         fitted = PreparedStore(tmp_path).load_chain(chain)
         rows = (
-            ray.get(made.check),
+            ray.get(prepared.check),
             fitted.transform(facts.check),
             fitted.transform(PreparedStore(tmp_path).load_test()[0]),
         )
@@ -316,20 +320,20 @@ def test_a_large_table_reaches_workers_with_the_same_values(
     )
     rows.to_parquet(tmp_path / "a.parquet")
     asked = spec("a.parquet", tmp_path, label="y", valid=Split("fraction", fraction=1 / 3))
-    found = []
+    frames = []
     for limit in (chain_fitter.LARGE, 0):
         monkeypatch.setattr(chain_fitter, "LARGE", limit)
         actor = new_actor(tmp_path / str(limit), 1, 2)
         (tmp_path / str(limit)).mkdir()
         actor.load(request(asked))
-        made = actor.prepare(tuple(map(Step, chain)))
+        prepared = actor.prepare(tuple(map(Step, chain)))
         shards = (
-            *made.shards[1]["train"],
-            *made.shards[2]["train"],
-            *made.shards[1]["valid"],
+            *prepared.shards[1]["train"],
+            *prepared.shards[2]["train"],
+            *prepared.shards[1]["valid"],
         )
-        found.append([ray.get(shard).to_pandas() for shard in shards])
-    for small, large in zip(*found, strict=True):
+        frames.append([ray.get(shard).to_pandas() for shard in shards])
+    for small, large in zip(*frames, strict=True):
         pd.testing.assert_frame_equal(small, large, check_exact=True)
 
 
@@ -346,13 +350,13 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_pa
     actor, scaled = new_actor(tmp_path, 1, once=True), (Step("StandardScaler"),)
     facts = actor.load(request(asked))
     assert not actor.runs_tasks()
-    made = actor.prepare(scaled)
+    prepared = actor.prepare(scaled)
     reload = request(asked, before=facts.fingerprint)
     assert (
         actor.variants is None
-        and actor.prepare(scaled, {}, reload) is made
+        and actor.prepare(scaled, {}, reload) is prepared
         and actor.variants is None
     )
-    assert actor.runs_tasks() and actor.prepare((), {}, reload).key != made.key, (
+    assert actor.runs_tasks() and actor.prepare((), {}, reload).key != prepared.key, (
         "another chain reads the rows again"
     )

@@ -61,14 +61,16 @@ def test_a_column_of_weights_is_no_feature():
 
 def test_balanced_weights_are_those_of_scikit_learn():
     splits = load_splits(spec(class_weight="balanced"))
-    found = weights.row_weights(splits)
+    row_weights = weights.row_weights(splits)
     codes = splits.train.column("y").to_numpy()
-    np.testing.assert_allclose(found, compute_sample_weight("balanced", codes))
-    assert np.ptp([found[codes == code].sum() for code in range(3)]) < 1e-9, (
+    np.testing.assert_allclose(row_weights, compute_sample_weight("balanced", codes))
+    assert np.ptp([row_weights[codes == code].sum() for code in range(3)]) < 1e-9, (
         "all classes have the same total weight"
     )
     both = weights.row_weights(load_splits(spec(weight="w", class_weight="balanced")))
-    np.testing.assert_allclose(both, found * weights.row_weights(load_splits(spec(weight="w"))))
+    np.testing.assert_allclose(
+        both, row_weights * weights.row_weights(load_splits(spec(weight="w")))
+    )
 
 
 def test_classes_are_counted_per_fold_and_in_rows_of_refit():
@@ -103,13 +105,18 @@ def test_tuned_weights_make_variants_with_the_same_rows_and_features():
         for weight in (None, "w")
         for balance in (None, "balanced")
     ]
-    made = DataVariants(base, [base], 0, ("weight", "class_weight"))
-    found = [made.splits(data) for data in datas]
-    assert len({splits.fingerprint for splits in found}) == 4
-    assert [splits.fingerprint for splits in found] == [made.fingerprint_of(data) for data in datas]
+    variants = DataVariants(base, [base], 0, ("weight", "class_weight"))
+    splits_of_data = [variants.splits(data) for data in datas]
+    assert len({splits.fingerprint for splits in splits_of_data}) == 4
+    assert [splits.fingerprint for splits in splits_of_data] == [
+        variants.fingerprint_of(data) for data in datas
+    ]
     assert all(
-        splits.features == ("a",) and splits.train.equals(found[0].train) for splits in found
+        splits.features == ("a",) and splits.train.equals(splits_of_data[0].train)
+        for splits in splits_of_data
     )
-    assert weights.row_weights(found[0]) is None
+    assert weights.row_weights(splits_of_data[0]) is None
     fixed = load_splits(spec(weight="w", class_weight="balanced"))
-    np.testing.assert_array_equal(weights.row_weights(found[3]), weights.row_weights(fixed))
+    np.testing.assert_array_equal(
+        weights.row_weights(splits_of_data[3]), weights.row_weights(fixed)
+    )

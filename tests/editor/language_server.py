@@ -70,8 +70,8 @@ class LanguageServer:
                 and message["params"]["uri"] == file.as_uri()
             )
 
-        found: list[dict[str, Any]] = self._wait_for(answers)["params"]["diagnostics"]
-        return found
+        diagnostics: list[dict[str, Any]] = self._wait_for(answers)["params"]["diagnostics"]
+        return diagnostics
 
     def complete(self, file: Path, line: int, character: int) -> list[dict[str, Any]]:
         """Return the completions at a place in an open document.

@@ -46,16 +46,16 @@ class Editor:
 
     def problems(self, text: str) -> dict[str, str]:
         """Return the message at each marked text of a document."""
-        found = {}
+        by_place = {}
         for diagnostic in self.open(text)[1]:
             start, end = diagnostic["range"]["start"], diagnostic["range"]["end"]
             line = (MODELINE + text).splitlines()[start["line"]]
-            found[
+            by_place[
                 line[
                     start["character"] : end["character"] if end["line"] == start["line"] else None
                 ]
             ] = diagnostic["message"]
-        return found
+        return by_place
 
     def completions(self, text: str) -> dict[str, dict[str, Any]]:
         """Return the completions at the character `|` of a document, by label."""
@@ -99,9 +99,16 @@ def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
     assert {"space", "scheduler", "trackers", "runtime_env"} <= editor.completions(
         XGBOOST + "|\n"
     ).keys()
-    found = editor.completions(XGBOOST + "search:\n  |\n")
-    assert found.keys() == {"algorithm", "seed", "options", "initial_points", "from", "portfolio"}
-    assert "Seed of the data splits" in found["seed"]["documentation"]
+    completions = editor.completions(XGBOOST + "search:\n  |\n")
+    assert completions.keys() == {
+        "algorithm",
+        "seed",
+        "options",
+        "initial_points",
+        "from",
+        "portfolio",
+    }
+    assert "Seed of the data splits" in completions["seed"]["documentation"]
 
 
 def test_the_server_completes_names_and_describes_them(editor):
@@ -127,27 +134,34 @@ def test_the_server_completes_steps(editor, place):
 
 
 def test_the_server_completes_the_parameters_of_a_step(editor):
-    found = editor.completions(
+    completions = editor.completions(
         XGBOOST + "space:\n  preprocessor:\n    - SimpleImputer:\n        |\n"
     )
-    assert {"columns", "strategy", "fill_value"} <= found.keys()
+    assert {"columns", "strategy", "fill_value"} <= completions.keys()
 
 
 def test_editor_completes_options_of_algorithm_and_scheduler(editor):
-    found = editor.completions(XGBOOST + "search:\n  algorithm: nsga2\n  options:\n    |\n")
-    assert {"population_size", "crossover_prob"} <= found.keys() and "sigma0" not in found
-    found = editor.completions(XGBOOST + "scheduler:\n  name: asha\n  |\n")
-    assert {"max_t", "grace_period", "reduction_factor"} <= found.keys() and "brackets" not in found
+    completions = editor.completions(XGBOOST + "search:\n  algorithm: nsga2\n  options:\n    |\n")
+    assert {
+        "population_size",
+        "crossover_prob",
+    } <= completions.keys() and "sigma0" not in completions
+    completions = editor.completions(XGBOOST + "scheduler:\n  name: asha\n  |\n")
+    assert {
+        "max_t",
+        "grace_period",
+        "reduction_factor",
+    } <= completions.keys() and "brackets" not in completions
 
 
 def test_the_server_completes_the_parameters_of_the_trainer(editor):
-    found = editor.completions(XGBOOST + "space:\n  params:\n    |\n")
-    assert found.keys() == definition_of(f"{PACKAGE}.xgboost").parameters.keys()
+    completions = editor.completions(XGBOOST + "space:\n  params:\n    |\n")
+    assert completions.keys() == definition_of(f"{PACKAGE}.xgboost").parameters.keys()
 
 
 def test_the_server_completes_the_options_of_a_trainer(editor):
-    found = editor.completions("trainer:\n  name: keras\n  |\n")
-    assert {"model", "framework", "reuse"} <= found.keys()
+    completions = editor.completions("trainer:\n  name: keras\n  |\n")
+    assert {"model", "framework", "reuse"} <= completions.keys()
     assert {"loop", "estimator", "trainable", "command"} <= editor.completions(
         "trainer:\n  |\n"
     ).keys()
@@ -222,9 +236,9 @@ def test_the_page_shows_what_the_server_answers(editor):
     file, mistakes, text = SHOWN
     file = file.removeprefix(MODELINE)
     lines = (MODELINE + file).splitlines()
-    found = [
+    answers = [
         f"{next(i for i, line in enumerate(lines, 1) if part in line)}: {part}: {why}"
         for part, why in editor.problems(file).items()
     ]
-    assert "".join(f"{line}\n" for line in sorted(found)) == mistakes
+    assert "".join(f"{line}\n" for line in sorted(answers)) == mistakes
     assert text.strip() in editor.hover(file.replace("eta: fast", "e|ta: 0.1"))

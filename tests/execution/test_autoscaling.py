@@ -65,16 +65,16 @@ class FakeRay:
 
 @pytest.fixture
 def fake(monkeypatch) -> FakeRay:
-    made = FakeRay()
-    monkeypatch.setattr(autoscaling, "placement_group", made.make)
-    monkeypatch.setattr(autoscaling, "placement_group_table", made.table)
+    fake_ray = FakeRay()
+    monkeypatch.setattr(autoscaling, "placement_group", fake_ray.make)
+    monkeypatch.setattr(autoscaling, "placement_group_table", fake_ray.table)
     monkeypatch.setattr(
-        autoscaling, "remove_placement_group", lambda group: made.groups.pop(group.number)
+        autoscaling, "remove_placement_group", lambda group: fake_ray.groups.pop(group.number)
     )
-    monkeypatch.setattr(autoscaling, "get_cluster_status", made.status)
+    monkeypatch.setattr(autoscaling, "get_cluster_status", fake_ray.status)
     context = SimpleNamespace(gcs_address="here")
     monkeypatch.setattr(autoscaling.ray, "get_runtime_context", lambda: context)
-    return made
+    return fake_ray
 
 
 def test_each_waiting_request_has_a_group_until_it_is_served(fake):

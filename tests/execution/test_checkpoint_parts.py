@@ -106,7 +106,7 @@ def test_best_and_newest_checkpoint_are_kept():
 
 
 @in_loop
-def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
+def test_a_checkpoint_of_an_earlier_step_has_the_value_of_that_step():
     running = started(objectives=Objectives((Objective("loss", "maximize"),)))
     reports = (report(1, 0.9), report(2, 0.2), report(3, 0.1))
     running.record(1, RankUpdate(0, 3, reports, (saved(3, best=1),)))
@@ -179,10 +179,10 @@ def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume():
     objectives = Objectives((Objective("score", "maximize"),), (Constraint("hours", "<=", 3),))
     running = started(objectives=objectives)
     for step in range(1, 6):
-        made = Report(step, {"score": float(step), "hours": float(step)}, 0.0)
-        running.record(1, RankUpdate(0, step, (made,), (saved(step),)))
+        report = Report(step, {"score": float(step), "hours": float(step)}, 0.0)
+        running.record(1, RankUpdate(0, step, (report,), (saved(step),)))
     assert (running.state.best, running.state.checkpoint) == (saved(3), saved(5))
     again = RunningTrial(running.state, "")
-    made = Report(6, {"score": 6.0, "hours": 6.0}, 0.0)
-    again.record(again.begin_attempt(rank_places(1)), RankUpdate(0, 6, (made,), (saved(6),)))
+    report = Report(6, {"score": 6.0, "hours": 6.0}, 0.0)
+    again.record(again.begin_attempt(rank_places(1)), RankUpdate(0, 6, (report,), (saved(6),)))
     assert again.state.best == saved(3)

@@ -19,11 +19,11 @@ STEPS = (1, 2, 3, 5, 8, 13, 21, 34)
     st.booleans(),
 )
 def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
-    found = result_of(dict(zip(STEPS, reports, strict=False)), StepOrder("loss", minimize))
-    assert found["loss"] == (min if minimize else max)(report["loss"] for report in reports)
-    assert reports[STEPS.index(int(found[BEST_FOLD_STEP]))] == {
-        "loss": found["loss"],
-        "other": found["other"],
+    result = result_of(dict(zip(STEPS, reports, strict=False)), StepOrder("loss", minimize))
+    assert result["loss"] == (min if minimize else max)(report["loss"] for report in reports)
+    assert reports[STEPS.index(int(result[BEST_FOLD_STEP]))] == {
+        "loss": result["loss"],
+        "other": result["other"],
     }
 
 
@@ -35,14 +35,14 @@ def test_without_a_metric_the_last_step_counts():
 
 
 def test_a_fold_without_a_value_keeps_its_last_step():
-    found = result_of({1: {"a": math.nan}, 2: {"a": math.nan, "b": 1.0}}, StepOrder("a", True))
-    assert math.isnan(found["a"]) and found["b"] == 1.0 and found[BEST_FOLD_STEP] == 2
+    result = result_of({1: {"a": math.nan}, 2: {"a": math.nan, "b": 1.0}}, StepOrder("a", True))
+    assert math.isnan(result["a"]) and result["b"] == 1.0 and result[BEST_FOLD_STEP] == 2
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=6))
 def test_the_mean_is_over_all_folds(values):
-    found = mean_of(
+    mean = mean_of(
         [{"loss": value} | ({"first": 1.0} if not i else {}) for i, value in enumerate(values)]
     )
-    assert found["loss"] == math.fsum(values) / len(values)
-    assert ("first" in found) == (len(values) == 1)
+    assert mean["loss"] == math.fsum(values) / len(values)
+    assert ("first" in mean) == (len(values) == 1)

@@ -68,12 +68,12 @@ def sweep(tmp_path, monkeypatch):
     import mlflow
 
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)  # of the process that started the sweep
-    made = Sweep(tmp_path)
-    loop_mlflow.watch(made.uri)
+    sweep = Sweep(tmp_path)
+    loop_mlflow.watch(sweep.uri)
     # A thread that imports while another calls `mlflow.autolog` can stop both for ever.
-    wait_until(lambda: all(made.file(number).exists() for number in (0, 1)), 60, "both runs")
-    yield made
-    made.tracker.close(5.0)
+    wait_until(lambda: all(sweep.file(number).exists() for number in (0, 1)), 60, "both runs")
+    yield sweep
+    sweep.tracker.close(5.0)
     mlflow.set_tracking_uri(None)
 
 

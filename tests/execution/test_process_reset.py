@@ -150,10 +150,10 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay():
     logging.Logger.manager.loggerDict.pop("numpy.made.now", None)
     with isolated():
-        made = logging.getLogger("numpy.made.now")
-        made.addHandler(logging.NullHandler())
-    assert len(made.handlers) == 1
-    made.handlers.clear()
+        logger = logging.getLogger("numpy.made.now")
+        logger.addHandler(logging.NullHandler())
+    assert len(logger.handlers) == 1
+    logger.handlers.clear()
 
 
 def test_a_closed_stream_breaks_the_process(monkeypatch):
@@ -228,7 +228,7 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
         stays.wait()
 
 
-def test_r7_the_processes_of_a_sweep_are_found_by_its_folder(tmp_path):
+def test_r7_the_processes_of_a_sweep_are_those_of_its_folder(tmp_path):
     mine, other = (
         subprocess.Popen(
             SLEEPS,

@@ -171,9 +171,9 @@ def gang(
     """
     backend, workers = request.param
     metric = {"torch": "loss", "xgboost": "valid-rmse"}[backend]
-    made = Gang(workers, backend, tmp_path_factory.mktemp("gang"), RUNGS, metric)
-    yield made
-    made.close()
+    gang = Gang(workers, backend, tmp_path_factory.mktemp("gang"), RUNGS, metric)
+    yield gang
+    gang.close()
     wait_until_clean(local_ray)
 
 

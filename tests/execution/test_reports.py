@@ -93,17 +93,17 @@ def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(clean_ray, tmp_path
             folder.mkdir()
             t = trial(number, {"folder": str(folder)}, 1, "none")
             driving.start(t)
-            made: list[Report] = []
-            while not made:
+            reports: list[Report] = []
+            while not reports:
                 events = driving.update(t, timeout=180).events
-                made += [r for e in events if isinstance(e, TrialReported) for r in e.reports]
+                reports += [r for e in events if isinstance(e, TrialReported) for r in e.reports]
             if folder is first:
                 ray.get(driving.pool.stop.remote(t.id))
             (folder / "go").touch()
             outcome, more = driving.finish(t)
             assert outcome.state is (State.PRUNED if folder is first else State.COMPLETE)
             assert [r.metrics["loss"] for r in more] == [0.5] * number
-            pids.append(made[0].metrics["pid"])
+            pids.append(reports[0].metrics["pid"])
     finally:
         driving.close()
     assert pids[0] == pids[1]
@@ -123,9 +123,9 @@ def gang(
 
     It holds its CPUs: tests without it come first in this file.
     """
-    made = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
-    yield made
-    made.close()
+    gang = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
+    yield gang
+    gang.close()
     wait_until_clean(local_ray)
 
 

@@ -102,9 +102,9 @@ def saved(folder: Path, note: int | None = None) -> ray.train.Checkpoint:
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=6), st.booleans())
 def test_the_best_step_is_the_first_with_the_best_value(values, minimize):
     reports = {10 * i: {"loss": value} for i, value in enumerate(values, 1)}
-    found = best_step(reports, StepOrder("loss", minimize))
-    assert values[found // 10 - 1] == (min if minimize else max)(values)
-    assert values.index(values[found // 10 - 1]) == found // 10 - 1
+    step = best_step(reports, StepOrder("loss", minimize))
+    assert values[step // 10 - 1] == (min if minimize else max)(values)
+    assert values.index(values[step // 10 - 1]) == step // 10 - 1
     assert best_step(reports, StepOrder(None, minimize)) == 10 * len(values)
 
 

@@ -101,7 +101,7 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
     asyncio.run(scene())
 
 
-def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, monkeypatch):
+def test_an_attempt_starts_only_after_started_deletions_have_ended(tmp_path, monkeypatch):
     deleting, go = threading.Event(), threading.Event()
     names = [tmp_path / "0000" / f"checkpoint_{step:06d}" for step in (1, 2)]
     delete = trial_services.delete_checkpoint

@@ -66,7 +66,7 @@ def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, 
 
 
 def test_r13_the_wait_for_a_decision_is_not_silence(session, monkeypatch):
-    def decide(*news):
+    def decide(*arguments):
         session._last_report -= 10 * SILENT_AFTER
         session.check_silence()
         return True
@@ -88,7 +88,7 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
     assert SILENT_AFTER == 300
 
 
-def test_r13_late_ranks_are_found():
+def test_r13_late_ranks_are_overdue():
     async def look() -> None:
         run = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
         run.begin_attempt(rank_places(2))

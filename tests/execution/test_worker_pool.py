@@ -67,21 +67,21 @@ class FakeRay:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
-    made = FakeRay()
-    monkeypatch.setattr(worker_processes.worker, "start", made.start)
+    fake_ray = FakeRay()
+    monkeypatch.setattr(worker_processes.worker, "start", fake_ray.start)
     monkeypatch.setattr(worker_processes, "is_alive", lambda pid: True)
     context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
     monkeypatch.setattr(cluster_nodes.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(
         cluster_nodes.ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}]
     )
-    monkeypatch.setattr(cluster_nodes.ray, "kill", made.killed.append)
+    monkeypatch.setattr(cluster_nodes.ray, "kill", fake_ray.killed.append)
 
     async def call(self: PoolWorker, method: str, *arguments: Any) -> None:
-        made.calls.append((method, self.number - 1))
+        fake_ray.calls.append((method, self.number - 1))
 
     monkeypatch.setattr(PoolWorker, "call", call)
-    yield made
+    yield fake_ray
 
 
 def play(

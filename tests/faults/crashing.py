@@ -45,7 +45,7 @@ def _paused(progress: Any, state: Any) -> bool:
     return state.paused_at is not None
 
 
-def _told(journal: Any, logs: list) -> bool:
+def _logs_event(journal: Any, logs: list) -> bool:
     return "events.1" in str(logs)
 
 
@@ -70,7 +70,7 @@ POINTS = {
         "sweeps.study.journal:Journal.append_logs",
         "half",
         1,
-        _told,
+        _logs_event,
     ),
     "checkpoint": Point(
         "while a checkpoint was copied", "tests.user_loops:", "half"

@@ -59,19 +59,19 @@ def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tup
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(uri)
-    found = {}
+    run_of_trial = {}
     for run in client.search_runs(
         [e.experiment_id for e in client.search_experiments()], f"tags.`sweeps.sweep` = '{name}'"
     ):
         assert run.info.status != "RUNNING"
         trial = run.data.tags.get("sweeps.trial", "sweep")
-        assert trial not in found, "a run is there twice"
+        assert trial not in run_of_trial, "a run is there twice"
         history = {
             m: [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, m)]
             for m in ("loss", "objective")
         }
-        found[trial] = (run.info.status, run.data.tags.get("sweeps.state", ""), history)
-    return found
+        run_of_trial[trial] = (run.info.status, run.data.tags.get("sweeps.state", ""), history)
+    return run_of_trial
 
 
 def in_mlflow(folder: Path, uri: str) -> None:

@@ -38,10 +38,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def ends(process: subprocess.Popen, begun: float) -> str:
+def ends(process: subprocess.Popen, start: float) -> str:
     """Wait for the end of a sweep whose disk is full; what it said."""
     out, err = process.communicate(timeout=60)
-    took = time.monotonic() - begun
+    took = time.monotonic() - start
     assert process.returncode == 1, err
     assert "Traceback" not in out + err and "Logging error" not in err
     assert (
@@ -74,9 +74,9 @@ def test_r3_the_study_cannot_be_written(clean_ray, disk, tmp_path):
     process = command("run", file, "--dir", disk / "runs", "--tracking-uri", database)
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     filler = fill(disk)
-    begun = time.monotonic()
+    start = time.monotonic()
     (tmp_path / "go").touch()
-    ends(process, begun)
+    ends(process, start)
     filler.unlink()
     (folder,) = (disk / "runs").glob("own-*")
     resumed(folder, 3)
@@ -95,9 +95,9 @@ def test_r3_a_checkpoint_cannot_be_written(clean_ray, disk, tmp_path):
     )
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     filler = fill(disk, leave=2 << 20)  # of the 4 MiB that each checkpoint takes
-    begun = time.monotonic()
+    start = time.monotonic()
     (tmp_path / "go").touch()
-    ends(process, begun)
+    ends(process, start)
     filler.unlink()
     (folder,) = (disk / "runs").glob("own-*")
     resumed(folder, 3)

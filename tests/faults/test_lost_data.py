@@ -65,11 +65,11 @@ def sweep(folder: Path, chains: str) -> subprocess.Popen[str]:
 def kill_data_actor(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
     driver = psutil.Process(process.pid)
     # Ray changes the title of the process when a call begins.
-    found = wait_until(
+    data_process = wait_until(
         lambda: actor_of(driver, "data actor"), 30, "the process that holds the data"
     )
-    os.kill(found.pid, how)
-    wait_until(lambda: not psutil.pid_exists(found.pid), 10, "the process to end")
+    os.kill(data_process.pid, how)
+    wait_until(lambda: not psutil.pid_exists(data_process.pid), 10, "the process to end")
 
 
 def recorded(folder: str) -> list[dict[str, Any]]:

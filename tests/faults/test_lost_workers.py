@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 def started(folder: Path, number: int) -> list[tuple[int, int, int]]:
     """Return (start step, rank, pid) for each start of the trial on a rank."""
-    found = []
+    workers = []
     for file in folder.glob(f"test-{number:04d}.started-at-*"):
         start, rank, pid = file.name.split("started-at-")[1].split(".")
-        found.append((int(start), int(rank), int(pid)))
-    return sorted(found)
+        workers.append((int(start), int(rank), int(pid)))
+    return sorted(workers)
 
 
 LOST = [

@@ -25,5 +25,5 @@ def test_a_function_that_a_fault_is_injected_into_exists(module, function):
     assert callable(functools.reduce(getattr, function.split("."), import_module(module)))
 
 
-def test_names_were_found():
+def test_named_functions_exist():
     assert len(NAMES) > 5

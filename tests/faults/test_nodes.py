@@ -121,8 +121,8 @@ def recorded(folder: str | Path) -> list[dict[str, Any]]:
 def shown(folder: str | Path) -> dict[str, Any]:
     out, err = command("show", folder, "--json").communicate(timeout=60)
     assert out, err
-    found: dict[str, Any] = json.loads(out)
-    return found
+    sweep: dict[str, Any] = json.loads(out)
+    return sweep
 
 
 def workers_left() -> list[str]:

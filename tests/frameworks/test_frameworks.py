@@ -33,7 +33,7 @@ def in_a_row(
         folder,
     )
     try:
-        found = []
+        reports_of_trials = []
         for number in range(trials):
             t = trial(number, {"lr": 0.05 + 0.01 * number}, workers, backend, seed=7)
             driving.start(t)
@@ -43,8 +43,8 @@ def in_a_row(
             assert outcome.attempt == 1 and all(
                 math.isfinite(report.metrics[metric]) for report in reports
             )
-            found.append(reports)
-        return found
+            reports_of_trials.append(reports)
+        return reports_of_trials
     finally:
         driving.close()
 
@@ -61,28 +61,30 @@ def saved(folder: Path, number: int, step: int) -> set[str]:
 
 
 def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_path):
-    found = in_a_row(
+    trials = in_a_row(
         tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers=2, trials=4, stop_at=3
     )
-    assert [len(reports) for reports in found] == [4, 3] * 2
+    assert [len(reports) for reports in trials] == [4, 3] * 2
     assert {worker_of(tmp_path, number) for number in range(4)} == {"worker-001"}
     assert saved(tmp_path, 3, 2) == {"model.txt"}
 
 
 def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path):
-    found = in_a_row(tmp_path, "tensorflow_loop", "tensorflow", "loss", workers=2, trials=2)
-    assert {report.metrics["replicas"] for reports in found for report in reports} == {2.0}
+    trials = in_a_row(tmp_path, "tensorflow_loop", "tensorflow", "loss", workers=2, trials=2)
+    assert {report.metrics["replicas"] for reports in trials for report in reports} == {2.0}
     assert [worker_of(tmp_path, number) for number in range(2)] == ["worker-001", "worker-003"]
 
 
 def test_lightning_trains_on_one_worker(clean_ray, tmp_path):
-    found = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=2, stop_at=1)
-    assert [len(reports) for reports in found] == [2, 1]
+    trials = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=2, stop_at=1)
+    assert [len(reports) for reports in trials] == [2, 1]
     assert {worker_of(tmp_path, number) for number in range(2)} == {"worker-001"}
     assert saved(tmp_path, 0, 2) == {"checkpoint.ckpt"}
 
 
 def test_tunes_callback_reports_and_saves_each_step(clean_ray, tmp_path):
-    found = in_a_row(tmp_path, "lightning_for_tune", "none", "loss", workers=1, trials=2, stop_at=2)
-    assert [len(reports) for reports in found] == [3, 2]
+    trials = in_a_row(
+        tmp_path, "lightning_for_tune", "none", "loss", workers=1, trials=2, stop_at=2
+    )
+    assert [len(reports) for reports in trials] == [3, 2]
     assert saved(tmp_path, 0, 3) == saved(tmp_path, 1, 2) == {"checkpoint"}

@@ -62,7 +62,7 @@ class TestBinary(TrainerTests):
     [("compiled", "regression"), ("not_compiled", "multiclass"), ("own", "binary")],
 )
 def test_the_loaded_model_has_the_metrics_of_the_best_epoch(tmp_path, model, task):
-    found = run(
+    loop_run = run(
         tmp_path,
         model,
         {"epochs": 12, "learning_rate": 0.03, "units": 16}
@@ -72,17 +72,17 @@ def test_the_loaded_model_has_the_metrics_of_the_best_epoch(tmp_path, model, tas
     )
     current, shards = small_table(task)
     metric = current().metric
-    values = [metrics[metric] for metrics in found.metrics]
+    values = [metrics[metric] for metrics in loop_run.metrics]
     assert min(values) < 0.9 * values[0], "the model learns"
     valid = shards["valid"].frame
-    loaded = trainer.load(str(found.checkpoints[12]))
+    loaded = trainer.load(str(loop_run.checkpoints[12]))
     scores = measure(task, "valid", valid["y"].to_numpy(), loaded.predict(valid.drop(columns="y")))
     assert scores[metric] == pytest.approx(min(values), rel=1e-5)
-    assert {name: found.final[name] for name in scores if name != metric} == pytest.approx(
+    assert {name: loop_run.final[name] for name in scores if name != metric} == pytest.approx(
         {name: value for name, value in scores.items() if name != metric}, rel=1e-4
     )
     assert (
-        json.loads((found.checkpoints[12] / "sweeps.json").read_text())["best_step"]
+        json.loads((loop_run.checkpoints[12] / "sweeps.json").read_text())["best_step"]
         == values.index(min(values)) + 1
     )
 
@@ -96,11 +96,11 @@ def test_metrics_of_the_compiled_model_are_reported(tmp_path):
         "valid-balanced_accuracy",
         "valid-logloss",
     )
-    found = run(
+    loop_run = run(
         tmp_path, "compiled", {"epochs": 2}, metric="valid-AUC", goal="maximize", asked=asked
     )
-    assert all(tuple(metrics) == asked for metrics in found.metrics)
-    last = found.metrics[-1]
+    assert all(tuple(metrics) == asked for metrics in loop_run.metrics)
+    last = loop_run.metrics[-1]
     assert last["valid-loss"] == pytest.approx(last["valid-logloss"], rel=1e-4)
     assert 0.5 < last["valid-AUC"] < 1 and 0.5 < last["valid-balanced_accuracy"] < 1
 
@@ -125,18 +125,18 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path):
         "repeated": train.iloc[np.repeat(np.arange(len(train)), weights)].reset_index(drop=True),
         "plain": train,
     }
-    found = {}
+    runs = {}
     for name, frame in tables.items():
         (tmp_path / name).mkdir()
         weight = "sample_weight" if "sample_weight" in frame else None
         cur = current(options=keras_options("not_compiled"), weight=weight, _kept={})
         params = {"epochs": 3, "batch_size": 10_000, "learning_rate": 0.02}
-        found[name] = run_loop(
+        runs[name] = run_loop(
             trainer.train_func, params, cur, {**shards, "train": FakeShard(frame)}, tmp_path / name
         ).metrics
-    for first, second in zip(found["weighted"], found["repeated"], strict=True):
+    for first, second in zip(runs["weighted"], runs["repeated"], strict=True):
         assert first == pytest.approx(second, rel=1e-4)
-    assert found["plain"][-1] != pytest.approx(found["weighted"][-1], rel=1e-3), "weights count"
+    assert runs["plain"][-1] != pytest.approx(runs["weighted"][-1], rel=1e-3), "weights count"
 
 
 def test_parameters_reach_the_function_and_the_optimizer(tmp_path):

@@ -45,7 +45,7 @@ def _train(rank, framework, folder):
             keras.train_func, params, cur, shards, keep, resume=resume, rank=rank, world=world
         )
 
-    found = {}
+    results = {}
     for task in RUNS:
         shards = small_table(task)[1]
         part = shards | {
@@ -54,14 +54,14 @@ def _train(rank, framework, folder):
         whole = run(task, "whole", part, rank, 2)
         torch.distributed.barrier()  # rank 0 has written the checkpoints
         rest = run(task, "rest", part, rank, 2, resume=Path(folder, f"{task}-whole", "0", "1"))
-        found[task] = (
+        results[task] = (
             whole.metrics,
             rest.metrics,
             whole.final,
             {step: str(path) for step, path in whole.checkpoints.items()},
         )
     alone = run("multiclass", "alone", shards, 0, 1) if rank == 0 else None
-    return found, alone and (alone.metrics, alone.final)
+    return results, alone and (alone.metrics, alone.final)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def _train(rank, framework, folder):
 def test_two_ranks_train_one_model(tmp_path, framework):
     if not find_spec("keras") or not find_spec(framework):
         pytest.skip(f"needs keras and {framework}")
-    (found, (alone, final)), (others, _) = call_on_two_ranks(
+    (results, (alone, final)), (others, _) = call_on_two_ranks(
         _train, framework, str(tmp_path), timeout=200
     )
-    for task, (whole, rest, _, checkpoints) in found.items():
+    for task, (whole, rest, _, checkpoints) in results.items():
         assert len(whole) == EPOCHS and list(checkpoints) == [1, 2, 3, 4]
         assert rest == whole[2:], "a resumed trial repeats the numbers"
-        assert others[task] == (*found[task][:3], {}), (
+        assert others[task] == (*results[task][:3], {}), (
             "the ranks report the same numbers, and only rank 0 writes checkpoints"
         )
         assert np.isfinite(np.load(Path(checkpoints[EPOCHS], "check.npy"))).all()
-    together, _, final_together, _ = found["multiclass"]
+    together, _, final_together, _ = results["multiclass"]
     assert [each["valid-mlogloss"] for each in together] == pytest.approx(
         [each["valid-mlogloss"] for each in alone], rel=1e-4
     )

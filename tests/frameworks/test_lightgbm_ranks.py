@@ -39,7 +39,7 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
     for task in TASKS:
         current, shards = small_table(task, rows=240)
         shards["train"] = FakeShard(shards["train"].frame.iloc[rank::2].reset_index(drop=True))
-        found = {}
+        results = {}
         for name in RUNS:
             pair = ports.pop()
             config._lightgbm_network_params = None
@@ -70,12 +70,12 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
                 rank=rank,
                 world=2,
             )
-            found[name] = (
+            results[name] = (
                 run.metrics,
                 {step: str(path) for step, path in run.checkpoints.items()},
                 run.final,
             )
-        out[task] = found
+        out[task] = results
     return out
 
 
@@ -87,12 +87,12 @@ def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
         config._lightgbm_network_params = None
         config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
 
-    found = {}
+    results = {}
     for task in TASKS:
         keep = Path(folder, f"{task}-weighted")
         keep.mkdir(exist_ok=True)  # the ranks share it
-        found[task] = run_on_rank("lightgbm", task, rank, connect, keep)
-    return found
+        results[task] = run_on_rank("lightgbm", task, rank, connect, keep)
+    return results
 
 
 def train_all(rank: int, ports: list[list[int]], folder: str) -> tuple[dict, dict]:

@@ -60,7 +60,7 @@ class TestLightning(TrainerTests):
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
     metric = {"multiclass": "valid-neg_log_loss", "regression": "valid-r2"}[task]
-    found, cur, shards = run(
+    loop_run, cur, shards = run(
         task,
         tmp_path,
         PARAMS | {"max_epochs": 12, "lr": 0.3},
@@ -68,15 +68,15 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
         asked=(metric,),
         goal="maximize",
     )
-    assert len(found.metrics) == 12 and set(found.metrics[0]) == {
+    assert len(loop_run.metrics) == 12 and set(loop_run.metrics[0]) == {
         "train-loss",
         "valid-loss",
         metric,
     }
-    values = [metrics[metric] for metrics in found.metrics]
+    values = [metrics[metric] for metrics in loop_run.metrics]
     best = int(np.argmax(values)) + 1
     assert best < 12, "the case should overfit"
-    folder = found.checkpoints[12]
+    folder = loop_run.checkpoints[12]
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
     model = lightning.load(str(folder))
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
@@ -86,8 +86,10 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
         for names in (None, (metric,)):
             scores |= measure(task, split, shard.frame["y"].to_numpy(), predicted, names)
     assert scores[metric] == pytest.approx(values[best - 1], rel=1e-4)
-    assert found.final == pytest.approx({name: scores[name] for name in found.final}, rel=1e-4)
-    assert {name.partition("-")[0] for name in found.final} == {"train", "valid"}
+    assert loop_run.final == pytest.approx(
+        {name: scores[name] for name in loop_run.final}, rel=1e-4
+    )
+    assert {name.partition("-")[0] for name in loop_run.final} == {"train", "valid"}
 
 
 @pytest.mark.parametrize(
@@ -125,14 +127,14 @@ def test_a_resume_from_every_step_equals_an_uninterrupted_run(schedule, options,
 
 def test_steps_are_the_epochs_that_lightning_validates(tmp_path):
     params = PARAMS | {"max_epochs": 7, "check_val_every_n_epoch": 3}
-    found, *_ = run("binary", tmp_path / "whole", params)
+    loop_run, *_ = run("binary", tmp_path / "whole", params)
     every, *_ = run("binary", tmp_path / "every", PARAMS | {"max_epochs": 7})
-    assert [metrics["valid-loss"] for metrics in found.metrics] == [
+    assert [metrics["valid-loss"] for metrics in loop_run.metrics] == [
         every.metrics[step]["valid-loss"] for step in (2, 5)
     ]
-    assert found.final, "the second step is the last"
-    rest, *_ = run("binary", tmp_path / "rest", params, resume=found.checkpoints[1])
-    assert rest.metrics == found.metrics[1:]
+    assert loop_run.final, "the second step is the last"
+    rest, *_ = run("binary", tmp_path / "rest", params, resume=loop_run.checkpoints[1])
+    assert rest.metrics == loop_run.metrics[1:]
     assert (
         len(run("binary", tmp_path / "max_t", {"check_val_every_n_epoch": 2}, max_t=3)[0].metrics)
         == 3
@@ -142,12 +144,12 @@ def test_steps_are_the_epochs_that_lightning_validates(tmp_path):
 def test_a_module_without_validation_reports_computed_metrics(tmp_path):
     metrics = ("valid-logloss", "valid-balanced_accuracy")
     options = {"module": f"{MODELS}:Probabilities", "output": "probabilities"}
-    found, *_ = run("binary", tmp_path, metric=metrics[0], asked=metrics, options=options)
-    assert len(found.metrics) == 6 and {frozenset(each) for each in found.metrics} == {
+    loop_run, *_ = run("binary", tmp_path, metric=metrics[0], asked=metrics, options=options)
+    assert len(loop_run.metrics) == 6 and {frozenset(each) for each in loop_run.metrics} == {
         frozenset({*metrics, "train-loss"})
     }
     logits, *_ = run("binary", tmp_path / "logits", metric=metrics[0], asked=metrics)
-    assert [each["valid-logloss"] for each in found.metrics] == pytest.approx(
+    assert [each["valid-logloss"] for each in loop_run.metrics] == pytest.approx(
         [each["valid-logloss"] for each in logits.metrics]
     )
     with pytest.raises(ValueError, match="not probabilities"):
@@ -166,8 +168,10 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     checkpoint = first.checkpoints[2]
 
     def groups(name, **changed):
-        found, *_ = run("binary", tmp_path / name, params | changed, resume=checkpoint, stop_at=1)
-        (state,) = torch.load(found.checkpoints[1] / "latest.ckpt", weights_only=False)[
+        loop_run, *_ = run(
+            "binary", tmp_path / name, params | changed, resume=checkpoint, stop_at=1
+        )
+        (state,) = torch.load(loop_run.checkpoints[1] / "latest.ckpt", weights_only=False)[
             "optimizer_states"
         ]
         return state
@@ -179,24 +183,24 @@ def test_changed_params_take_effect_on_resume(tmp_path):
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_computed_metrics_use_the_precision_of_the_training(precision, tmp_path):
-    found, _, shards = run(
+    loop_run, _, shards = run(
         "binary",
         tmp_path,
         PARAMS | {"precision": precision},
         metric="valid-logloss",
         asked=("valid-logloss",),
     )
-    model = lightning.load(str(found.checkpoints[6]))
+    model = lightning.load(str(loop_run.checkpoints[6]))
     valid = shards["valid"].frame
     loss = measure(
         "binary", "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y"))
     )["valid-logloss"]
     assert loss == pytest.approx(
-        min(metrics["valid-logloss"] for metrics in found.metrics),
+        min(metrics["valid-logloss"] for metrics in loop_run.metrics),
         rel=1e-6 if precision == "64-true" else 0.05,
     )
-    assert found.metrics[-1]["valid-logloss"] == pytest.approx(
-        found.metrics[-1]["valid-loss"], rel=0.02
+    assert loop_run.metrics[-1]["valid-logloss"] == pytest.approx(
+        loop_run.metrics[-1]["valid-loss"], rel=0.02
     )
 
 

@@ -41,15 +41,15 @@ def ndcg(frame: pd.DataFrame, scores: np.ndarray, k: int, ties: list[str]) -> fl
     def gain(grades: np.ndarray) -> float:
         return sum((2.0**g - 1) / math.log2(i + 2) for i, g in enumerate(grades[:k]))
 
-    found = []
+    gains = []
     for _, rows in frame.assign(score=scores).groupby(QUERY):
         grades = rows.sort_values(
             ["score", *ties], ascending=[False, *(True for _ in ties)], kind="stable"
         )
         grades = grades.grade.to_numpy()
         ideal = gain(np.sort(grades)[::-1])
-        found.append(gain(grades) / ideal if ideal else 1.0)
-    return float(np.mean(found))
+        gains.append(gain(grades) / ideal if ideal else 1.0)
+    return float(np.mean(gains))
 
 
 @pytest.mark.parametrize("name", list(OBJECTIVES))

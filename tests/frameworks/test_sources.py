@@ -15,8 +15,8 @@ FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
 def test_a_frame_of_dask():
     import dask.dataframe
 
-    found = to_arrow(dask.dataframe.from_pandas(FRAME, npartitions=2))
-    assert found is not None and found.to_pydict() == FRAME.to_dict("list")
+    table = to_arrow(dask.dataframe.from_pandas(FRAME, npartitions=2))
+    assert table is not None and table.to_pydict() == FRAME.to_dict("list")
 
 
 def test_a_dataset_of_hugging_face_from_a_folder_and_from_a_file(tmp_path, monkeypatch):

@@ -179,12 +179,12 @@ def sweep(
         assert result["trials"]["failed"] == 0 and sum(result["trials"].values()) == 3
     call("export", result["dir"], "--refit", "-o", folder / "refitted")
     for bundle in (result["bundle"], str(folder / "refitted")):
-        found = predictions(process, folder / "rows.csv", bundle)
+        predicted = predictions(process, folder / "rows.csv", bundle)
         if task == "regression":
-            error = np.sqrt(((found - frame["label"]) ** 2).mean())
+            error = np.sqrt(((predicted - frame["label"]) ** 2).mean())
             assert error < 0.9 * frame["label"].std()
         else:
-            assert (found == frame["label"]).mean() > 0.6
+            assert (predicted == frame["label"]).mean() > 0.6
         packages = Path(bundle, "requirements.txt").read_text()
         assert not packages.startswith("ray") and "\nray" not in packages
 

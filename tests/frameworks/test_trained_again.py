@@ -44,7 +44,7 @@ TRAINERS = {
 def test_a_trial_that_is_trained_again_makes_the_steps_of_the_sweep(name, tmp_path):
     params, options, metric = TRAINERS[name]
     loop = importlib.import_module(f"sweeps.trainers.{name}").train_func
-    found = {}
+    runs = {}
     for steps in (6, 2):
         current, shards = small_table("binary")
         given = {
@@ -56,7 +56,7 @@ def test_a_trial_that_is_trained_again_makes_the_steps_of_the_sweep(name, tmp_pa
             "keep_last": steps == 2,
         }
         (tmp_path / str(steps)).mkdir()
-        found[steps] = run_loop(
+        runs[steps] = run_loop(
             loop, dict(params), current(**given), shards, tmp_path / str(steps), stop_at=steps
         )
-    assert found[2].metrics == found[6].metrics[:2] and max(found[2].checkpoints) == 2
+    assert runs[2].metrics == runs[6].metrics[:2] and max(runs[2].checkpoints) == 2

@@ -68,15 +68,15 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
     metric = {"multiclass": "valid-neg_log_loss", "regression": "valid-rmse"}[task]
     goal = "maximize" if task == "multiclass" else "minimize"
     params = PARAMS | {"num_train_epochs": 12, "learning_rate": 0.3}
-    found, cur, shards = run(task, tmp_path, params, metric=metric, asked=(metric,), goal=goal)
-    assert len(found.metrics) == 12 and set(found.metrics[0]) == {
+    loop_run, cur, shards = run(task, tmp_path, params, metric=metric, asked=(metric,), goal=goal)
+    assert len(loop_run.metrics) == 12 and set(loop_run.metrics[0]) == {
         "train-loss",
         "valid-loss",
         metric,
     }
-    values = [metrics[metric] for metrics in found.metrics]
+    values = [metrics[metric] for metrics in loop_run.metrics]
     best = int(np.argmin(values) if goal == "minimize" else np.argmax(values)) + 1
-    folder = found.checkpoints[12]
+    folder = loop_run.checkpoints[12]
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
     model = transformers.load(str(folder))
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
@@ -86,8 +86,10 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
         for names in (None, (metric,)):
             scores |= measure(task, split, shard.frame["y"].to_numpy(), predicted, names)
     assert scores[metric] == pytest.approx(values[best - 1], rel=1e-4)
-    assert found.final == pytest.approx({name: scores[name] for name in found.final}, rel=1e-4)
-    assert {name.partition("-")[0] for name in found.final} == {"train", "valid"}
+    assert loop_run.final == pytest.approx(
+        {name: scores[name] for name in loop_run.final}, rel=1e-4
+    )
+    assert {name.partition("-")[0] for name in loop_run.final} == {"train", "valid"}
 
 
 SCHEDULES = [
@@ -121,10 +123,10 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     first, *_ = run("binary", tmp_path / "first", params, stop_at=3)
 
     def state(name, **changed):
-        found, *_ = run(
+        loop_run, *_ = run(
             "binary", tmp_path / name, params | changed, resume=first.checkpoints[2], stop_at=1
         )
-        return torch.load(found.checkpoints[1] / "latest" / "optimizer.pt", weights_only=True)
+        return torch.load(loop_run.checkpoints[1] / "latest" / "optimizer.pt", weights_only=True)
 
     assert state("same")["param_groups"][0]["lr"] == 0.01
     changed = state("lr", learning_rate=0.002, weight_decay=0.3)["param_groups"][0]
@@ -172,9 +174,9 @@ def test_a_tokenizer_encodes_text(tmp_path):
         "shards": shards,
         "check": check,
     }
-    found, cur, _ = run("binary", tmp_path, params, **given)
-    assert max(metrics["valid-accuracy"] for metrics in found.metrics) > 0.85
-    folder = found.checkpoints[15]
+    loop_run, cur, _ = run("binary", tmp_path, params, **given)
+    assert max(metrics["valid-accuracy"] for metrics in loop_run.metrics) > 0.85
+    folder = loop_run.checkpoints[15]
     model = transformers.load(str(folder))
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
     assert model.predict(pd.DataFrame({"text": ["good good film", None]})).shape == (2,)
@@ -197,7 +199,7 @@ def test_a_tokenizer_encodes_text(tmp_path):
 
 
 def test_a_regression_learns_the_standardized_target(tmp_path):
-    found, _, shards = run(
+    loop_run, _, shards = run(
         "regression",
         tmp_path,
         PARAMS | {"num_train_epochs": 15},
@@ -206,10 +208,10 @@ def test_a_regression_learns_the_standardized_target(tmp_path):
     )
     target, valid = shards["train"].frame["y"], shards["valid"].frame
     assert (
-        min(metrics["valid-rmse"] for metrics in found.metrics) < 0.7 * target.std()
-        and found.metrics[0]["valid-loss"] < 3
+        min(metrics["valid-rmse"] for metrics in loop_run.metrics) < 0.7 * target.std()
+        and loop_run.metrics[0]["valid-loss"] < 3
     )
-    description = transformers.load(str(found.checkpoints[15])).description
+    description = transformers.load(str(loop_run.checkpoints[15])).description
     assert (description.mean, description.std) == pytest.approx((target.mean(), target.std(ddof=0)))
     same, *_ = run(
         "regression",
@@ -224,10 +226,10 @@ def test_a_regression_learns_the_standardized_target(tmp_path):
 def test_a_model_that_is_no_pretrained_model(tmp_path):
     task = "multiclass"
     options = BERT | {"model": f"{MODELS}:Linear", "dataset": f"{MODELS}:vectors"}
-    found, cur, _ = run(task, tmp_path, PARAMS | {"learning_rate": 0.02}, options=options)
-    losses = [metrics["valid-loss"] for metrics in found.metrics]
+    loop_run, cur, _ = run(task, tmp_path, PARAMS | {"learning_rate": 0.02}, options=options)
+    losses = [metrics["valid-loss"] for metrics in loop_run.metrics]
     assert losses == sorted(losses, reverse=True)
-    folder = found.checkpoints[4]
+    folder = loop_run.checkpoints[4]
     np.testing.assert_array_equal(
         transformers.load(str(folder)).predict(cur.check), np.load(folder / "check.npy")
     )

@@ -61,14 +61,14 @@ def held(
         call: Function that reads the input.
         refusals: Classes of expected errors.
     """
-    before, begun = _beside(folder), time.monotonic()
+    before, start = _beside(folder), time.monotonic()
     try:
         return call()
     except refusals as e:
         assert str(e) and "Traceback" not in str(e)
         return e
     finally:
-        assert time.monotonic() - begun < HANG
+        assert time.monotonic() - start < HANG
         assert _beside(folder) == before
 
 

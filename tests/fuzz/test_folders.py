@@ -185,7 +185,7 @@ def test_fuzz_any_json_file_is_read_or_refused(folder, name, data):
         tried(lambda: repair(sweep))
 
 
-FOUND = {
+MALFORMED = {
     "a result whose best is no trial": (RESULT, '{"best": "0002"}'),
     "a list": (RESULT, "[1]"),
     "nested": (RESULT, DEEP),
@@ -213,7 +213,7 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), FOUND.values(), ids=FOUND)
+@pytest.mark.parametrize(("name", "text"), MALFORMED.values(), ids=MALFORMED)
 def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
     (folder / name).write_text(text)
     with touching_nothing_outside(folder):

@@ -59,9 +59,9 @@ def test_damaged_files(file: Path, tmp_path: Path) -> None:
     @given(damage)
     def check(how: list[tuple[float, int, bytes]]) -> None:
         (folder / file.name).write_bytes(damaged(whole, how))
-        found = held(folder, lambda: load(folder / file.name))
-        if isinstance(found, InputError):
-            assert all(problem.place for problem in found.problems)
+        outcome = held(folder, lambda: load(folder / file.name))
+        if isinstance(outcome, InputError):
+            assert all(problem.place for problem in outcome.problems)
 
     check()
 

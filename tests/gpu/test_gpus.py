@@ -62,13 +62,13 @@ def run_loop(
 ) -> tuple[tuple[TrialState, ...], list[Any]]:
     """Run a sweep of a loop in `loops`. Return its trials, and what they wrote down."""
     file = folder / "facts.jsonl"
-    _, found = run(
+    _, result = run(
         folder,
         OWN_LOOP.format(
             loop=loop, trials=trials, workers=workers, gpus=gpus, params=params, file=file
         ),
     )
-    return found, [json.loads(line) for line in file.read_text().splitlines()]
+    return result, [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialState, ...]]:
@@ -177,7 +177,7 @@ def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_r
 
 
 @pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
-def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_path, trainer):
+def test_a_bundle_of_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_path, trainer):
     params = {
         "xgboost": "{num_boost_round: 20}",
         "torch_tabular": "{epochs: 5, depth: 1, width: 32, lr: 0.01}",

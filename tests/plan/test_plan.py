@@ -136,12 +136,14 @@ def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
 
 @pytest.mark.parametrize("scheduler", ["{name: asha, max_t: 9}", "{name: none, max_t: 9}", "{}"])
 def test_the_plan_as_json_is_plain_data(make, scheduler):
-    made = plan(make(WIDE, trials=200, scheduler=scheduler), {"CPU": 64.0, "GPU": 64.0})
-    found = json.loads(json.dumps(made.to_json(), allow_nan=False))
-    assert found["trials"] == sum(cell["trials"] for cell in found["cells"]) == 200
-    assert [d["name"] for d in found["dimensions"]] == [d.name for d in made.space.dimensions]
-    assert len(found["shapes"]) == len(made.space.shapes)
-    assert (found["steps"] is None) is (scheduler == "{}")
+    planned = plan(make(WIDE, trials=200, scheduler=scheduler), {"CPU": 64.0, "GPU": 64.0})
+    plan_json = json.loads(json.dumps(planned.to_json(), allow_nan=False))
+    assert plan_json["trials"] == sum(cell["trials"] for cell in plan_json["cells"]) == 200
+    assert [d["name"] for d in plan_json["dimensions"]] == [
+        d.name for d in planned.space.dimensions
+    ]
+    assert len(plan_json["shapes"]) == len(planned.space.shapes)
+    assert (plan_json["steps"] is None) is (scheduler == "{}")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_the_plan_as_json_is_plain_data(make, scheduler):
     ],
 )
 def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
-    made = plan(
+    planned = plan(
         make(
             "scaling: {num_workers: {grid: [1, 2]}}\nparams: {eta: {uniform: [0, 1]}}",
             repeats=3,
@@ -171,14 +173,14 @@ def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
         ),
         {"CPU": 8.0},
     )
-    text = " ".join(render(made, 200).split())
+    text = " ".join(render(planned, 200).split())
     for part in (
         trials,
         f"2 workers × 1 CPU {shapes} trials",
         steps,
     ):
         assert part in text, (part, text)
-    assert made.to_json()["repeats"] == 24 and made.to_json()["trials"] == 12
+    assert planned.to_json()["repeats"] == 24 and planned.to_json()["trials"] == 12
 
 
 def test_the_plan_starts_nothing(tmp_path):
@@ -214,9 +216,9 @@ def test_a_space_without_data(tmp_path):
         'trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\n'
         "space: {params: {x: {grid: [1, 2, 3]}}}\n"
     )
-    made = plan(load(file), {"CPU": 2.0})
-    assert (made.trials, made.variants, made.fits.most) == (3, 1, 0)
-    assert "preprocessing" in render(made)
+    planned = plan(load(file), {"CPU": 2.0})
+    assert (planned.trials, planned.variants, planned.fits.most) == (3, 1, 0)
+    assert "preprocessing" in render(planned)
 
 
 def test_a_sampler_without_dimensions_says_so(make):

@@ -222,15 +222,15 @@ def test_a_choice_decides_which_trials_have_a_parameter():
         )
         for k in "abcab"
     ]
-    found, notes = parameters_of(trials)
-    assert found[1].when == ("k", ("b", "c")) and not notes
-    assert params_lines(found) == [
+    dimensions, notes = parameters_of(trials)
+    assert dimensions[1].when == ("k", ("b", "c")) and not notes
+    assert params_lines(dimensions) == [
         "    k: {choice: [a, b, c]}",
         "    x: {uniform: [0.0, 1.0], when: {params.k: [b, c]}}",
     ]
     trials.append(({"k": "a", "x": 0.1}, {"k": booster, "x": own}))
-    found, notes = parameters_of(trials)
-    assert found[1].when is None and "no single choice decides which" in notes[0]
+    dimensions, notes = parameters_of(trials)
+    assert dimensions[1].when is None and "no single choice decides which" in notes[0]
 
 
 def test_options_that_yaml_cannot_hold():
@@ -365,10 +365,10 @@ def test_a_wide_range_with_a_step_stays_a_range(here):
     }
     write_study(here, {"n": 7, "x": 0.05 + 0.1 * 3}, distributions)
     run("--from-optuna", "study")
-    found = {
+    texts = {
         dim.name: (dim.kind, dim.lower, dim.upper, dim.q) for dim in load("space.yaml").dimensions
     }
-    assert found == {
+    assert texts == {
         "params.n": ("qrandint", 1, 10**9, 3),
         "params.x": ("quniform", 0.05, 10**6 + 0.05, 0.1),
     }

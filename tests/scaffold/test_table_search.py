@@ -16,11 +16,11 @@ from sweeps.scaffold.table_search import (
 
 @given(st.sampled_from(TRAINERS), st.integers(1, 10**7), st.integers(0, 1000))
 def test_rows_are_never_given_away_where_they_are_few(trainer, rows, classes):
-    found = choose_search(trainer, rows=rows, classes=classes)
+    search = choose_search(trainer, rows=rows, classes=classes)
     more = choose_search(trainer, rows=rows + 1, classes=classes)
-    assert not (found.folds and found.has_test)
-    assert found.folds >= more.folds and found.has_test <= more.has_test
-    assert any(entry.startswith("patience: ") for entry in found.params)
+    assert not (search.folds and search.has_test)
+    assert search.folds >= more.folds and search.has_test <= more.has_test
+    assert any(entry.startswith("patience: ") for entry in search.params)
 
 
 @given(st.integers(0, 10**5))

@@ -40,18 +40,20 @@ def test_the_expected_improvement_is_the_mean_over_draws(objectives):
     front, reference = rng.rand(4, objectives), np.ones(objectives)
     mean, deviation = rng.rand(3, objectives), 0.1 + 0.3 * rng.rand(3, objectives)
     boxes = acquisition.undominated(front, reference)
-    found = acquisition.expected_improvement(mean, deviation, boxes)
+    improvements = acquisition.expected_improvement(mean, deviation, boxes)
     for i in range(3):
         drawn = np.minimum(mean[i] + deviation[i] * rng.normal(size=(4000, objectives)), reference)
         without = compute_hypervolume(front, reference)
         gains = [compute_hypervolume(np.vstack([front, row]), reference) - without for row in drawn]
-        assert found[i] == pytest.approx(np.mean(gains), abs=4 * np.std(gains) / math.sqrt(4000))
+        assert improvements[i] == pytest.approx(
+            np.mean(gains), abs=4 * np.std(gains) / math.sqrt(4000)
+        )
 
 
 def process(x, y) -> Process:
-    made = Process(np.array(x)[:, None], np.array(y), np.array([False]))
-    made.condition(np.array([-1.5, 0.0, -6.0]))
-    return made
+    surrogate = Process(np.array(x)[:, None], np.array(y), np.array([False]))
+    surrogate.condition(np.array([-1.5, 0.0, -6.0]))
+    return surrogate
 
 
 def test_an_improbable_candidate_scores_less():

@@ -35,9 +35,9 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
     axes = Axes({name: d for name, d in sorted(distributions.items()) if not d.single()})
     activity = Activity(space, axes.names)
     places = axes.anywhere(np.random.RandomState(0), 400)
-    found = activity.of(axes.internal(places))
+    active_names = activity.of(axes.internal(places))
     counts = np.zeros(len(axes.names))
-    for place, active in zip(places, found, strict=True):
+    for place, active in zip(places, active_names, strict=True):
         keys, asked = axes.external(place), set()
 
         def choose(dimension, keys=keys, asked=asked):

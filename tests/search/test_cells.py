@@ -52,14 +52,14 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
         ),
         False,
     )  # type: ignore[arg-type]
-    begun, indices = Counter(), []
+    counts, indices = Counter(), []
     for number in range(40):
         turn = queue.next(dict)
         indices.append(turn.in_cell_before)
         keys = turn.cell if number % 10 == 0 else {"p": turn.cell["p"]}
         queue.record_start(keys, None)
-        begun[keys["p"]] += 1
-    assert begun == {"a": 20, "b": 20} and max(indices) == 9
+        counts[keys["p"]] += 1
+    assert counts == {"a": 20, "b": 20} and max(indices) == 9
 
 
 def test_a_point_that_names_an_inner_grid_lies_in_a_cell_that_has_it():

@@ -72,7 +72,7 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
     """
     loop, pool = SearchLoop.open(folder, space), Pool()
     deaf: Any = Deaf()
-    going = SweepController(
+    controller = SweepController(
         loop,
         pool,
         deaf,
@@ -81,11 +81,11 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
         lambda s: None,
         lambda: None,
     )
-    going.finish_leftover_trials()
+    controller.finish_leftover_trials()
     while True:
         before(loop)
         try:
-            name = going.start_trial()
+            name = controller.start_trial()
         except StopIteration:
             return loop
         state = pool.started[name]
@@ -99,17 +99,21 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
                 kept = Checkpoint(path.name, step, step)
-            made = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
+            reports = (
+                Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),
+            )
             rung = step if step in loop.scheduler.rungs() else None
-            runs = going.on_update(
+            runs = controller.on_update(
                 trial_update(
-                    name, made, kept if saves else None, kept, rung, None, attempt=attempts
+                    name, reports, kept if saves else None, kept, rung, None, attempt=attempts
                 )
             )
             if not runs:
                 break
         if runs:
-            going.on_update(trial_update(name, state=State.COMPLETE, best=kept, attempt=attempts))
+            controller.on_update(
+                trial_update(name, state=State.COMPLETE, best=kept, attempt=attempts)
+            )
 
 
 def _start_of(state: TrialState) -> dict[str, Any]:
@@ -268,17 +272,17 @@ def test_next_configuration_does_not_become_a_due_repeat(make_space, tmp_path, p
         loop.ask()
     assert records_of(tmp_path) == before + 2 + 3 * half
     loop = SearchLoop.open(tmp_path, space)
-    going = SweepController(
+    controller = SweepController(
         loop, Pool(), Deaf(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
-    going.finish_leftover_trials()
-    begun = [going.pool.started[going.start_trial()].trial for _ in range(2)]
-    repeat, other = sorted(begun, key=lambda t: t.repeat_of is None)
+    controller.finish_leftover_trials()
+    trials = [controller.pool.started[controller.start_trial()].trial for _ in range(2)]
+    repeat, other = sorted(trials, key=lambda t: t.repeat_of is None)
     assert (repeat.repeat_of, other.repeat_of) == (first.number, None)
     assert repeat.params == first.params != other.params
     if points != "[]":
         assert other.params["eta"] == 0.1
-    assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in begun] == begun, (
+    assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in trials] == trials, (
         "what is on record is what runs"
     )
 
@@ -353,16 +357,16 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
         ),
     )
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
-    going = SweepController(
+    controller = SweepController(
         loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
-    going.finish_leftover_trials()
+    controller.finish_leftover_trials()
     if expected is None:
-        assert going.start_trial() == trial.id and trial.id in pool.started
-        assert going.on_update(trial_update(trial.id, (), rung=1)) is (steps > 1)
+        assert controller.start_trial() == trial.id and trial.id in pool.started
+        assert controller.on_update(trial_update(trial.id, (), rung=1)) is (steps > 1)
     else:
         with pytest.raises(StopIteration):
-            going.start_trial()
+            controller.start_trial()
         assert loop.store.results()[3].state is expected and not pool.started
 
 
@@ -388,21 +392,21 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         if trial.number < 3:
             decided(loop, trial.number, 1)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
-    going = SweepController(
+    controller = SweepController(
         loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
-    going.finish_leftover_trials()
+    controller.finish_leftover_trials()
     paused = saved and not better
     assert list(loop.view.paused) == ([0, 1, 2, 3] if paused else [0, 1, 2]) and list(
         loop.interrupted
     ) == ([] if paused else [3])
     if not paused:
-        assert going.start_trial() == "0003" and pool.started["0003"].checkpoint == kept
+        assert controller.start_trial() == "0003" and pool.started["0003"].checkpoint == kept
         now = Checkpoint("checkpoint_000001", 1, 1)  # It reaches the rung again.
         loop.store.append(TrialReported(1.0, 3, (), now, now, 0.1))
         assert decided(loop, 3, 1) is (Action.CONTINUE if better else Action.PAUSE)
     if not better:
-        assert going.start_trial() == "0000", "the best of four"
+        assert controller.start_trial() == "0000", "the best of four"
 
 
 @pytest.mark.parametrize(
@@ -418,7 +422,7 @@ def test_resume_after_reached_limit_starts_no_trial(make_space, tmp_path, limit,
     )
     loop.store.end(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
-    going = SweepController(
+    controller = SweepController(
         loop,
         pool,
         deaf,
@@ -427,10 +431,10 @@ def test_resume_after_reached_limit_starts_no_trial(make_space, tmp_path, limit,
         lambda s: None,
         lambda: None,
     )
-    going.finish_leftover_trials()
-    assert going.reason.startswith(f"limits.{next(iter(limit))}")
+    controller.finish_leftover_trials()
+    assert controller.reason.startswith(f"limits.{next(iter(limit))}")
     with pytest.raises(StopIteration):
-        going.start_trial()
+        controller.start_trial()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -53,7 +53,7 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_new_driver_decides_as_the_killed_driver_would_have(make_space, tmp_path, scheduler):
     space = make_space(BODY, scheduler=scheduler)
-    told = []
+    decisions = []
     for name in ("goes on", "starts anew"):
         (tmp_path / name).mkdir()
         loop = opened(tmp_path / name, space)
@@ -71,8 +71,8 @@ def test_new_driver_decides_as_the_killed_driver_would_have(make_space, tmp_path
                         seconds=0.0,
                     ),
                 )
-        told.append([(t.id, decided(loop, t.number, 3)) for t in late])
-    assert told[0] == told[1]
+        decisions.append([(t.id, decided(loop, t.number, 3)) for t in late])
+    assert decisions[0] == decisions[1]
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

@@ -309,7 +309,7 @@ def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
 
 def test_gp_transfers_from_related_task_only(make_space, tmp_path):
     space = make_space(NUMBERS, 40, "gp", scheduler="{name: none}")
-    found = {}
+    values_of_task = {}
     for name, center in (("related", 0.8), ("unrelated", 0.2)):
         folder = tmp_path / name
         folder.mkdir()
@@ -321,6 +321,6 @@ def test_gp_transfers_from_related_task_only(make_space, tmp_path):
             lambda t: (t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2,
         )
         values = [(t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2 for t in asked]
-        found[name] = min(values[:14]), min(values)
-    assert found["related"][0] < 0.01, found
-    assert found["unrelated"][1] < 0.01, found
+        values_of_task[name] = min(values[:14]), min(values)
+    assert values_of_task["related"][0] < 0.01, values_of_task
+    assert values_of_task["unrelated"][1] < 0.01, values_of_task

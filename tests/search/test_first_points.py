@@ -103,17 +103,17 @@ def test_dimensions_that_are_inactive_with_the_defaults_have_no_key(good):
 
 def test_a_resumed_sweep_continues_the_queue(good, tmp_path):
     space = good(max_trials=12, scheduler="{name: none}")
-    begun = [SearchLoop.open(tmp_path, space).ask().params for _ in range(6)]
-    assert [(p["eta"], p["max_depth"]) for p in begun[:2]] == [(0.3, 6), (0.1, 4)]
-    assert begun[2]["max_depth"] == 8
-    assert [(p["eta"], p["max_depth"]) for p in begun[3:5]] == [(0.2, 3), (0.25, 3)]
-    assert len({str(params) for params in begun}) == 6
+    points = [SearchLoop.open(tmp_path, space).ask().params for _ in range(6)]
+    assert [(p["eta"], p["max_depth"]) for p in points[:2]] == [(0.3, 6), (0.1, 4)]
+    assert points[2]["max_depth"] == 8
+    assert [(p["eta"], p["max_depth"]) for p in points[3:5]] == [(0.2, 3), (0.25, 3)]
+    assert len({str(params) for params in points}) == 6
 
 
 @pytest.mark.parametrize("name", portfolio_files())
 def test_a_shipped_portfolio_has_values_that_its_trainer_allows(name):
-    found = read_portfolio(name)
+    portfolio = read_portfolio(name)
     parameters = definition_of(f"sweeps.trainers.{name}").parameters
-    assert 5 <= len(found) <= 12 and len({str(one) for one in found}) == len(found)
-    for key, value in (item for one in found for item in one.items()):
+    assert 5 <= len(portfolio) <= 12 and len({str(one) for one in portfolio}) == len(portfolio)
+    for key, value in (item for one in portfolio for item in one.items()):
         assert allows(parameters[key.removeprefix("params.")], value), (key, value)

@@ -31,17 +31,17 @@ def run(loop: SearchLoop, n: int, metrics, concurrency: int = 2) -> list:
 
     `metrics(params)` returns the metrics of a trial, or None if the trial fails.
     """
-    going, asked = [], []
+    running, asked = [], []
     for i in range(n + concurrency):
         if i < n:
             asked.append(loop.ask())
-            going.append(asked[-1])
-        if i >= concurrency and going:
-            trial = going.pop(0)
-            found = metrics(trial.params)
-            reports = () if found is None else (Report(1, found, 1.0),)
+            running.append(asked[-1])
+        if i >= concurrency and running:
+            trial = running.pop(0)
+            values = metrics(trial.params)
+            reports = () if values is None else (Report(1, values, 1.0),)
             loop.store.append(TrialReported(1.0, trial.number, reports, seconds=0.0))
-            loop.store.end(trial.number, State.FAIL if found is None else State.COMPLETE)
+            loop.store.end(trial.number, State.FAIL if values is None else State.COMPLETE)
     return asked
 
 
@@ -86,7 +86,7 @@ def test_conditional_dimensions_are_modeled(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_the_best_trials_next_to_failures_are_found(make_space, tmp_path):
+def test_the_search_reaches_the_best_values_next_to_failures(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS))
     asked = run(
         loop, 30, lambda p: None if p["x"] > 0.6 else {"loss": 1 - p["x"] + (p["y"] - 0.5) ** 2}
@@ -173,22 +173,24 @@ def filled(n: int, cells: int = 1) -> History:
 @pytest.mark.parametrize("cells", [1, 3])
 def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells):
     history = filled(600, cells)
-    found = gp_observations.observations(history, np.random.RandomState(0))
-    assert len(found.trials) == len(found.values) == gp_observations.MOST
+    observations = gp_observations.observations(history, np.random.RandomState(0))
+    assert len(observations.trials) == len(observations.values) == gp_observations.MOST
     share = gp_observations.MOST // 2
     for level, ranked in (
         (1, sorted(r for cell in history.levels[1].values() for r in cell)),
         (3, None),
     ):
         numbers = [
-            t.number for t, at in zip(found.trials, found.levels, strict=True) if at == level
+            t.number
+            for t, at in zip(observations.trials, observations.levels, strict=True)
+            if at == level
         ]
         assert len(numbers) == len(set(numbers)) == share
         if ranked:
             assert numbers[: share // 2] == [number for _, _, number in ranked[: share // 2]]
-    assert found.values[:, 0] == pytest.approx([t.params["x"] for t in found.trials]), (
-        "shifted to the highest rung"
-    )
+    assert observations.values[:, 0] == pytest.approx(
+        [t.params["x"] for t in observations.trials]
+    ), "shifted to the highest rung"
 
 
 @pytest.mark.parametrize("objectives", [2, 3])
@@ -196,15 +198,15 @@ def test_with_several_objectives_the_fronts_are_observed_first(objectives):
     rng = np.random.RandomState(0)
     ranked = [(0.0, tuple(rng.rand(objectives)), number) for number in range(60)]
     ranked += [(0.0, (np.inf,) * objectives, 60), (1.0, (0.0,) * objectives, 61)]
-    found = gp_observations.front_first(ranked, 20)
-    assert sorted(found) == list(range(62))
+    order = gp_observations.front_first(ranked, 20)
+    assert sorted(order) == list(range(62))
     values = np.array([one[1] for one in ranked[:60]])
     left, best = list(range(60)), []
     while len(best) < 20:
         front = [i for i in left if not any((values[j] <= values[i]).all() for j in left if j != i)]
         best += sorted(front, key=lambda i: values[i].sum())
         left = [i for i in left if i not in front]
-    assert found[:20].tolist() == best[:20]
+    assert order[:20].tolist() == best[:20]
 
 
 def test_the_noise_is_the_variance_among_repeats():

@@ -41,10 +41,10 @@ def mixture(
 @given(st.sampled_from(sorted(SPACE)), st.integers(0, 99), st.integers(0, 30))
 def test_the_whole_is_one(name, seed, n):
     distribution = SPACE[name]
-    found = mixture({name: distribution}, seed, n)
+    mix = mixture({name: distribution}, seed, n)
     if isinstance(distribution, FloatDistribution):
         unit = (np.arange(4000) + 0.5) / 4000
-        values, share = found.axes.values(unit[:, None]), 1 / 4000
+        values, share = mix.axes.values(unit[:, None]), 1 / 4000
     else:
         every = (
             range(3)
@@ -57,7 +57,7 @@ def test_the_whole_is_one(name, seed, n):
             )[:, None],
             1,
         )
-    density = np.exp(found.log_pdf(values))
+    density = np.exp(mix.log_pdf(values))
     assert density.sum() * share == pytest.approx(
         np.sqrt(2 * np.pi) if isinstance(distribution, FloatDistribution) else 1.0, rel=2e-3
     )
@@ -74,14 +74,14 @@ def test_what_is_drawn_lies_in_the_space(seed, n):
 
 
 def test_what_is_drawn_follows_the_density():
-    found = mixture({"real": SPACE["real"], "kind": SPACE["kind"]}, 3, 8)
-    drawn = found.sample(np.random.RandomState(0), 20_000)
+    mix = mixture({"real": SPACE["real"], "kind": SPACE["kind"]}, 3, 8)
+    drawn = mix.sample(np.random.RandomState(0), 20_000)
     for kind in range(3):
         for low, high in ((-2.0, -1.0), (-1.0, 1.0), (1.0, 3.0)):
             middles = low + (np.arange(500) + 0.5) / 500 * (high - low)
-            density = np.exp(
-                found.log_pdf(np.column_stack([middles, np.full(500, kind)]))
-            ) / np.sqrt(2 * np.pi)
+            density = np.exp(mix.log_pdf(np.column_stack([middles, np.full(500, kind)]))) / np.sqrt(
+                2 * np.pi
+            )
             there = (drawn[:, 1] == kind) & (drawn[:, 0] >= low) & (drawn[:, 0] < high)
             assert there.mean() == pytest.approx(density.mean() * (high - low) / 5.0, abs=0.012)
 

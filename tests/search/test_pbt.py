@@ -65,49 +65,49 @@ class Pool(Deaf):
         self.line.append(recorded)
 
 
-class Told(Deaf):
+class RecordingTracker(Deaf):
     """Records the events that trackers handle."""
 
     def __init__(self) -> None:
         self.began: dict[int, Trial] = {}
         self.tags: dict[int, dict[str, str]] = {}
-        self.told: dict[int, list[Report]] = {}
+        self.reports: dict[int, list[Report]] = {}
 
     def publish(self, event: Any) -> None:
         match event:
             case TrialStarted():
                 self.began[event.number] = event.trial
             case TrialReported():
-                self.told.setdefault(event.number, []).extend(event.reports)
+                self.reports.setdefault(event.number, []).extend(event.reports)
             case TrialDecided(perturbation=Perturbation() as change, lineage=lineage):
                 self.tags[event.number] = {"sweeps.pbt": lineage}
-                self.told.setdefault(event.number, []).append(
+                self.reports.setdefault(event.number, []).append(
                     Report(change.donor_step, change.metrics, event.time)
                 )
 
 
-def conduct(space: Any, folder: Path, pool: Any, told: Any) -> SweepController:
+def conduct(space: Any, folder: Path, pool: Any, tracker: Any) -> SweepController:
     loop, deaf = SearchLoop.open(folder, space), lambda *more: None
     return SweepController(
-        loop, pool, told, time.monotonic() - loop.store.spent, lambda: False, deaf, lambda: None
+        loop, pool, tracker, time.monotonic() - loop.store.spent, lambda: False, deaf, lambda: None
     )
 
 
-def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> SweepController:
+def drive(space: Any, folder: Path, tracker: Any = None, saves: bool = True) -> SweepController:
     """One driver, to the end of the sweep.
 
     A loop's state is a number that each step makes smaller by what its parameters are worth.
     """
     pool = Pool(folder)
-    going = conduct(space, folder, pool, told or Told())
-    going.finish_leftover_trials()
+    controller = conduct(space, folder, pool, tracker or RecordingTracker())
+    controller.finish_leftover_trials()
     known = set()
     while True:
         try:
-            known.add(going.start_trial())
+            known.add(controller.start_trial())
         except StopIteration:
             break
-    while pool.line and going.refused is None:
+    while pool.line and controller.refused is None:
         recorded = pool.now = pool.line.popleft()
         trial, kept, attempts = recorded.trial, recorded.checkpoint, recorded.attempt + 1
         assert trial.id in known
@@ -125,24 +125,24 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
                 path.mkdir(exist_ok=True)
                 (path / "state").write_text(repr(state))
                 kept = fresh = Checkpoint(path.name, step, step)
-            rung = step if step in going.scheduler.rungs() else None
-            news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
+            rung = step if step in controller.scheduler.rungs() else None
+            reports = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = recorded.changed(checkpoint=kept, attempt=attempts)
-            runs = going.on_update(
-                trial_update(trial.id, news, fresh, kept, rung, None, attempt=attempts)
+            runs = controller.on_update(
+                trial_update(trial.id, reports, fresh, kept, rung, None, attempt=attempts)
             )
             if rung is not None or not runs:
                 break
         else:
-            going.on_update(
+            controller.on_update(
                 trial_update(trial.id, state=State.COMPLETE, best=kept, attempt=attempts)
             )
-    return going
+    return controller
 
 
 def outcome(loop: SearchLoop) -> list[Any]:
     """What a sweep came to, without times."""
-    found: list[Any] = [
+    result: list[Any] = [
         loop.store.winner(),
         [(r.state, r.value, r.best_step, r.steps) for r in loop.store.results().values()],
     ]
@@ -150,8 +150,8 @@ def outcome(loop: SearchLoop) -> list[Any]:
         state = loop.store.states[t.number]
         lineage = [(x.step, x.donor, x.donor_step, x.keys, x.params) for x in state.lineage]
         known = (state.curve, lineage, state.decided_rung)
-        found.append((t.number, t.params, t.intermediate_values, *known))
-    return found
+        result.append((t.number, t.params, t.intermediate_values, *known))
+    return result
 
 
 @pytest.fixture
@@ -162,19 +162,19 @@ def space(make_space):
 @pytest.fixture
 def undisturbed(space, tmp_path):
     (tmp_path / "whole").mkdir()
-    told = Told()
-    return drive(space, tmp_path / "whole", told), told
+    tracker = RecordingTracker()
+    return drive(space, tmp_path / "whole", tracker), tracker
 
 
 def test_the_worst_take_over_and_only_params_change(space, undisturbed):
-    going, told = undisturbed
-    loop = going.search
+    controller, tracker = undisturbed
+    loop = controller.search
     assert {r.state for r in loop.store.results().values()} == {State.COMPLETE}
     recorded = record.read(loop.store.folder)
     perturbed = [t for t in recorded.trials if t.lineage]
     assert perturbed and len({t.trial.chain for t in recorded.trials}) == 2
     for t in recorded.trials:
-        began, now = told.began[t.number], loop.store.trial(t.number)
+        began, now = tracker.began[t.number], loop.store.trial(t.number)
         assert (now.preprocessor, now.data, now.shape, now.seed) == (
             began.preprocessor,
             began.data,
@@ -189,8 +189,8 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
         donors = [recorded.trials[int(x.donor)] for x in t.lineage]
         assert all(d.trial.chain == t.trial.chain and d.number != t.number for d in donors)
         assert all(EVERY <= x.step <= x.donor_step < MAX_T for x in t.lineage)
-        assert told.tags[t.number] == {"sweeps.pbt": ", ".join(map(str, t.lineage))}
-        steps = [r for r in told.told[t.number] if "pbt.params.eta" in r.metrics]
+        assert tracker.tags[t.number] == {"sweeps.pbt": ", ".join(map(str, t.lineage))}
+        steps = [r for r in tracker.reports[t.number] if "pbt.params.eta" in r.metrics]
         assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [
             (x.donor_step, x.params["eta"]) for x in t.lineage
         ]
@@ -202,14 +202,14 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
         assert [step for step, _ in t.curve] == list(range(1, MAX_T + 1)), "the model's whole curve"
 
 
-def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
-    going, told = undisturbed
-    again = Told()
-    for event in TrialHistory(going.search.store.folder)():
+def test_a_new_tracker_gets_the_recorded_events_again(space, undisturbed):
+    controller, tracker = undisturbed
+    again = RecordingTracker()
+    for event in TrialHistory(controller.search.store.folder)():
         again.publish(event)
-    assert again.tags == told.tags and again.told == told.told
+    assert again.tags == tracker.tags and again.reports == tracker.reports
     assert {number: trial.params for number, trial in again.began.items()} == {
-        number: trial.params for number, trial in told.began.items()
+        number: trial.params for number, trial in tracker.began.items()
     }
 
 
@@ -234,47 +234,49 @@ def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(
     space, undisturbed, tmp_path, data
 ):
     folder = tmp_path / "cut"
-    going = with_deaths(lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole"))
-    assert outcome(going.search) == outcome(undisturbed[0].search)
+    controller = with_deaths(
+        lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole")
+    )
+    assert outcome(controller.search) == outcome(undisturbed[0].search)
 
 
 def test_pbt_refuses_loop_without_checkpoints_at_first_step(space, tmp_path):
-    going = drive(space, tmp_path, saves=False)
+    controller = drive(space, tmp_path, saves=False)
     said = (
         "scheduler.name: the scheduler pbt needs a checkpoint at each step at which it compares "
         "trials, but trial 0000 reported step 3 "
         "without a checkpoint"
     )
-    assert str(going.refused).startswith(said) and not going.search.budget.ended
+    assert str(controller.refused).startswith(said) and not controller.search.budget.ended
 
 
 def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space, tmp_path):
     pool = Pool(tmp_path)
-    going = conduct(space, tmp_path, pool, Told())
+    controller = conduct(space, tmp_path, pool, RecordingTracker())
     for _ in range(2):
-        going.start_trial()
-    going.on_update(
+        controller.start_trial()
+    controller.on_update(
         trial_update("0000", (Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE)
     )
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
-    assert not going.on_update(trial_update("0001", reports, rung=3))
+    assert not controller.on_update(trial_update("0001", reports, rung=3))
     assert (
-        going.refused is None
-        and "reported step 3 without a checkpoint" in going.search.store.results()[1].error
+        controller.refused is None
+        and "reported step 3 without a checkpoint" in controller.search.store.results()[1].error
     )
 
 
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
-    going = drive(space, tmp_path)
+    controller = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
-    member = going.search.store.states[1]
-    going.pool.now = member
-    assert going._decide(trial_update("0001", rung=EVERY)) is None
+    member = controller.search.store.states[1]
+    controller.pool.now = member
+    assert controller._decide(trial_update("0001", rung=EVERY)) is None
     assert (tmp_path / JOURNAL).read_bytes() == before
 
 
-def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():
+def test_a_perturbed_option_is_text_and_a_perturbed_number_a_metric():
     labels = {
         "params.lr": 0.1,
         "params.optimizer": "adam",

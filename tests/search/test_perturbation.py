@@ -13,7 +13,7 @@ from sweeps.search.schedulers.perturbation import choose_donor, draw_key, explor
 from sweeps.space.model.domains import Dimension, Option, build
 
 values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
-members = st.lists(values, min_size=1, max_size=12).map(lambda found: dict(enumerate(found)))
+members = st.lists(values, min_size=1, max_size=12).map(lambda numbers: dict(enumerate(numbers)))
 DIMENSIONS = [
     build("params.a", "uniform", [-1, 3]),
     build("params.b", "quniform", [0.25, 1.45, 0.1]),
@@ -36,7 +36,7 @@ def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fracti
         number: choose_donor(number, known, known, minimize, fraction, random.Random(seed))
         for number in known
     }
-    takers = [number for number, found in taken.items() if found is not None]
+    takers = [number for number, donor in taken.items() if donor is not None]
     size = min(math.ceil(len(known) * fraction), len(known) // 2)
     assert len(takers) <= size
     for number in takers:
@@ -62,8 +62,8 @@ def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, s
 
 
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=12, unique=True), st.data())
-def test_who_has_nothing_to_give_gives_nothing(found, data):
-    known = dict(enumerate(found))
+def test_who_has_nothing_to_give_gives_nothing(values, data):
+    known = dict(enumerate(values))
     donors = [number for number in known if data.draw(st.booleans())]
     worst, best = max(known, key=known.get), min(known, key=known.get)
     taken = choose_donor(worst, known, donors, True, 0.5, random.Random(1))

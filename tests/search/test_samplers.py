@@ -52,14 +52,14 @@ def run(
     loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], concurrency: int = 3
 ) -> list:
     """Begin n trials, `concurrency` side by side, that have their value at steps 1, 3 and 9."""
-    going, asked = [], []
+    running, asked = [], []
     for _ in range(n):
         trial = loop.ask()
         asked.append(trial)
-        going.append(trial)
-        if len(going) == concurrency:
-            end(loop, going.pop(0), value)
-    for trial in going:
+        running.append(trial)
+        if len(running) == concurrency:
+            end(loop, running.pop(0), value)
+    for trial in running:
         end(loop, trial, value)
     return asked
 
@@ -191,7 +191,7 @@ def study_of(trials) -> optuna.Study:
     }
     for x, cell, values, state in trials:
         value = values[-1] if state is TrialState.COMPLETE else None
-        made = optuna.trial.create_trial(
+        trial = optuna.trial.create_trial(
             params={"x": x, "cell": cell},
             distributions=space,
             intermediate_values=dict(enumerate(values, 1)),
@@ -199,7 +199,7 @@ def study_of(trials) -> optuna.Study:
             state=state,
             user_attrs={"events.0": {"events": [{"reports": [{"step": len(values)}]}]}},
         )
-        study.add_trial(made)
+        study.add_trial(trial)
     return study
 
 
@@ -233,8 +233,10 @@ def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials, cut):
         ended = [values for *_, values, state in trials if state is TrialState.COMPLETE]
         early = [values for values in ended if len(values) < step]
         assert once.count(step) == (len(there) + len(early) if there else 0)
-        found = [v for cell in once.levels[step].values() for _, (v,), _ in cell] if there else []
-        assert all(found.count(values[-1]) >= 1 for values in early) or not there
+        values_of_level = (
+            [v for cell in once.levels[step].values() for _, (v,), _ in cell] if there else []
+        )
+        assert all(values_of_level.count(values[-1]) >= 1 for values in early) or not there
     assert once.count(FULL) == sum(state is TrialState.COMPLETE for *_, state in trials)
 
 
@@ -371,10 +373,10 @@ def test_of_several_objectives_the_front_is_good():
     history.number = 60
     good, rest = tpe_model.split(history, FULL, "", np.random.RandomState(0))
     assert all(0.1 < t.params["x"] < 0.4 for t in good) and len(good) + len(rest) == 60
-    found = [
+    suggestions = [
         tpe_model.TpeModel().suggest(history, {}, np.random.RandomState(seed)) for seed in range(30)
     ]
-    assert np.median([f["x"] for f in found if f]) == pytest.approx(0.25, abs=0.12)
+    assert np.median([f["x"] for f in suggestions if f]) == pytest.approx(0.25, abs=0.12)
 
 
 def history_of_ended(steps: list[int | None]) -> History:
@@ -412,5 +414,7 @@ def test_the_cheaper_random_trials_are_the_more_suggestions_are_random(steps, fr
     assert tpe_model.random_fraction(history, 27) == pytest.approx(fraction)
     if steps:
         model = tpe_model.TpeModel(max_t=27)
-        found = [model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(300)]
-        assert np.mean([not f for f in found]) == pytest.approx(fraction, abs=0.08)
+        suggestions = [
+            model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(300)
+        ]
+        assert np.mean([not f for f in suggestions]) == pytest.approx(fraction, abs=0.08)

@@ -206,9 +206,9 @@ def test_trials_of_rung_do_not_depend_on_order_of_reports(moves, end):
         for rung in range(1, 8):
             asked.at_rung(rung, rung % 2)
     for rung in range(1, 8):
-        found, known = (study.at_rung(rung, rung % 2) for study in (asked, late))
-        assert [trial.number for trial in found] == [trial.number for trial in known]
-        assert all(trial.has_reached(rung) for trial in found)
+        trials, known = (study.at_rung(rung, rung % 2) for study in (asked, late))
+        assert [trial.number for trial in trials] == [trial.number for trial in known]
+        assert all(trial.has_reached(rung) for trial in trials)
 
 
 def test_ended_trial_has_not_reached_skipped_steps():

@@ -93,7 +93,7 @@ def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, 
     assert read.trials[0].params["eta"] == 0.25 and read.best.id == "0001"
 
 
-def test_a_point_that_a_dead_driver_had_put_in_line_is_begun_once(make_space, tmp_path):
+def test_a_point_that_a_dead_driver_had_queued_starts_once(make_space, tmp_path):
     space = make_space(BODY, points=POINTS)
     loop = SearchLoop.open(tmp_path, space)
     loop.store.study.enqueue_trial(space.search.initial_points[0].keys)
@@ -150,8 +150,8 @@ def test_repeats_start_after_first_trial_with_other_seeds(make_space, tmp_path):
     assert loop.store.winner() == second.number, (
         "the best of its repeats stands for a configuration"
     )
-    found = record.read(tmp_path)
-    assert found.best.number == second.number and found.repeats == space.repeats
+    study = record.read(tmp_path)
+    assert study.best.number == second.number and study.repeats == space.repeats
     assert other.number == 1
 
 
@@ -175,7 +175,7 @@ ENDED = st.builds(
 
 
 @given(st.lists(ENDED, min_size=1, max_size=4), st.sampled_from(["mean", "median", "min", "max"]))
-def test_a_configuration_is_judged_by_all_its_values(results, aggregate):
+def test_a_configuration_has_the_aggregate_of_all_its_values(results, aggregate):
     repeats = Repeats(len(results), aggregate)
     whole = merged(results, repeats)
     values = [r.value for r in results]
@@ -192,8 +192,8 @@ def test_a_configuration_is_judged_by_all_its_values(results, aggregate):
 
 
 def test_whole_configurations_win_over_those_that_lack_a_repeat():
-    made = [(0, None, 0.5, C), (1, 0, 0.5, C), (2, None, 0.1, C), (3, 2, 0.1, F), (4, None, 0.2, P)]
-    trials = [(n, first, Result(state, v, values=(v,))) for n, first, v, state in made]
+    rows = [(0, None, 0.5, C), (1, 0, 0.5, C), (2, None, 0.1, C), (3, 2, 0.1, F), (4, None, 0.2, P)]
+    trials = [(n, first, Result(state, v, values=(v,))) for n, first, v, state in rows]
     assert Configurations.of(trials, Repeats(2)).winner((True,)) == 0
     assert Configurations.of(trials[2:], Repeats(2)).winner((True,)) == 2, (
         "the best of what there is"

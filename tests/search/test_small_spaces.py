@@ -23,16 +23,16 @@ def run(folder, space, reopen=False) -> list[dict]:
 
     `reopen` opens the study again before each trial.
     """
-    loop, found = SearchLoop.open(folder, space), []
+    loop, labels = SearchLoop.open(folder, space), []
     while (trial := loop.ask()) is not None:
-        found.append(trial.labels)
-        end(loop, trial, loss=float(len(found) % 3))
+        labels.append(trial.labels)
+        end(loop, trial, loss=float(len(labels) % 3))
         loop = SearchLoop.open(folder, space) if reopen else loop
-    return found
+    return labels
 
 
-def distinct(found) -> int:
-    return len({repr(sorted(values.items(), key=str)) for values in found})
+def distinct(labels) -> int:
+    return len({repr(sorted(values.items(), key=str)) for values in labels})
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_each_configuration_runs_once_with_every_sampler(make_space, tmp_path, a
         "[{params.max_depth: 3, params.booster: dart}, {params.max_depth: 3, params.booster: dart}]"
     )
     space = make_space(FOUR, algorithm=algorithm, max_trials=9, scheduler=NONE, points=points)
-    found = run(tmp_path, space)
-    assert len(found) == distinct(found) == 4
-    assert found[0] == {"params.max_depth": 3, "params.booster": "dart"}
+    labels = run(tmp_path, space)
+    assert len(labels) == distinct(labels) == 4
+    assert labels[0] == {"params.max_depth": 3, "params.booster": "dart"}
     assert (
         SearchLoop.open(tmp_path, space).queue.exhausted
         == "all 4 configurations of the space were tried"
@@ -85,8 +85,8 @@ def test_the_search_ends_when_all_configurations_were_tried(make_space, tmp_path
         algorithm="tpe" if "choice" in body or "q" in body else "auto",
     )
     number = SPACES[body.replace("alpha: 1, ", "")]
-    found = run(tmp_path, space)
-    assert len(found) == distinct(found) == number == most_trials(space)
+    labels = run(tmp_path, space)
+    assert len(labels) == distinct(labels) == number == most_trials(space)
     assert f"has {number} configurations, and each is tried once" in " ".join(
         render(plan(space, {"CPU": 2.0})).split()
     )
@@ -113,15 +113,15 @@ def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):
 def test_an_exhausted_cell_leaves_its_trials_to_the_others(make_space, tmp_path):
     body = "params: {opts: {grid: [{kind: plain}, {kind: deep, eta: {uniform: [0, 1]}}]}}"
     space = make_space(body, max_trials=7, scheduler=NONE)
-    found = run(tmp_path, space)
-    assert len(found) == distinct(found) == 7
-    assert sum(len(values) > 1 for values in found) == 6
+    labels = run(tmp_path, space)
+    assert len(labels) == distinct(labels) == 7
+    assert sum(len(values) > 1 for values in labels) == 6
 
 
 def test_a_choice_without_numbers_is_not_repeated_beside_a_continuous_one(make_space, tmp_path):
     body = "params: {opts: {choice: [plain, {eta: {uniform: [0, 1]}}]}}"
-    found = run(tmp_path, make_space(body, max_trials=12, scheduler=NONE))
-    assert len(found) == distinct(found) == 12
+    labels = run(tmp_path, make_space(body, max_trials=12, scheduler=NONE))
+    assert len(labels) == distinct(labels) == 12
 
 
 def test_a_doubled_initial_point_is_sampled_instead(make_space, tmp_path):
@@ -132,17 +132,17 @@ def test_a_doubled_initial_point_is_sampled_instead(make_space, tmp_path):
         points="[{params.eta: 0.5, params.max_depth: 3}, {params.eta: 0.5, params.max_depth: 3}, "
         "{params.eta: 0.5}]",
     )
-    found = run(tmp_path, space)
-    assert distinct(found) == 5
-    assert found[2] == {"params.eta": 0.5, "params.max_depth": 5}, "a part of a point is kept"
+    labels = run(tmp_path, space)
+    assert distinct(labels) == 5
+    assert labels[2] == {"params.eta": 0.5, "params.max_depth": 5}, "a part of a point is kept"
 
 
 def test_a_known_result_counts_as_tried(make_space, tmp_path):
     points = "[{params.max_depth: 3, params.booster: dart, value: 0.5}]"
     space = make_space(FOUR, max_trials=9, scheduler=NONE, points=points)
-    found = run(tmp_path, space)
-    assert len(found) == distinct(found) == 3 == most_trials(space)
-    assert {"params.max_depth": 3, "params.booster": "dart"} not in found
+    labels = run(tmp_path, space)
+    assert len(labels) == distinct(labels) == 3 == most_trials(space)
+    assert {"params.max_depth": 3, "params.booster": "dart"} not in labels
 
 
 def test_an_enqueued_configuration_runs_again(make_space, tmp_path):
@@ -160,17 +160,17 @@ def test_an_enqueued_configuration_runs_again(make_space, tmp_path):
 
 def test_repeats_are_trials_of_the_same_configuration(make_space, tmp_path):
     space = make_space(FOUR, max_trials=9, scheduler=NONE, extra="repeats: 2")
-    found = run(tmp_path, space)
-    assert len(found) == 8 and distinct(found) == 4
+    labels = run(tmp_path, space)
+    assert len(labels) == 8 and distinct(labels) == 4
 
 
 def test_a_failed_configuration_is_tried(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(FOUR, max_trials=9, scheduler=NONE))
-    found = []
+    labels = []
     while (trial := loop.ask()) is not None:
-        found.append(trial.labels)
+        labels.append(trial.labels)
         loop.store.end(trial.number, State.FAIL, "no")
-    assert len(found) == distinct(found) == 4
+    assert len(labels) == distinct(labels) == 4
 
 
 def test_the_known_total_is_the_number_of_configurations(make_space, tmp_path):

@@ -25,11 +25,11 @@ class Held(served.Model):
     """Model that waits until the test lets it predict."""
 
     def __init__(self) -> None:
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.entered, self.go = threading.Event(), threading.Event()
 
     def predict(self, frame: Any) -> Any:
         """Wait for `go`, then predict."""
-        self.begun.set()
+        self.entered.set()
         self.go.wait(30)
         return super().predict(frame)
 
@@ -58,11 +58,11 @@ def running(model: Any = None, limits: RequestLimits | None = None) -> Iterator[
         thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
         thread.start()
         wait_until(lambda: server.started, 15, "the server to start")
-        found = Running(server, listener.getsockname()[1])
+        server_run = Running(server, listener.getsockname()[1])
         try:
-            yield found
+            yield server_run
         finally:
-            found.end()
+            server_run.end()
             thread.join(20)
             assert not thread.is_alive(), "the server did not end"
 

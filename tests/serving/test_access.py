@@ -54,8 +54,8 @@ def test_r11_without_the_token_nothing_but_health_is_answered(sent):
 
 def test_r11_with_the_token_all_is_answered():
     given = Access.of(None, "good")
-    found = [status(given, path, method, Authorization="Bearer good") for path, method in ALL]
-    assert found == [200, 200, 200, 200, 200, 404]
+    statuses = [status(given, path, method, Authorization="Bearer good") for path, method in ALL]
+    assert statuses == [200, 200, 200, 200, 200, 404]
     assert status(given, Authorization="bearer  good ") == 200
 
 
@@ -66,8 +66,8 @@ def test_r11_health_needs_neither_token_nor_host():
 
 def test_r11_what_is_refused_is_counted_and_says_why():
     app = make_app(served.bundle(), access=Access.of(None, "good"))
-    told, answer = asyncio.run(ask(app, "/predict", b"[]"))
-    assert told == 401 and "Authorization" in answer["detail"][0]["rule"]
+    code, answer = asyncio.run(ask(app, "/predict", b"[]"))
+    assert code == 401 and "Authorization" in answer["detail"][0]["rule"]
     text = asyncio.run(
         ask(app, "/metrics", method="GET", headers={"authorization": "Bearer good"})
     )[1]
@@ -89,7 +89,7 @@ def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("sent", "found"),
+    ("sent", "code"),
     [
         ("example.com", 200),
         ("EXAMPLE.com:8000", 200),
@@ -107,8 +107,8 @@ def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(monkeyp
         ("::1", 400),
     ],
 )
-def test_r11_the_host_header_must_name_an_allowed_host(sent, found):
-    assert status(Access.of("Example.com, *.sweeps.test,[::1],10.0.0.7", None), Host=sent) == found
+def test_r11_the_host_header_must_name_an_allowed_host(sent, code):
+    assert status(Access.of("Example.com, *.sweeps.test,[::1],10.0.0.7", None), Host=sent) == code
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("host", "found"),
+    ("host", "is_open"),
     [
         ("127.0.0.1", False),
         ("localhost", False),
@@ -164,5 +164,5 @@ def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkey
         ("", True),
     ],
 )
-def test_r11_what_other_machines_can_reach(host, found):
-    assert open_to_others(host) is found
+def test_r11_what_other_machines_can_reach(host, is_open):
+    assert open_to_others(host) is is_open

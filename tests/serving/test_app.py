@@ -81,12 +81,12 @@ def test_what_is_asked_together_is_answered_as_alone(sizes):
 @pytest.mark.parametrize("error", [InputError("rows", "odd"), SystemExit(3), MemoryError()])
 def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other(error):
     """The first holds the model; the others are one batch, and asked again alone."""
-    begun, go, sizes = threading.Event(), threading.Event(), []
+    entered, go, sizes = threading.Event(), threading.Event(), []
 
     class Picky(served.Model):
         def predict(self, frame):
             sizes.append(len(frame))
-            begun.set()
+            entered.set()
             go.wait(10)
             if (frame["area"] > 3).any():
                 raise error
@@ -100,7 +100,7 @@ def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other(error
 
     async def run():
         asks = [asyncio.ensure_future(batcher.predict(good))]
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(entered.wait, 10)
         asks += [asyncio.ensure_future(batcher.predict(rows)) for rows in (good, bad, good)]
         await asyncio.sleep(0)
         go.set()
@@ -138,7 +138,7 @@ def test_what_it_tells_of_itself():
     assert predictions["items"]["properties"]["prediction"]["enum"] == ["no", "yes"]
 
 
-def test_prometheus_is_told():
+def test_prometheus_gets_the_metrics():
     app = make_app(served.bundle())
     send(app, "/predict", {"records": [GOOD, GOOD]})
     send(app, "/predict", {"records": [{}]})
@@ -158,8 +158,8 @@ def test_prometheus_is_told():
 def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
     app = make_app(served.bundle())
     assert asyncio.run(ask(app, "/predict", [b"[{", None]))[0] == 499
-    told = send(app, "/metrics", method="GET")[1]
-    assert 'sweeps_requests_total{path="/predict",status="499"} 1.0' in told
+    metrics = send(app, "/metrics", method="GET")[1]
+    assert 'sweeps_requests_total{path="/predict",status="499"} 1.0' in metrics
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_error_about_rows_is_422_and_error_of_model_is_500(error):
     assert send(app, "/predict", [GOOD]) == (422, {"detail": [{"rule": said}]})
     with pytest.raises(MemoryError):
         send(app, "/predict", [GOOD | {"built": None}])
-    told = send(app, "/metrics", method="GET")[1]
+    metrics = send(app, "/metrics", method="GET")[1]
     for status in (422, 500):
-        assert f'sweeps_requests_total{{path="/predict",status="{status}"}} 1.0' in told
+        assert f'sweeps_requests_total{{path="/predict",status="{status}"}} 1.0' in metrics
 
 
 def test_value_refused_by_training_columns_is_named_with_row():
@@ -252,9 +252,9 @@ def test_a_model_that_drops_rows_is_422():
 
 
 def test_first_wrong_values_are_named_and_more_are_mentioned():
-    status, told = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
-    assert status == 422 and [p.get("row") for p in told["detail"]] == [*range(20), None]
-    assert told["detail"][-1] == {
+    status, body = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
+    assert status == 422 and [p.get("row") for p in body["detail"]] == [*range(20), None]
+    assert body["detail"][-1] == {
         "rule": "only the first 20 problems are listed; there may be more"
     }
 

@@ -25,12 +25,12 @@ from tests.serving.asking import ask
 @pytest.fixture
 def bundle(tmp_path) -> Bundle:
     """A bundle with example rows; the first row has a missing value."""
-    made = served.bundle()
-    made.path = tmp_path
+    bundle = served.bundle()
+    bundle.path = tmp_path
     rows = served.raw(5)
     rows.loc[0, "area"] = np.nan
-    store(made, rows)
-    return made
+    store(bundle, rows)
+    return bundle
 
 
 def store(bundle: Bundle, rows: pd.DataFrame) -> None:

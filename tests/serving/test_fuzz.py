@@ -18,8 +18,8 @@ EXAMPLES = int(os.environ.get("SWEEPS_FUZZ_EXAMPLES", "50"))
 
 @pytest.fixture(scope="module")
 def server():
-    with running(limits=RequestLimits(max_bytes=20_000, max_rows=50)) as found:
-        yield found
+    with running(limits=RequestLimits(max_bytes=20_000, max_rows=50)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def requests(server):
     from schemathesis import GenerationMode
 
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
-    operations = {found.ok().path: found.ok() for found in schema.get_all_operations()}
+    operations = {result.ok().path: result.ok() for result in schema.get_all_operations()}
     assert set(operations) == {"/predict", "/health", "/schema", "/example", "/metrics"}
     predict = operations["/predict"]
     bodies = (
@@ -67,8 +67,8 @@ def test_r11_whatever_is_sent_is_answered_as_its_openapi_says(
     @given(requests)
     def ask(case):
         begin = time.monotonic()
-        found = case.call(timeout=HANG_SECONDS)
-        case.validate_response(found, checks=checks)
+        response = case.call(timeout=HANG_SECONDS)
+        case.validate_response(response, checks=checks)
         assert time.monotonic() - begin < HANG_SECONDS
 
     ask()

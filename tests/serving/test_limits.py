@@ -18,7 +18,7 @@ def test_requests_above_the_limit_get_503_and_the_others_are_answered():
     model = Held()
     with running(model, RequestLimits(max_connections=3)) as server:
         first = server.connect(request())
-        assert model.begun.wait(15)
+        assert model.entered.wait(15)
         second = server.connect(request())
         wait_until(lambda: len(server.server.server_state.tasks) == 2, 15, "the second request")
         more = [server.connect(request()) for _ in range(3)]
@@ -30,15 +30,15 @@ def test_requests_above_the_limit_get_503_and_the_others_are_answered():
 def test_a_large_body_is_read_whole():
     rows = [GOOD] * 8000
     with running() as server:
-        status, _, found = answer(server.connect(request(json.dumps(rows).encode()) + request()))
-        assert status == 200 and len(found["predictions"]) == len(rows)
+        status, _, body = answer(server.connect(request(json.dumps(rows).encode()) + request()))
+        assert status == 200 and len(body["predictions"]) == len(rows)
 
 
 def test_the_end_answers_what_has_arrived():
     model = Held()
     with running(model) as server:
         clients = [server.connect(request()) for _ in range(10)]
-        assert model.begun.wait(15)
+        assert model.entered.wait(15)
         wait_until(lambda: len(server.server.server_state.tasks) == 10, 15, "the requests")
         server.end()
         model.go.set()

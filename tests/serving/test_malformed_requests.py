@@ -23,7 +23,7 @@ def answered(app: Any) -> dict[str, tuple[int, Any]]:
     """Each case -> (status, answer)."""
 
     async def all_of_them() -> dict[str, tuple[int, Any]]:
-        found = {}
+        answers = {}
         for case in malformed.CASES:
             parts = isinstance(case.body, list) and case.body and isinstance(case.body[0], bytes)
             body = (
@@ -31,8 +31,8 @@ def answered(app: Any) -> dict[str, tuple[int, Any]]:
                 if parts or isinstance(case.body, bytes)
                 else json.dumps(case.body).encode()
             )
-            found[case.what] = await ask(app, case.path, body, case.method, case.headers)
-        return found
+            answers[case.what] = await ask(app, case.path, body, case.method, case.headers)
+        return answers
 
     return asyncio.run(all_of_them())
 

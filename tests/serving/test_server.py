@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    with exported(tmp_path_factory.mktemp("served"), "served") as found:
-        yield found
+    with exported(tmp_path_factory.mktemp("served"), "served") as bundle:
+        yield bundle
 
 
 def deaf(url: str) -> bool:
@@ -38,8 +38,8 @@ def deaf(url: str) -> bool:
 
 def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monkeypatch):
     path, kept = bundle
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))
+    entered, go = tmp_path / "begun", tmp_path / "go"
+    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(entered))
     monkeypatch.setenv("SWEEPS_TEST_GO", str(go))
     process, url = started(path, "--max-bytes", "5000")
     assert url.startswith("http://127.0.0.1:")
@@ -52,7 +52,7 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
     slow: list = []
     asking = threading.Thread(target=lambda: slow.append(post(url, rows(kept["raw"].iloc[:3]))))
     asking.start()
-    wait_until(begun.exists, 20, "the model to work")
+    wait_until(entered.exists, 20, "the model to work")
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: deaf(url), 20, "the server to take no more")
     assert asking.is_alive() and process.poll() is None
@@ -64,8 +64,8 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
 
 def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, monkeypatch):
     path, kept = bundle
-    begun = tmp_path / "begun"
-    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))
+    entered = tmp_path / "begun"
+    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(entered))
     monkeypatch.setenv("SWEEPS_TEST_GO", str(tmp_path / "never"))
     process, url = started(path)
 
@@ -75,7 +75,7 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
 
     asking = threading.Thread(target=ask)
     asking.start()
-    wait_until(begun.exists, 20, "the model to work")
+    wait_until(entered.exists, 20, "the model to work")
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: deaf(url), 20, "the server to take no more")
     process.send_signal(signal.SIGINT)  # a second signal waits for nothing that is in flight

@@ -78,8 +78,8 @@ def test_a_thousand_trials_on_twenty_nodes(make_space, tmp_path):
     best = search.store.winner()
     etas = [state.params["eta"] for state in search.store.states.values()]
     assert best is not None and search.store.states[best].params["eta"] == min(etas)
-    found = record.read(tmp_path)
-    assert found is not None and all(trial.has_ended for trial in found.trials)
+    study = record.read(tmp_path)
+    assert study is not None and all(trial.has_ended for trial in study.trials)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 8])

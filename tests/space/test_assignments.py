@@ -163,5 +163,5 @@ def test_short_names(make_space):
     ],
 )
 def test_why_a_sweep_takes_no_configurations(make_space, body, perturbs, reason):
-    found = refusal(make_space(body), perturbs)
-    assert found is None if reason is None else reason in found
+    text = refusal(make_space(body), perturbs)
+    assert text is None if reason is None else reason in text

@@ -93,10 +93,10 @@ def test_a_command_selects_the_trainer(tmp_path, command):
     ],
 )
 def test_a_mistake_in_the_command_is_a_problem_with_its_place(tmp_path, command, expected):
-    found = problems(written(tmp_path, command))
-    assert len(found) == 1 and all(text in found[0] for text in expected), found
+    lines = problems(written(tmp_path, command))
+    assert len(lines) == 1 and all(text in lines[0] for text in expected), lines
 
 
 def test_a_missing_script_names_the_most_similar_file(tmp_path):
-    (found,) = problems(written(tmp_path, '[python, trian.py, "{args}"]'))
-    assert found.endswith("did you mean `train.py`?")
+    (problem,) = problems(written(tmp_path, '[python, trian.py, "{args}"]'))
+    assert problem.endswith("did you mean `train.py`?")

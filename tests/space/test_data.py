@@ -41,8 +41,8 @@ def test_sources_columns_and_rows_are_dimensions(write) -> None:
         lambda dim: {"data.train": "b.csv", "data.drop": "[a, b]", "data.rows": 0.5}[dim.name]
     )
     assert filled["data"] == {"train": "b.csv", "drop": ("a", "b"), "rows": 0.5}
-    made = space.variant(filled["data"])
-    assert (made.train, made.drop, made.rows, made.valid) == (
+    variant = space.variant(filled["data"])
+    assert (variant.train, variant.drop, variant.rows, variant.valid) == (
         "b.csv",
         ("a", "b"),
         0.5,
@@ -91,13 +91,13 @@ def test_conditions_on_data_and_of_data(write) -> None:
         "{params: {depth: {randint: [1, 9], when: {data.train: a.csv}}}}",
     )
     space = load(write(text))
-    found = space.fill(lambda dim: {"data.train": "a.csv"}.get(dim.name, 3))
-    assert (found["data"], found["params"]) == ({"train": "a.csv", "drop": ("c",)}, {"depth": 3})
-    assert space.variant(found["data"]).rows == 1.0, "without rows all of them are there"
-    found = space.fill(
+    filled = space.fill(lambda dim: {"data.train": "a.csv"}.get(dim.name, 3))
+    assert (filled["data"], filled["params"]) == ({"train": "a.csv", "drop": ("c",)}, {"depth": 3})
+    assert space.variant(filled["data"]).rows == 1.0, "without rows all of them are there"
+    filled = space.fill(
         lambda dim: {"data.train": "b.csv", "data.rows": 0.1, "data.drop.1": "e"}[dim.name]
     )
-    assert (found["data"], found["params"]) == (
+    assert (filled["data"], filled["params"]) == (
         {"train": "b.csv", "rows": 0.1, "drop": ("c", "e")},
         {},
     )
@@ -106,8 +106,8 @@ def test_conditions_on_data_and_of_data(write) -> None:
 def test_what_is_known_before_a_trial_is_sampled(write) -> None:
     grid = "{preprocessor: {grid: [StandardScaler, none]}}"
     space = load(write(data("{train: {grid: [a.csv, b.csv]}, valid: v.csv}", grid)))
-    told = [(fit["train"], [step.name for step in chain]) for fit, chain in known_fits(space)]
-    assert sorted(told) == [
+    fits = [(fit["train"], [step.name for step in chain]) for fit, chain in known_fits(space)]
+    assert sorted(fits) == [
         ("a.csv", []),
         ("a.csv", ["StandardScaler"]),
         ("b.csv", []),
@@ -151,8 +151,8 @@ INVALID = [
 
 @pytest.mark.parametrize(("text", "piece"), INVALID, ids=[piece[:60] for _, piece in INVALID])
 def test_one_clear_line(lines, text: str, piece: str) -> None:
-    found = [line for line in lines(data(text)) if piece in line]
-    assert len(found) == 1 and found[0].startswith("4:")
+    matching = [line for line in lines(data(text)) if piece in line]
+    assert len(matching) == 1 and matching[0].startswith("4:")
 
 
 def test_too_many_variants(lines) -> None:
@@ -173,8 +173,8 @@ def test_data_comes_before_everything_that_rests_on_it(write) -> None:
     rng = random.Random(0)
     for _ in range(20):
         rows = rng.uniform(0.1, 1)
-        found = space.fill(lambda dim, rows=rows: rows if dim.name == "data.rows" else 1)
-        assert ("a" in found["params"]) == (rows < 0.5)
+        filled = space.fill(lambda dim, rows=rows: rows if dim.name == "data.rows" else 1)
+        assert ("a" in filled["params"]) == (rows < 0.5)
 
 
 def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:

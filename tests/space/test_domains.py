@@ -106,8 +106,8 @@ def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
     ],
 )
 def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
-    found = list(argument_problems(kind, args))
-    assert len(found) == 1 and found[0][0] == index and text in found[0][1]
+    faults = list(argument_problems(kind, args))
+    assert len(faults) == 1 and faults[0][0] == index and text in faults[0][1]
 
 
 def test_a_domain_function_takes_any_iterable_and_a_condition():

@@ -200,11 +200,11 @@ def test_an_ordinary_mapping_is_a_constant(space, constant: str) -> None:
 
 
 def test_parameters_and_arguments_may_have_these_names(space, write) -> None:
-    found = space(
+    loaded = space(
         "params: {min: 0, max: 1, values: [1], value: 3}\n"
         "preprocessor: {'json:load': {min: 0, max: 1}}"
     )
-    assert found.sections["params"] == {"min": 0, "max": 1, "values": [1], "value": 3}
+    assert loaded.sections["params"] == {"min": 0, "max": 1, "values": [1], "value": 3}
 
 
 def test_a_condition_is_kept(space) -> None:
@@ -263,12 +263,10 @@ def test_under_data(lines) -> None:
         "trainer: xgboost\nobjective: {metric: m, goal: minimize}\n"
         "limits: {max_trials: 9}\nspace: {params: {}}\n"
     )
-    (found,) = lines(
-        head + "data: {train: d.csv, label: y, valid: 0.2, rows: {min: 0.1, max: 1}}\n"
-    )
-    assert "data.rows: " in found and "{uniform: [0.1, 1]}" in found
-    (found,) = lines(head + "data: {train: {values: [a.csv, b.csv]}, label: y, valid: 0.2}\n")
-    assert "data.train: " in found and "{choice: [a.csv, b.csv]}" in found
+    (line,) = lines(head + "data: {train: d.csv, label: y, valid: 0.2, rows: {min: 0.1, max: 1}}\n")
+    assert "data.rows: " in line and "{uniform: [0.1, 1]}" in line
+    (line,) = lines(head + "data: {train: {values: [a.csv, b.csv]}, label: y, valid: 0.2}\n")
+    assert "data.train: " in line and "{choice: [a.csv, b.csv]}" in line
 
 
 @pytest.mark.parametrize("text", ["mean(x)", "int(5)", "f(1)", "normal", "a choice (of two)"])
@@ -323,13 +321,13 @@ def test_a_bound_that_names_a_dimension_gets_a_way_out(space, bound: str) -> Non
 
 
 def test_a_constant_or_an_option_that_names_a_dimension_gets_a_note(space) -> None:
-    made = space(
+    loaded = space(
         "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: "
         "['{heads}']}, other: '{free}', "
         "text: 'params.heads * 2', tried: {choice: ['{params.heads}', 3]}, plain: {choice: [a, "
         "b]}}"
     )
-    assert [note.split(":")[0] for note in made.notes] == [
+    assert [note.split(":")[0] for note in loaded.notes] == [
         "space.params.width",
         "space.params.deep",
         "space.params.text",

@@ -48,19 +48,19 @@ REFUSED = [
 
 @pytest.mark.parametrize(("trainer", "data", "message"), REFUSED)
 def test_a_key_that_needs_all_rows_is_refused(lines, trainer, data, message):
-    (found,) = lines(top(trainer=trainer, data=f"{{train: d.csv, ingest: stream, {data}}}"))
-    assert message in found
-    assert found.endswith("this file has `data.ingest: stream`")
+    (line,) = lines(top(trainer=trainer, data=f"{{train: d.csv, ingest: stream, {data}}}"))
+    assert message in line
+    assert line.endswith("this file has `data.ingest: stream`")
 
 
 def test_a_step_that_needs_all_rows_is_refused(lines):
     space = "{preprocessor: {grid: [StandardScaler, RobustScaler]}, params: {eta: {grid: [1]}}}"
-    (found,) = lines(
+    (line,) = lines(
         top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", space=space)
     )
     assert (
         "space.preprocessor: RobustScaler cannot be fitted on a stream; use StandardScaler or "
-        "MinMaxScaler" in found
+        "MinMaxScaler" in line
     )
 
 
@@ -75,8 +75,8 @@ def test_splits_that_a_stream_can_have(write, valid):
 
 
 def test_other_words_are_refused(lines):
-    (found,) = lines(top(data="{train: d.csv, label: y, valid: 0.2, ingest: disk}"))
-    assert "data.ingest: must be auto, memory or stream, got disk" in found
+    (line,) = lines(top(data="{train: d.csv, label: y, valid: 0.2, ingest: disk}"))
+    assert "data.ingest: must be auto, memory or stream, got disk" in line
 
 
 ON_ROWS = "{name: asha, resource: data.rows, max_t: 9}"
@@ -113,30 +113,30 @@ UNFIT = [
 def test_a_key_that_does_not_fit_a_scheduler_that_counts_rows_is_refused(
     lines, data, scheduler, message
 ):
-    (found,) = lines(top(data=data, scheduler=scheduler))
-    assert message in found
+    (line,) = lines(top(data=data, scheduler=scheduler))
+    assert message in line
 
 
 def test_streams_elastic_gangs_and_loops_without_data_do_not_count_rows(lines):
-    (found,) = lines(
+    (line,) = lines(
         top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", scheduler=ON_ROWS)
     )
     assert (
         "scheduler.resource: a stream cannot be cut into nested parts; write `ingest: memory`"
-        in found
+        in line
     )
     space = "{scaling: {num_workers: {elastic: [1, 2]}}, params: {eta: {grid: [1]}}}"
-    (found,) = lines(
+    (line,) = lines(
         top(data="{train: d.csv, label: y, valid: 0.2}", scheduler=ON_ROWS, space=space)
     )
     assert (
         "space.scaling.num_workers: must not be elastic, because each run on more rows starts "
-        "from scratch" in found
+        "from scratch" in line
     )
-    (found,) = lines(top(trainer=OWN, data=None, scheduler=ON_ROWS))
+    (line,) = lines(top(trainer=OWN, data=None, scheduler=ON_ROWS))
     assert (
         "scheduler.resource: data.rows needs the section `data`, but this loop reads its own data"
-        in found
+        in line
     )
 
 

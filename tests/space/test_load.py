@@ -218,7 +218,7 @@ space:
 
 def test_every_key_knows_its_place(write) -> None:
     space = load(write(PLACED), ("limits.max_trials=3", "space.params.eta=0.2"))
-    found = {
+    places = {
         "trainer": "1:1",  # a mapping stands where its key does
         "trainer.loop": "1:17",  # all else where its value begins
         "data.label": "2:1",  # what is absent, where it should stand
@@ -235,7 +235,7 @@ def test_every_key_knows_its_place(write) -> None:
         "scheduler.max_t": "1:1",
         "space.absent": "7:1",
     }
-    assert {key: space.place(key).removeprefix("space.yaml:") for key in found} == found
+    assert {key: space.place(key).removeprefix("space.yaml:") for key in places} == places
     assert (
         space.place("limits.max_trials") == "--set limits.max_trials=3"
         and space.place("params.eta") == "--set space.params.eta=0.2"
@@ -248,7 +248,7 @@ def test_every_key_knows_its_place(write) -> None:
 
 
 @pytest.mark.parametrize(
-    "trainer, name, told",
+    "trainer, name, rule",
     [
         ("xgboost", "max_dept", "is not a parameter of xgboost; did you mean `max_depth`?"),
         ("torch_tabular", "widht", "is not a parameter of torch_tabular; did you mean `width`?"),
@@ -256,7 +256,7 @@ def test_every_key_knows_its_place(write) -> None:
         ("xgboost", "lambdarank_bias_norm", None),
     ],
 )
-def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(tmp_path, trainer, name, told):
+def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(tmp_path, trainer, name, rule):
     file = tmp_path / "own.yaml"
     file.write_text(
         f"trainer: {trainer}\ndata: {{train: 'sklearn:wine', label: target, valid: 0.2}}\n"
@@ -264,9 +264,9 @@ def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(tmp_path, traine
         f"limits: {{max_trials: 1}}\nspace:\n  params:\n"
         f"    {name}: {{uniform: [0, 1]}}\n"
     )
-    if told is None:
+    if rule is None:
         assert load(file).dimensions[0].name == f"params.{name}"
     else:
         with pytest.raises(InputError) as e:
             load(file)
-        assert str(e.value) == f"{file}:7:5: params.{name}: {told}"
+        assert str(e.value) == f"{file}:7:5: params.{name}: {rule}"

@@ -66,5 +66,5 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
     ],
 )
 def test_problems_of_overrides(lines, override: str, line: str) -> None:
-    (found,) = lines(HEAD + "space:\n  params: {l: [1, 2]}\n", override)
-    assert line in found
+    (only_line,) = lines(HEAD + "space:\n  params: {l: [1, 2]}\n", override)
+    assert line in only_line

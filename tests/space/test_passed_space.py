@@ -208,8 +208,8 @@ def test_messages_name_the_key_path():
 
 
 def test_missing_sections_are_named():
-    found = message({})
-    assert [line.partition(": ")[0] for line in found] == [
+    problems = message({})
+    assert [line.partition(": ")[0] for line in problems] == [
         "data.train",
         "data.valid",
         "objective.goal",

@@ -256,8 +256,8 @@ BAD_SPACE = [
     ("text", "place", "piece"), BAD_TOP, ids=[f"{piece[:50]}" for _, _, piece in BAD_TOP]
 )
 def test_one_problem_at_the_top(lines, text: str, place: str, piece: str) -> None:
-    (found,) = lines(text)
-    assert found.startswith(place + ": ") and piece in found
+    (line,) = lines(text)
+    assert line.startswith(place + ": ") and piece in line
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ def test_one_problem_at_the_top(lines, text: str, place: str, piece: str) -> Non
 )
 def test_one_problem_under_space(lines, body: str, place: str, piece: str) -> None:
     body = "".join(f"  {line}\n" for line in body.splitlines())
-    (found,) = lines(f"{HEAD}limits: {{max_trials: 99}}\nspace:\n{body}")
-    assert found.startswith(place + ": ") and piece in found
+    (only_line,) = lines(f"{HEAD}limits: {{max_trials: 99}}\nspace:\n{body}")
+    assert only_line.startswith(place + ": ") and piece in only_line
 
 
 def test_all_problems_at_once_in_the_order_of_the_file(lines) -> None:
-    found = lines(
+    problems = lines(
         "trainer: xgbost\n"
         "data: {train: sklearn:irs, valid: 2, tets: 0.1}\n"
         "objective: {goal: min}\n"
@@ -288,9 +288,12 @@ def test_all_problems_at_once_in_the_order_of_the_file(lines) -> None:
         "search.seed=[1",
     )
     # what cannot be read stops all else: first the overrides that are none
-    assert [line.partition(": ")[0] for line in found] == ["--set search.seed=[1", "--set nonsense"]
-    found = lines(Path("space.yaml").read_text(), "limits.max_trials=0", "search.sed=1")
-    assert [line.split(": ")[0] for line in found] == [
+    assert [line.partition(": ")[0] for line in problems] == [
+        "--set search.seed=[1",
+        "--set nonsense",
+    ]
+    problems = lines(Path("space.yaml").read_text(), "limits.max_trials=0", "search.sed=1")
+    assert [line.split(": ")[0] for line in problems] == [
         *("1:10", "2:15", "2:35", "2:38", "3:1", "3:19", "4:33", "4:63", "5:1", "8:27", "9:13"),
         *("10:18", "10:40", "11:26", "11:29", "--set limits.max_trials=0", "--set search.sed=1"),
     ]
@@ -308,8 +311,8 @@ def test_all_problems_at_once_in_the_order_of_the_file(lines) -> None:
     ],
 )
 def test_an_estimator_is_no_loop(lines, trainer: str, place: str) -> None:
-    (found,) = lines(top(trainer=trainer))
-    assert found.startswith(
+    (line,) = lines(top(trainer=trainer))
+    assert line.startswith(
         f"{place} is an estimator, not a training loop; write trainer: {{estimator: "
     )
 
@@ -322,8 +325,8 @@ def test_a_module_of_the_users_may_have_a_librarys_name(write) -> None:
 
 def test_a_space_is_required(lines, write) -> None:
     for space, place in ((None, "1:1"), ("", "4:1"), ("{}", "4:1")):
-        (found,) = lines(top(space=space))
-        assert found.startswith(f"{place}: space: ")
+        (line,) = lines(top(space=space))
+        assert line.startswith(f"{place}: space: ")
     assert load(
         write(top(data="{train: {grid: [a.csv, b.csv]}, valid: 0.2, label: y}", space=None))
     ).dimensions
@@ -332,8 +335,8 @@ def test_a_space_is_required(lines, write) -> None:
 def test_a_trainer_may_need_a_label(lines, write) -> None:
     unlabeled = "{train: d.csv, valid: 0.2}"
     for trainer in ("xgboost", "torch_tabular"):
-        (found,) = lines(top(trainer=trainer, data=unlabeled))
-        assert found.startswith("2:1: data.label: ") and f"`{trainer}`" in found
+        (line,) = lines(top(trainer=trainer, data=unlabeled))
+        assert line.startswith("2:1: data.label: ") and f"`{trainer}`" in line
     path = write(top(trainer="{loop: own_loop:train}", data=unlabeled))
     Path("own_loop.py").write_text("raise SystemExit('imported')\ndef train(config): ...\n")
     assert load(path).data.label is None
@@ -348,14 +351,14 @@ def test_a_trainer_may_need_a_label(lines, write) -> None:
 
 
 def test_rows_without_a_label_are_left_out_only_beside_a_label(lines) -> None:
-    (found,) = lines(
+    (line,) = lines(
         top(
             trainer="{loop: json:load}", data="{train: d.csv, valid: 0.2, drop_missing_label: true}"
         )
     )
-    assert found.startswith("2:34: data.drop_missing_label: ") and "`data.label`" in found
-    (found,) = lines(data("valid: 0.2, drop_missing_label: yes"))
-    assert found.startswith("2:54: data.drop_missing_label: must be true or false, got yes")
+    assert line.startswith("2:34: data.drop_missing_label: ") and "`data.label`" in line
+    (line,) = lines(data("valid: 0.2, drop_missing_label: yes"))
+    assert line.startswith("2:54: data.drop_missing_label: must be true or false, got yes")
 
 
 def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write, lines) -> None:
@@ -371,12 +374,14 @@ def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write, lines) 
         )
         with pytest.raises(InputError) as e:
             load(path)
-        (found,) = e.value.problems
-        assert found.text.startswith(
+        (problem,) = e.value.problems
+        assert problem.text.startswith(
             f"data.{key.partition(':')[0]}: `own_trainer:train_func` does not use weights; "
-        ), found
+        ), problem
         assert (
-            "xgboost" in found.text and "lightgbm" in found.text and '"weights": True' in found.text
+            "xgboost" in problem.text
+            and "lightgbm" in problem.text
+            and '"weights": True' in problem.text
         )
         Path("own_trainer.py").write_text(
             "TRAINER = {'weights': True}\ndef train_func(config): ...\n"
@@ -391,15 +396,15 @@ def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write, lines) 
 
 
 def test_balanced_classes_need_a_label_of_a_classification(lines) -> None:
-    (found,) = lines(
+    (line,) = lines(
         top(trainer="{loop: json:load}", data="{train: d.csv, valid: 0.2, class_weight: balanced}")
     )
-    assert found == "2:34: data.class_weight: needs `data.label`"
+    assert line == "2:34: data.class_weight: needs `data.label`"
     for value in ("balanced", "{choice: [balanced, null]}"):
-        found = "".join(
+        line = "".join(
             lines(data(f"valid: 0.2, label: y, task: regression, class_weight: {value}"))
         )
-        assert "data.class_weight: is only for a classification" in found
+        assert "data.class_weight: is only for a classification" in line
 
 
 ASHA = "{name: asha, max_t: 9, grace_period: 2, reduction_factor: 3}"

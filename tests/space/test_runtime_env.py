@@ -94,8 +94,8 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
 def test_a_problem_is_one_line_with_its_place(tmp_path, section, problem):
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, section)
-    (found,) = caught.value.problems
-    assert problem in str(found)
+    (only_problem,) = caught.value.problems
+    assert problem in str(only_problem)
 
 
 FORMS = [

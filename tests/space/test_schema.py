@@ -27,9 +27,9 @@ GOOD = {
 
 @pytest.fixture(scope="module")
 def valid():
-    made = schema()
-    jsonschema.Draft202012Validator.check_schema(made)
-    return jsonschema.Draft202012Validator(made).is_valid
+    rules = schema()
+    jsonschema.Draft202012Validator.check_schema(rules)
+    return jsonschema.Draft202012Validator(rules).is_valid
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
@@ -165,10 +165,10 @@ def test_what_is_wrong_is_refused(valid, changes):
 
 
 def test_every_key_and_every_domain_is_in_it():
-    made = schema()
-    assert set(made["properties"]) == set(TOP)
-    assert set(made["$defs"]["domain"]["properties"]) == {*DOMAINS, "when"}
-    assert json.loads(json.dumps(made)) == made
+    rules = schema()
+    assert set(rules["properties"]) == set(TOP)
+    assert set(rules["$defs"]["domain"]["properties"]) == {*DOMAINS, "when"}
+    assert json.loads(json.dumps(rules)) == rules
 
 
 def test_it_is_light():

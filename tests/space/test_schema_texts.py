@@ -73,11 +73,11 @@ def test_each_name_has_a_description():
             for inner in fragment:
                 yield from listed(inner)
 
-    found = dict(listed(SCHEMA))
+    descriptions = dict(listed(SCHEMA))
     plug_ins = [
         name for kind in ("sampler", "scheduler", "tracker") for name in plugin_registry.names(kind)
     ]
-    assert all(found[name] for name in (*plug_ins, *BUILTIN_STEPS, *trainer_names()))
+    assert all(descriptions[name] for name in (*plug_ins, *BUILTIN_STEPS, *trainer_names()))
 
 
 def test_the_schema_is_small_enough_for_an_editor():

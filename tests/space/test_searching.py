@@ -112,16 +112,18 @@ class TestWhatIsTaken:
             f"{{algorithm: {algorithm}, options: "
             f"{{{', '.join(f'{k}: {v}' for k, v in options.items())}}}}}"
         )
-        found = load(write(top(search=yaml, space=space))).search
-        assert found.algorithm == algorithm and set(found.options or {}) == set(options)
+        search = load(write(top(search=yaml, space=space))).search
+        assert search.algorithm == algorithm and set(search.options or {}) == set(options)
 
     def test_initial_points(self, write) -> None:
         points = (
             "[{params.eta: 0.5}, {params.booster: dart, params.eta: 1, params.drop: 0.25, value: "
             "0.7}, {params.booster: gbtree}]"
         )
-        found = load(write(top(search=f"{{initial_points: {points}}}"))).search.initial_points
-        assert found == (
+        initial_points = load(
+            write(top(search=f"{{initial_points: {points}}}"))
+        ).search.initial_points
+        assert initial_points == (
             InitialPoint({"params.eta": 0.5}),
             InitialPoint(
                 {"params.booster": "dart", "params.eta": 1.0, "params.drop": 0.25}, (0.7,)
@@ -347,8 +349,8 @@ INVALID = [
     ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(INVALID)],
 )
 def test_one_clear_line(lines, changes: dict[str, str], piece: str) -> None:
-    (found,) = lines(top(**changes))
-    assert piece in found
+    (line,) = lines(top(**changes))
+    assert piece in line
 
 
 ASKED = {

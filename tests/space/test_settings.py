@@ -31,7 +31,7 @@ def settings(folder: Path, old: str = "made", new: str = "made", *overrides: str
 
 
 def test_settings_are_texts_without_passwords_and_with_overrides(tmp_path):
-    found = settings(tmp_path, "made", "made", "limits.max_trials=9")
+    texts = settings(tmp_path, "made", "made", "limits.max_trials=9")
     expected = {
         "trainer": "xgboost",
         "data.train": "hdfs://me:***@host/rows.csv",
@@ -41,8 +41,8 @@ def test_settings_are_texts_without_passwords_and_with_overrides(tmp_path):
         "limits.max_trials": "9",
         "params.eta": "{loguniform: [1e-3, 0.5]}",
     }
-    assert "hunter2" not in str(found)
-    assert {name: found.get(name) for name in expected} == expected
+    assert "hunter2" not in str(texts)
+    assert {name: texts.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ params:
 
 
 def test_names_in_the_order_of_the_file_nested_after_their_own(space) -> None:
-    found = space(NESTED).dimensions
-    assert [(dim.name, dim.kind) for dim in found] == [
+    dimensions = space(NESTED).dimensions
+    assert [(dim.name, dim.kind) for dim in dimensions] == [
         ("preprocessor", "grid"),
         ("preprocessor.grid.0.0.SimpleImputer.strategy", "choice"),
         ("preprocessor.grid.1.StandardScaler.columns", "grid"),
@@ -54,10 +54,10 @@ def test_names_in_the_order_of_the_file_nested_after_their_own(space) -> None:
         ("params.kind.choice.1.rate_drop", "uniform"),
         ("params.noise", "randn"),
     ]
-    eta, width = found[5], found[7]
+    eta, width = dimensions[5], dimensions[7]
     assert (eta.lower, eta.upper, eta.q, eta.options) == (1e-4, 1e-1, None, ())
     assert (width.lower, width.upper, width.q) == (8, 64, 8)
-    assert [dim.is_grid for dim in found].count(True) == 3
+    assert [dim.is_grid for dim in dimensions].count(True) == 3
 
 
 def test_columns_are_words_or_tuples(space) -> None:

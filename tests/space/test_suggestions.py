@@ -144,8 +144,8 @@ def test_a_word_of_another_tool_is_answered_by_its_meaning(
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\n"
     )
-    (found,) = lines(f"{head}{text}\n")
-    assert found.startswith(f"{place}: {key}: ") and word in found
+    (line,) = lines(f"{head}{text}\n")
+    assert line.startswith(f"{place}: {key}: ") and word in line
 
 
 def test_other_words_for_the_goal_and_a_trainer(lines) -> None:

@@ -34,7 +34,7 @@ def test_mlflow_is_the_default(tmp_path):
     assert loaded(tmp_path, "[]").trackers == () and not loaded(tmp_path, "[]").has_mlflow
 
 
-def test_a_users_tracker_is_found_but_not_imported(tmp_path):
+def test_a_users_tracker_is_located_but_not_imported(tmp_path):
     (tmp_path / "my_mod.py").write_text("raise RuntimeError('imported')\nclass Tracker: pass\n")
     space = loaded(
         tmp_path,

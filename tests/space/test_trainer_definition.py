@@ -122,8 +122,8 @@ def test_a_literal_with_a_type_is_read(tmp_path):
     ],
 )
 def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
-    (found,) = problems(written(tmp_path, MODULE.replace(old, new)))
-    assert problem in found
+    (only_problem,) = problems(written(tmp_path, MODULE.replace(old, new)))
+    assert problem in only_problem
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
     ],
 )
 def test_parameters_are_checked_by_name(tmp_path, params, problem):
-    (found,) = problems(written(tmp_path, params=params))
-    assert problem in found
+    (only_problem,) = problems(written(tmp_path, params=params))
+    assert problem in only_problem
 
 
 def test_steps_from_a_fraction_are_no_integers(tmp_path):
-    (found,) = problems(written(tmp_path, params="{depth: {quniform: [1.5, 4.5, 1]}}"))
-    assert "`quniform` also gives fractions" in found
+    (problem,) = problems(written(tmp_path, params="{depth: {quniform: [1.5, 4.5, 1]}}"))
+    assert "`quniform` also gives fractions" in problem
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_values_that_are_allowed(tmp_path, params):
 
 
 def test_a_module_without_a_literal_says_what_to_add(tmp_path):
-    (found,) = problems(written(tmp_path, "def train_func(config): ...\n"))
+    (problem,) = problems(written(tmp_path, "def train_func(config): ...\n"))
     assert (
-        found
+        problem
         == "space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add this literal, or "
         'write {loop: "my:train_func"}'
     )

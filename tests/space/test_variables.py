@@ -49,15 +49,15 @@ def space(write, monkeypatch):
 def problem(space, *args, **environment):
     with pytest.raises(InputError) as caught:
         space(*args, **environment)
-    (found,) = caught.value.problems
-    return str(found)
+    (only,) = caught.value.problems
+    return str(only)
 
 
 def test_a_variable_is_replaced_and_typed(space):
-    made = space(DATA_DIR="/data", N="8")
-    assert (made.data.train, made.limits.max_trials) == ("/data/rows.csv", 8)
-    assert made.variables == {"DATA_DIR": "/data", "N": "8"}
-    assert made.text == TEXT
+    loaded = space(DATA_DIR="/data", N="8")
+    assert (loaded.data.train, loaded.limits.max_trials) == ("/data/rows.csv", 8)
+    assert loaded.variables == {"DATA_DIR": "/data", "N": "8"}
+    assert loaded.text == TEXT
 
 
 def test_a_default_is_used_if_the_variable_is_unset_or_empty(space):
@@ -77,19 +77,19 @@ def test_a_wrong_value_is_shown_as_it_is(space):
 
 
 def test_quotes_make_text_and_two_dollars_a_dollar(space):
-    made = space(
+    loaded = space(
         TEXT.replace("eta:", "a: '${N}', b: '$${N}', c: $5, eta:").replace(
             "xgboost", "{loop: json:load}"
         ),
         DATA_DIR="d",
         N="8",
     )
-    assert [made.sections["params"][key] for key in "abc"] == ["8", "${N}", "$5"]
+    assert [loaded.sections["params"][key] for key in "abc"] == ["8", "${N}", "$5"]
 
 
 def test_a_malformed_variable(space):
-    found = problem(space, TEXT.replace("${N:-16}", "${1N}"), DATA_DIR="d")
-    assert found.startswith(
+    text = problem(space, TEXT.replace("${N:-16}", "${1N}"), DATA_DIR="d")
+    assert text.startswith(
         "space.yaml:8:15: limits.max_trials: `${1N}` is not a variable; write ${NAME}"
     )
 
@@ -108,12 +108,12 @@ SQL = TEXT.replace(
 
 
 def test_a_secret_stays_in_the_arguments_of_a_loader(space):
-    made = space(SQL, DB_PASSWORD="hunter2", DB="db1")
-    assert made.data.args["con"] == "postgresql://me:${DB_PASSWORD}@db1/db"
-    assert (made.variables, made.secrets) == ({"DB": "db1", "N": "16"}, ("DB_PASSWORD",))
-    assert "hunter2" not in repr(vars(made))
+    loaded = space(SQL, DB_PASSWORD="hunter2", DB="db1")
+    assert loaded.data.args["con"] == "postgresql://me:${DB_PASSWORD}@db1/db"
+    assert (loaded.variables, loaded.secrets) == ({"DB": "db1", "N": "16"}, ("DB_PASSWORD",))
+    assert "hunter2" not in repr(vars(loaded))
     assert (
-        resolve(made.data.args, {"DB_PASSWORD": "hunter2"})["con"]
+        resolve(loaded.data.args, {"DB_PASSWORD": "hunter2"})["con"]
         == "postgresql://me:hunter2@db1/db"
     )
 
@@ -126,30 +126,30 @@ def test_a_secret_that_is_missing_is_reported_early(space):
 
 
 def test_a_uri_with_a_password_is_a_secret_too(space):
-    made = space(
+    loaded = space(
         SQL.replace("postgresql://me:${DB_PASSWORD}@${DB:-host}/db", "${DB}"),
         DB="postgresql://me:hunter2@host/db",
     )
-    assert (made.data.args["con"], made.secrets) == ("${DB}", ("DB",))
+    assert (loaded.data.args["con"], loaded.secrets) == ("${DB}", ("DB",))
 
 
 def test_a_secret_must_not_stand_where_it_would_be_recorded(space):
-    found = problem(space, TEXT.replace("${DATA_DIR}", "${DB_PASSWORD}"), DB_PASSWORD="hunter2")
+    text = problem(space, TEXT.replace("${DATA_DIR}", "${DB_PASSWORD}"), DB_PASSWORD="hunter2")
     assert (
         "data.train: DB_PASSWORD is a secret, and this value would be recorded; pass it with "
-        "`runtime_env.env_vars`" in found
+        "`runtime_env.env_vars`" in text
     )
-    assert "hunter2" not in found
+    assert "hunter2" not in text
 
 
 def test_the_variables_of_workers_are_never_recorded(space, tmp_path):
-    made = space(
+    loaded = space(
         TEXT + "runtime_env: {env_vars: {TOKEN: '${DB_PASSWORD}'}}\n",
         DATA_DIR="d",
         DB_PASSWORD="hunter2",
     )
-    assert made.runtime_env.env_vars == {"TOKEN": "hunter2"}
-    save_space(tmp_path, made, 0.0)
+    assert loaded.runtime_env.env_vars == {"TOKEN": "hunter2"}
+    save_space(tmp_path, loaded, 0.0)
     assert all("hunter2" not in file.read_text() for file in tmp_path.iterdir())
 
 
@@ -205,14 +205,14 @@ def test_the_error_of_a_loader_shows_no_value(tmp_path, monkeypatch, key):
 
 def test_a_problem_shows_no_value_of_env_vars(space):
     text = f"{SQL}runtime_env: {{env_vars: {{A: true, HF_TOKEN: {'hf-secret' * 20}}}}}\n"
-    found = problem(space, text, DB_PASSWORD="hunter2")
-    assert "hf-secr" not in found and "HF_TOKEN: ***" in found
+    problem_text = problem(space, text, DB_PASSWORD="hunter2")
+    assert "hf-secr" not in problem_text and "HF_TOKEN: ***" in problem_text
 
 
 def test_a_variable_that_gets_a_secret_is_one(space):
     text = f"{SQL}runtime_env: {{env_vars: {{A: 'key ${{DB_PASSWORD}}', B: plain-text}}}}\n"
-    made = space(text, DB_PASSWORD="hunter2-hunter2")
-    shown = [masked(value) for value in made.runtime_env.env_vars.values()]
+    loaded = space(text, DB_PASSWORD="hunter2-hunter2")
+    shown = [masked(value) for value in loaded.runtime_env.env_vars.values()]
     assert shown == ["key ***", "plain-text"]
 
 
@@ -222,11 +222,11 @@ def test_a_variable_that_gets_a_secret_is_one(space):
 @given(st.text(alphabet="ab$ {}", max_size=12))
 def test_a_text_is_resolved_or_refused(text):
     try:
-        made = environment_variables.replace(text, lambda reference: f"<{reference.name}>")
+        replaced = environment_variables.replace(text, lambda reference: f"<{reference.name}>")
     except VariableError as e:
         assert "is not a variable" in str(e)
         return
-    assert made == text or "${" in text
+    assert replaced == text or "${" in text
 
 
 @given(st.text(max_size=20))

@@ -55,8 +55,8 @@ def filled(space: Any, **chosen: Any) -> tuple[dict[str, Any], list[str]]:
 
 def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
     loaded = space(BOOSTERS)
-    found, asked = filled(loaded, kind=1, depth=4, leaves=40)
-    assert found["params"] == {
+    values, asked = filled(loaded, kind=1, depth=4, leaves=40)
+    assert values["params"] == {
         "kind": "dart",
         "rate_drop": 0.0,
         "depth": 4,
@@ -64,14 +64,16 @@ def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
         "deep": "yes",
         "layers": [1, 5],
     }
-    found, _ = filled(loaded, kind=1, depth=3)
-    assert found["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, (
+    values, _ = filled(loaded, kind=1, depth=3)
+    assert values["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, (
         "nested: no leaves, so nothing deep"
     )
-    found, _ = filled(loaded, kind=0, depth=8)
-    assert found["params"] == {"kind": "gbtree", "depth": 8, "layers": [1, 5]}, "all keys must hold"
-    found, asked_of_linear = filled(loaded, kind=2)
-    assert found["params"] == {"kind": {"name": "linear"}, "layers": [1, 2, 5]}
+    values, _ = filled(loaded, kind=0, depth=8)
+    assert values["params"] == {"kind": "gbtree", "depth": 8, "layers": [1, 5]}, (
+        "all keys must hold"
+    )
+    values, asked_of_linear = filled(loaded, kind=2)
+    assert values["params"] == {"kind": {"name": "linear"}, "layers": [1, 2, 5]}
     assert set(asked) - set(asked_of_linear) == {
         "params.rate_drop",
         "params.depth",
@@ -84,17 +86,17 @@ def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space
     loaded = space(BOOSTERS)
     imputer, power = Step("SimpleImputer"), Step("PowerTransformer", None, {"power": 1})
     boxed = Step("PowerTransformer", None, {"power": 1, "method": "box-cox"})
-    found, _ = filled(loaded)
-    assert found["preprocessor"] == (imputer, Step("StandardScaler"), boxed) and found[
+    values, _ = filled(loaded)
+    assert values["preprocessor"] == (imputer, Step("StandardScaler"), boxed) and values[
         "scaling"
     ] == {"num_workers": 1}
-    found, _ = filled(loaded, **{"preprocessor.1": 1})
-    assert found["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("RobustScaler"), boxed), (
+    values, _ = filled(loaded, **{"preprocessor.1": 1})
+    assert values["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("RobustScaler"), boxed), (
         "an option by its number"
     )
-    found, _ = filled(loaded, **{"preprocessor.1": 2})
+    values, _ = filled(loaded, **{"preprocessor.1": 2})
     assert (
-        found["preprocessor"] == (imputer, Step("MaxAbsScaler"), power) and found["scaling"] == {}
+        values["preprocessor"] == (imputer, Step("MaxAbsScaler"), power) and values["scaling"] == {}
     )
 
 
@@ -181,8 +183,8 @@ params:
         [d.name for d in loaded.dimensions],
     )
     assert filled(loaded, bins=3)[0]["params"] == {}
-    found, asked = filled(loaded, preprocessor=1)
-    assert (found["params"], asked) == ({}, ["preprocessor"]), (
+    values, asked = filled(loaded, preprocessor=1)
+    assert (values["params"], asked) == ({}, ["preprocessor"]), (
         "no bins, so nothing that rests on them"
     )
 
@@ -214,7 +216,7 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
     assert list(space(NUMBERS % when).dimensions[-1].when) == terms
 
 
-def test_nested_dimension_of_missing_option_is_found(
+def test_nested_dimension_of_missing_option_is_known(
     space,
 ):
     body = (
@@ -276,8 +278,8 @@ def test_one_clear_line(lines, when: str, piece: str) -> None:
     if when == "a: 1":
         when = "'a: 1'"
         piece = piece.replace("got a: 1", "got 'a: 1'")
-    (found,) = lines(f"{head}space:\n  {NUMBERS % when}\n")
-    assert found.startswith("6:") and piece in found
+    (line,) = lines(f"{head}space:\n  {NUMBERS % when}\n")
+    assert line.startswith("6:") and piece in line
 
 
 MORE = [
@@ -299,8 +301,8 @@ def test_one_clear_line_more(lines, params: str, piece: str) -> None:
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     )
-    (found,) = lines(f"{head}space:\n  params: {{{params}}}\n")
-    assert found.startswith("6:") and piece in found
+    (line,) = lines(f"{head}space:\n  params: {{{params}}}\n")
+    assert line.startswith("6:") and piece in line
 
 
 def test_a_required_parameter_has_no_condition(lines) -> None:
@@ -318,16 +320,16 @@ def test_a_required_parameter_has_no_condition(lines) -> None:
     )
 
 
-def test_a_faulty_dimension_is_told_once(lines) -> None:
+def test_a_faulty_dimension_is_reported_once(lines) -> None:
     head = (
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     )
-    (found,) = lines(
+    (line,) = lines(
         f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> "
         f"0'}}}}}}}}\n"
     )
-    assert "params.a: uniform needs lower < upper" in found
+    assert "params.a: uniform needs lower < upper" in line
 
 
 def test_many_cells_are_counted_no_further_than_is_needed(space) -> None:
@@ -405,7 +407,7 @@ def templates(draw: st.DrawFn) -> dict[str, Any]:
 
 def every_way(template: Any) -> list[tuple[Any, dict[str, Any]]]:
     """Every filling by brute force, each with what was asked for and answered."""
-    found, todo = [], [[]]
+    ways, todo = [], [[]]
     while todo:
         way: list[int] = todo.pop()
         asked: dict[str, Any] = {}
@@ -418,8 +420,8 @@ def every_way(template: Any) -> list[tuple[Any, dict[str, Any]]]:
             asked[dim.name] = keys[way[len(asked)]]
             return asked[dim.name]
 
-        found.append((fill(template, choose), asked))
-    return found
+        ways.append((fill(template, choose), asked))
+    return ways
 
 
 @given(templates())
@@ -471,10 +473,10 @@ params:
   a: {choice: [1, 2], when: {scaling.num_workers: {elastic: [1, 4]}}}
   b: {choice: [1, 2], when: {scaling.num_workers: 1}}
 """
-    made = space(body)
-    assert [str(shape) for shape in made.shapes] == ["1 worker × 1 CPU", "1 to 4 workers × 1 CPU"]
-    found = filled(made, num_workers=1)[0]
-    assert set(found["params"]) == {"a"} and found["scaling"] == {
+    loaded = space(body)
+    assert [str(shape) for shape in loaded.shapes] == ["1 worker × 1 CPU", "1 to 4 workers × 1 CPU"]
+    values = filled(loaded, num_workers=1)[0]
+    assert set(values["params"]) == {"a"} and values["scaling"] == {
         "num_workers": {"elastic": [1, 4]}
     }
-    assert set(filled(made, num_workers=0)[0]["params"]) == {"b"}
+    assert set(filled(loaded, num_workers=0)[0]["params"]) == {"b"}

@@ -68,8 +68,8 @@ from tests.space.conftest import HEAD
     ],
 )
 def test_core_schema(text: str, value: object) -> None:
-    found = scalar(text)
-    assert found == value and type(found) is type(value)
+    value_read = scalar(text)
+    assert value_read == value and type(value_read) is type(value)
 
 
 def test_nan_and_numbers_too_large() -> None:
@@ -82,8 +82,8 @@ def test_nan_and_numbers_too_large() -> None:
 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_round_trip(number: int | float) -> None:
-    found = scalar(repr(number))
-    assert found == number and type(found) is type(number)
+    number_read = scalar(repr(number))
+    assert number_read == number and type(number_read) is type(number)
 
 
 def test_positions_and_values() -> None:
@@ -141,11 +141,11 @@ INVALID = [
 )
 def test_one_clear_line_and_quickly(lines, text: str, place: str | None, piece: str) -> None:
     start = time.process_time()
-    found = lines(text)
+    problems = lines(text)
     assert time.process_time() - start < 5, "a bad file is refused as soon as it is seen to be bad"
-    assert len(found) == 1 and "\n" not in found[0]
-    assert piece in found[0]
-    assert place is None or found[0].startswith(place + ": ")
+    assert len(problems) == 1 and "\n" not in problems[0]
+    assert piece in problems[0]
+    assert place is None or problems[0].startswith(place + ": ")
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -16,13 +16,16 @@ F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-5, 5).map(lambda v: round(v, 1)))
 RESULTS = st.lists(
     st.builds(
-        lambda s, v, ok: made(s, v, feasible=ok), st.sampled_from([F, C, P]), VALUES, st.booleans()
+        lambda s, v, ok: result_of(s, v, feasible=ok),
+        st.sampled_from([F, C, P]),
+        VALUES,
+        st.booleans(),
     ),
     max_size=25,
 )
 
 
-def made(
+def result_of(
     state: State, value: float | None = None, gpu: float = 0.0, feasible: bool = True
 ) -> Result:
     return Result(state, value, values=(value,), metrics={"gpu_seconds": gpu}, feasible=feasible)
@@ -80,7 +83,7 @@ def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, ta
 
 
 def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
-    ran = course([made(C, 1.0, gpu=1800), made(F, gpu=900), made(P, gpu=600)])
+    ran = course([result_of(C, 1.0, gpu=1800), result_of(F, gpu=900), result_of(P, gpu=600)])
     assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=299) is None
     assert (
         exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=300)
@@ -89,7 +92,7 @@ def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
 
 
 def test_without_limits_nothing_ends():
-    assert exhausted(Limits(), course([made(F)] * 50)) is None
+    assert exhausted(Limits(), course([result_of(F)] * 50)) is None
 
 
 POINTS = st.lists(
@@ -105,11 +108,11 @@ def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, g
         Result(P, 9.0, values=(9.0, 9.0)),
     ]
     dominated = {i for i, a in enumerate(points) for b in points if ranking.dominates(b, a, goals)}
-    found = ranking.front(enumerate(results), goals)
+    front = ranking.front(enumerate(results), goals)
     assert (
-        found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
+        front == [i for i in range(len(points)) if i not in dominated] if points else front == [1]
     )
     ran = BudgetState(goals)
     for number, result in enumerate(results):
         ran.add_configuration(number, result)
-    assert list(ran.front) == found
+    assert list(ran.front) == front

@@ -71,15 +71,17 @@ def states(sweep: Sweep, rebuilt: RebuiltJournal, folder: Path) -> dict[str, str
     """Check what holds of any rebuilt journal, and return the states of its trials."""
     assert rebuild(rebuilt.data, sweep.space).data == rebuilt.data
     study = read(rebuilt.data, folder)
-    known = {begun["id"]: (state, begun) for _, state, _, begun, *_ in sweep.outcome[:-2]}
-    found = {t.id: t.result.state.name for t in study.trials}
+    known = {fields["id"]: (state, fields) for _, state, _, fields, *_ in sweep.outcome[:-2]}
+    state_of_trial = {t.id: t.result.state.name for t in study.trials}
     for t in study.trials:
         assert t.params == known[t.id][1]["params"], "nobody gets another's configuration"
         assert t.result.state.name in ("RUNNING", known[t.id][0]), "nor another's end"
-    assert {n for n, state in found.items() if state == "RUNNING"} == set(rebuilt.unfinished)
-    assert set(found) == {*rebuilt.unfinished, *rebuilt.ended}
-    assert not set(found) & set(rebuilt.lost)
-    return found
+    assert {n for n, state in state_of_trial.items() if state == "RUNNING"} == set(
+        rebuilt.unfinished
+    )
+    assert set(state_of_trial) == {*rebuilt.unfinished, *rebuilt.ended}
+    assert not set(state_of_trial) & set(rebuilt.lost)
+    return state_of_trial
 
 
 def changed(line: bytes, **more: Any) -> bytes:
@@ -195,12 +197,12 @@ counts = st.fixed_dictionaries({}, optional=dict.fromkeys(ENDED, st.integers(0, 
 
 
 @given(counts, st.integers(0, 100), st.integers(0, 5), st.integers(0, 120))
-def test_study_without_a_recorded_end_contradicts_result(told, ended, given_, best):
+def test_study_without_a_recorded_end_contradicts_result(trials, ended, given_, best):
     ids = [f"{n:04d}" for n in range(ended + given_)]
     winner = {"trial": f"{best:04d}"}
-    result = SweepResult("x", Path(), told, winner, None, None, mlflow={}, fits=0, seconds=1.0)
+    result = SweepResult("x", Path(), trials, winner, None, None, mlflow={}, fits=0, seconds=1.0)
     said = contradiction(ids[:ended], ids[ended:], result)
-    assert (said is not None) == (ended < sum(told.values()) or best >= ended + given_)
+    assert (said is not None) == (ended < sum(trials.values()) or best >= ended + given_)
 
 
 @every
@@ -211,7 +213,7 @@ def test_any_damage_leaves_a_study_that_opens_and_goes_on(sweep, tmp_path, data)
     damaged = damaged_journal(b"".join(sweep.lines), data)
     lines = damaged.splitlines(keepends=True)
     rebuilt = rebuild(damaged, sweep.space)
-    found = states(sweep, rebuilt, tmp_path / "repaired")
+    state_of_trial = states(sweep, rebuilt, tmp_path / "repaired")
     by_trial: dict[int, list[bytes]] = {}
     for line in sweep.lines:
         by_trial.setdefault(json.loads(line).get("trial_id", -1), []).append(line)
@@ -219,8 +221,10 @@ def test_any_damage_leaves_a_study_that_opens_and_goes_on(sweep, tmp_path, data)
     for number, own in by_trial.items():
         is_whole = [line for line in lines if line in own] == own
         first = first_of.get(number)
-        if number >= 0 and is_whole and (first is None or f"{first:04d}" in found):
-            assert found[f"{number:04d}"] == sweep.outcome[number][1], "whole trials are kept"
+        if number >= 0 and is_whole and (first is None or f"{first:04d}" in state_of_trial):
+            assert state_of_trial[f"{number:04d}"] == sweep.outcome[number][1], (
+                "whole trials are kept"
+            )
     SearchLoop.open(tmp_path / "repaired", sweep.space)
 
 

@@ -29,9 +29,9 @@ C, P = State.COMPLETE, State.PRUNED
 
 
 def test_one_objective_is_its_best_report():
-    judged = Objectives((LOSS,)).score(C, 3, CURVE, {}, COST)
-    assert (judged.step, judged.values, judged.feasible, judged.missing) == (2, (0.3,), True, None)
-    assert judged.metrics == {
+    score = Objectives((LOSS,)).score(C, 3, CURVE, {}, COST)
+    assert (score.step, score.values, score.feasible, score.missing) == (2, (0.3,), True, None)
+    assert score.metrics == {
         "seconds": 10.0,
         "cpu_seconds": 40.0,
         "gpu_seconds": 10.0,
@@ -42,11 +42,11 @@ def test_one_objective_is_its_best_report():
 def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
     judge = Objectives((LOSS, AUC), (Constraint("latency", "<=", 5),))
     others = {"auc": [(1, 0.6), (2, 0.7), (3, 0.9)], "latency": [(3, 4.0)]}
-    judged = judge.score(C, 3, CURVE, others, COST)
-    assert judged.values == (0.3, 0.7) and judged.metrics["latency"] == 4.0, (
+    score = judge.score(C, 3, CURVE, others, COST)
+    assert score.values == (0.3, 0.7) and score.metrics["latency"] == 4.0, (
         "a metric that is not at that step: its latest"
     )
-    assert judged.feasible and judge.violations(judged.metrics) == {"latency": -1.0}
+    assert score.feasible and judge.violations(score.metrics) == {"latency": -1.0}
 
 
 def test_a_cost_is_a_value_only_of_what_came_to_its_end():
@@ -60,17 +60,17 @@ def test_costs_alone_stand_for_the_last_step_or_the_best_by_a_constraint():
     assert Objectives((SECONDS,)).score(C, 3, (), {}, COST).step == 3
     judge = Objectives((SECONDS,), (Constraint("auc", ">", 0.5),))
     assert (judge.metric, judge.minimize) == ("auc", False)
-    judged = judge.score(C, 3, ((1, 0.4), (2, 0.8), (3, 0.6)), {}, COST)
-    assert (judged.step, judged.values, judged.feasible) == (2, (10.0,), True)
+    score = judge.score(C, 3, ((1, 0.4), (2, 0.8), (3, 0.6)), {}, COST)
+    assert (score.step, score.values, score.feasible) == (2, (10.0,), True)
 
 
 def test_what_is_asked_for_and_not_there_is_named_and_never_feasible():
     judge = Objectives((LOSS,), (Constraint("latency", "<", 5),))
-    judged = judge.score(C, 3, CURVE, {}, COST)
+    score = judge.score(C, 3, CURVE, {}, COST)
     assert (
-        judged.missing == "latency"
-        and not judged.feasible
-        and judge.violations(judged.metrics)["latency"] > 0
+        score.missing == "latency"
+        and not score.feasible
+        and judge.violations(score.metrics)["latency"] > 0
     )
     assert Objectives((LOSS,)).score(C, 0, (), {}, COST).missing == "loss"
     assert (
@@ -151,26 +151,26 @@ def test_trainers_checkpoints_and_results_choose_the_same_step(reports, minimize
     curve = tuple((step, value) for step, (value, _) in enumerate(reports, 1))
     others = {"hours": [(step, hours) for step, (_, hours) in enumerate(reports, 1)]}
     metrics = [{"auc": value, "hours": hours} for value, hours in reports]
-    found = judge.score(C, len(reports), curve, others, COST).step
-    assert best_step(dict(enumerate(metrics, 1)), judge.order) == found
+    best = judge.score(C, len(reports), curve, others, COST).step
+    assert best_step(dict(enumerate(metrics, 1)), judge.order) == best
     current = Current("0", 0, None, None, None, "auc", goal, 9, 1, None, constraints=(HOURS,))
     steps = Steps(current, "auc")
     for step, each in enumerate(metrics, 1):
         steps.compare(step, each)
-    assert steps.best == found
+    assert steps.best == best
 
 
 @pytest.mark.parametrize("state, value, step", [(C, 0.35, 3), (P, 0.3, 2)])
 def test_a_final_value_is_the_value_of_a_complete_trial(state, value, step):
-    judged = Objectives((LOSS,)).score(state, 3, CURVE, {}, COST, {"loss": 0.35, "auc": 0.9})
-    assert (judged.values, judged.step, judged.missing) == ((value,), step, None)
-    assert judged.metrics["loss"] == value
+    score = Objectives((LOSS,)).score(state, 3, CURVE, {}, COST, {"loss": 0.35, "auc": 0.9})
+    assert (score.values, score.step, score.missing) == ((value,), step, None)
+    assert score.metrics["loss"] == value
 
 
 def test_final_values_of_other_objectives_and_constraints_count_too():
     judge = Objectives((LOSS, AUC), (Constraint("size", "<", 5),))
-    judged = judge.score(C, 3, CURVE, {"auc": [(2, 0.5)]}, COST, {"auc": 0.9, "size": 4.0})
-    assert judged.values == (0.3, 0.9) and judged.feasible and judged.step == 2
+    score = judge.score(C, 3, CURVE, {"auc": [(2, 0.5)]}, COST, {"auc": 0.9, "size": 4.0})
+    assert score.values == (0.3, 0.9) and score.feasible and score.step == 2
     assert judge.score(C, 3, CURVE, {}, COST, {"loss": math.nan}).missing == "loss"
 
 

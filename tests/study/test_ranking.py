@@ -54,14 +54,14 @@ def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
         (n, Result(state, value, feasible=feasible))
         for n, (state, value, feasible) in enumerate(rows)
     ]
-    found = ranking.ranked(results, minimize)
-    assert (found[0] if found else None) == ranking.winner(results, minimize)
+    numbers = ranking.ranked(results, minimize)
+    assert (numbers[0] if numbers else None) == ranking.winner(results, minimize)
     by_rank = [
         (not rows[n][2], rows[n][0] is State.PRUNED, rows[n][1] if minimize else -rows[n][1])
-        for n in found
+        for n in numbers
     ]
     assert by_rank == sorted(by_rank)
-    assert set(found) == {
+    assert set(numbers) == {
         n
         for n, (state, v, _) in enumerate(rows)
         if state in (State.COMPLETE, State.PRUNED) and v is not None and math.isfinite(v)

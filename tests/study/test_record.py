@@ -42,9 +42,9 @@ def test_a_reader_reads_each_line_once(folder, monkeypatch):
     original = JournalReader.read_logs
 
     def counted(journal, first):
-        found = [*original(journal, first)]
-        seen.extend(found)
-        return iter(found)
+        records = [*original(journal, first)]
+        seen.extend(records)
+        return iter(records)
 
     monkeypatch.setattr(JournalReader, "read_logs", counted)
     reader = record.RecordReader(folder)

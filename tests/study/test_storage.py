@@ -39,7 +39,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def told(url, monkeypatch):
+def fresh_url(url, monkeypatch):
     """The URL; what a test tells this process of its password is forgotten."""
     monkeypatch.setattr(storage, "_whole", {})
     return url
@@ -61,12 +61,12 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["asha", pytest.param("repeats", marks=pytest.mark.extended)])
 def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
-    make_space, told, tmp_path, kind
+    make_space, fresh_url, tmp_path, kind
 ):
     space = make_space(BODY, **KINDS[kind])
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
-    folder = folder_in(space, tmp_path / "kept", told)
+    folder = folder_in(space, tmp_path / "kept", fresh_url)
     for owner, name, nth in ((optuna_asker, "suggest", 5), (StudyStore, "end", 2)):
         whole, count = getattr(owner, name), 0
 
@@ -87,15 +87,15 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
     )
     shown = record.read(folder)
     assert shown is not None and len(shown.trials) == 6
-    other = folder_in(space, tmp_path / "other", told)
+    other = folder_in(space, tmp_path / "other", fresh_url)
     assert record.read(other) is None and SearchLoop.open(other, space).to_run == 6, (
         "a sweep has a study of its own"
     )
 
 
 @pytest.mark.integration
-def test_a_wrong_password_is_said_without_it(told):
-    wrong = told.replace(PASSWORD, "wr0ng")
+def test_a_wrong_password_is_said_without_it(fresh_url):
+    wrong = fresh_url.replace(PASSWORD, "wr0ng")
     with pytest.raises(InputError, match="password authentication failed") as e:
         storage.connect(wrong)
     assert "wr0ng" not in str(e.value) and "$PGPASSWORD" in str(e.value)
@@ -103,7 +103,7 @@ def test_a_wrong_password_is_said_without_it(told):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_sweep_in_postgresql_works_and_hides_password(told, tmp_path, monkeypatch):
+def test_sweep_in_postgresql_works_and_hides_password(fresh_url, tmp_path, monkeypatch):
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     said = []
 
@@ -113,19 +113,21 @@ def test_sweep_in_postgresql_works_and_hides_password(told, tmp_path, monkeypatc
         said.extend((out, err))
         return out
 
-    result = json.loads(run("run", file, "--dir", tmp_path / "runs", "--storage", told, "--json"))
+    result = json.loads(
+        run("run", file, "--dir", tmp_path / "runs", "--storage", fresh_url, "--json")
+    )
     folder = Path(result["dir"])
     run("show", folder, code=2)  # without the password
     assert "taken from $PGPASSWORD" in said[-1]
-    more = json.loads(run("resume", folder, "--storage", told, "--add-trials", "1", "--json"))
+    more = json.loads(run("resume", folder, "--storage", fresh_url, "--add-trials", "1", "--json"))
     assert more["trials"]["completed"] == 3
-    assert "3 completed" in run("resume", folder, "--storage", told)
+    assert "3 completed" in run("resume", folder, "--storage", fresh_url)
     monkeypatch.setitem(os.environ, "PGPASSWORD", PASSWORD)
     assert len(json.loads(run("show", folder, "--json"))["all"]) == 3
     run("export", folder, "--trial", "0")
     assert (
         "the study of this sweep is in "
-        in (run("resume", folder, "--storage", told + "2", code=2), said[-1])[1]
+        in (run("resume", folder, "--storage", fresh_url + "2", code=2), said[-1])[1]
     )
     for text in said:
         assert PASSWORD not in text
@@ -212,7 +214,7 @@ def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, m
     ]
 
 
-def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
+def test_the_reason_why_a_study_is_not_written_is_one_line():
     full = RuntimeError("Optuna's")
     full.__cause__ = OSError(errno.ENOSPC, "x")
     assert storage.outage(full) == "the sweep's folder cannot be written: No space left on device"

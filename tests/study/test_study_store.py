@@ -101,7 +101,7 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     assert loop.store.results()[0] == result
 
 
-def test_states_are_told_as_they_are(make_space, tmp_path):
+def test_states_are_recorded_as_they_are(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     ends = [
         (State.COMPLETE, (0.3,)),

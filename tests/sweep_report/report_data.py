@@ -115,14 +115,14 @@ def trials(space: Space, count: int, **known: Any) -> list[TrialState]:
         count: Number of trials.
         known: Other arguments of `trial`, such as `objectives`.
     """
-    made = []
+    states = []
     for number in range(count):
         rng = random.Random(-number)
         steps = rng.choice([5] * 9 + [15] * 4 + [45] * 2 + [50])
         curve = [1 - rng.random() / step for step in range(1, steps + 1)]
         state = State.COMPLETE if steps == 50 else State.PRUNED
-        made.append(trial(space, number, state, curve, **known))
-    return made
+        states.append(trial(space, number, state, curve, **known))
+    return states
 
 
 # A stranger's name. In a figure, it is no link, no entity, no formula and no template.
@@ -146,7 +146,7 @@ def marked_data(folder: Path, count: int = 40, metrics: int = 1) -> PlotData:
     """Return the trials of `marked_space`, which also held a resource with such a name."""
     space = marked_space(folder)
     objectives = tuple(Objective(f"{i} {MARKUP}", "maximize") for i in range(metrics))
-    made = trials(
+    states = trials(
         space,
         count,
         objectives=Objectives(objectives),
@@ -154,4 +154,4 @@ def marked_data(folder: Path, count: int = 40, metrics: int = 1) -> PlotData:
         began=1_000_000.0,
         ended=1_000_000.0,
     )
-    return PlotData(space.dimensions, objectives, RUNGS, tuple(made), front=(1, 2))
+    return PlotData(space.dimensions, objectives, RUNGS, tuple(states), front=(1, 2))

@@ -39,7 +39,7 @@ def space(folder: Path, *changes: tuple[str, str]) -> Space:
 
 def sweep(
     name: str,
-    made: Space | None,
+    space: Space | None,
     *values: float | None,
     data: str = "d",
     objectives: Objectives = MINIMIZE,
@@ -57,35 +57,45 @@ def sweep(
         for n, value in enumerate(values)
     ]
     known = Importance((("params.eta", 1.0),), "the values of 12 trials")
-    found = ComparedSweep(
-        name, f"/runs/{name}", "finished", Record(objectives, tuple(trials), data), made, known
+    compared = ComparedSweep(
+        name, f"/runs/{name}", "finished", Record(objectives, tuple(trials), data), space, known
     )
-    return replace(found, **changes)
+    return replace(compared, **changes)
 
 
-def rows(found) -> dict:
-    return dict(found.results)
+def rows(compared) -> dict:
+    return dict(compared.results)
 
 
 def test_comparable_sweeps_share_the_best_value(tmp_path):
-    made = space(tmp_path)
-    found = compare([sweep("a", made, 0.5, 0.4), sweep("b", made, 0.7, 0.3, 0.6)])
-    assert found.groups == ((0, 1),) and found.winners == {(0, 1): (1,)} and found.notes == ()
-    assert rows(found)["best"] == (0.4, 0.3) and rows(found)["regret"] == (pytest.approx(0.1), 0.0)
-    assert rows(found)["best trial"] == ("0001", "0001") and rows(found)["trials"] == (2, 3)
+    the_space = space(tmp_path)
+    comparison = compare([sweep("a", the_space, 0.5, 0.4), sweep("b", the_space, 0.7, 0.3, 0.6)])
+    assert (
+        comparison.groups == ((0, 1),)
+        and comparison.winners == {(0, 1): (1,)}
+        and comparison.notes == ()
+    )
+    assert rows(comparison)["best"] == (0.4, 0.3) and rows(comparison)["regret"] == (
+        pytest.approx(0.1),
+        0.0,
+    )
+    assert rows(comparison)["best trial"] == ("0001", "0001") and rows(comparison)["trials"] == (
+        2,
+        3,
+    )
     assert [
         (n, [None if v is None else round(v, 6) for v in values])
-        for n, values in found.regret["trials"]
+        for n, values in comparison.regret["trials"]
     ] == [
         (1, [0.2, 0.4]),
         (2, [0.1, 0.0]),
         (3, [None, 0.0]),
     ]
-    assert set(found.regret) == {"trials", "seconds", "cpu_seconds"}
+    assert set(comparison.regret) == {"trials", "seconds", "cpu_seconds"}
     assert (
-        found.settings == ()
-        and found.configurations == ()
-        and found.equal_values["params.depth"] == 3
+        comparison.settings == ()
+        and comparison.configurations == ()
+        and comparison.equal_values["params.depth"] == 3
     )
 
 
@@ -101,13 +111,13 @@ def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_pat
         ),
         0.3,
     )
-    found = compare([a, b])
-    assert dict(found.settings) == {
+    comparison = compare([a, b])
+    assert dict(comparison.settings) == {
         "limits.max_trials": ("4", "9"),
         "params.eta": ("{loguniform: [1e-3, 0.5]}", "{loguniform: [1e-3, 0.6]}"),
         "params.depth": ("3", "{randint: [1, 9]}"),
     }
-    assert dict(found.configurations) == {"params.eta": (1.1, 0.1)}
+    assert dict(comparison.configurations) == {"params.eta": (1.1, 0.1)}
 
 
 @pytest.mark.parametrize(
@@ -120,16 +130,16 @@ def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_pat
     ],
 )
 def test_values_on_different_rows_are_not_compared(tmp_path, changes, data, why):
-    found = compare(
+    comparison = compare(
         [
             sweep("a", space(tmp_path), 0.5, 0.4),
             sweep("b", space(tmp_path, *changes), 0.3, data=data),
         ]
     )
-    assert found.groups == ((0,), (1,)) and not found.winners
-    assert any(why in note for note in found.notes), found.notes
-    assert "regret" not in rows(found)  # each sweep is beside its own best value
-    assert [n for n, _ in found.regret["trials"]] == [1, 2]
+    assert comparison.groups == ((0,), (1,)) and not comparison.winners
+    assert any(why in note for note in comparison.notes), comparison.notes
+    assert "regret" not in rows(comparison)  # each sweep is beside its own best value
+    assert [n for n, _ in comparison.regret["trials"]] == [1, 2]
 
 
 def test_other_features_and_fewer_train_rows_leave_the_values_comparable(tmp_path):
@@ -148,53 +158,56 @@ def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
         0.8,
         objectives=Objectives((Objective("accuracy", "maximize"),)),
     )
-    found = compare([a, b, sweep("c", space(tmp_path), 0.4)])
-    assert found.groups == ((0, 2), (1,)) and found.winners == {(0, 2): (2,)}
-    assert rows(found)["regret"] == (pytest.approx(0.1), 0.0, 0.0)
-    assert "the objectives differ: minimize loss; maximize accuracy" in found.notes[0]
-    assert verdict(found) == "C has the best value of A, C"
+    comparison = compare([a, b, sweep("c", space(tmp_path), 0.4)])
+    assert comparison.groups == ((0, 2), (1,)) and comparison.winners == {(0, 2): (2,)}
+    assert rows(comparison)["regret"] == (pytest.approx(0.1), 0.0, 0.0)
+    assert "the objectives differ: minimize loss; maximize accuracy" in comparison.notes[0]
+    assert verdict(comparison) == "C has the best value of A, C"
 
 
 def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):
-    made = space(tmp_path)
+    the_space = space(tmp_path)
     pruned = Record(MINIMIZE, (trial(0, State.PRUNED, 0.1),), "d")
-    found = compare([sweep("a", made, 0.5), sweep("b", made, record=pruned)])
+    comparison = compare([sweep("a", the_space, 0.5), sweep("b", the_space, record=pruned)])
     assert (
-        rows(found)["regret"] == (0.0, None)
-        and "B has no regret, because its best trial was stopped early" in found.notes
+        rows(comparison)["regret"] == (0.0, None)
+        and "B has no regret, because its best trial was stopped early" in comparison.notes
     )
 
 
 def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path):
-    made = space(tmp_path)
+    the_space = space(tmp_path)
     two = Record(Objectives((Objective("loss", "minimize"), Objective("auc", "maximize"))), (), "d")
-    repeated = replace(sweep("b", made, 0.5).record, repeats=Repeats(3))
+    repeated = replace(sweep("b", the_space, 0.5).record, repeats=Repeats(3))
     empty = sweep(
         "d", None, record=None, problems=("the space file cannot be read: why",), state="running"
     )
-    found = compare(
+    comparison = compare(
         [
-            sweep("a", made, record=two),
-            sweep("b", made, record=repeated),
-            sweep("c", made, 0.4),
+            sweep("a", the_space, record=two),
+            sweep("b", the_space, record=repeated),
+            sweep("c", the_space, 0.4),
             empty,
         ]
     )
-    text = "\n".join(found.notes)
+    text = "\n".join(comparison.notes)
     assert "Pareto front" in text and "number of repeats" in text
     assert (
         "D: the space file cannot be read: why" in text
         and "D is still running" in text
         and "A and D are not comparable, because one of them has no trial yet" in text
     )
-    assert rows(found)["state"] == ("finished", "finished", "finished", "running")
-    json.dumps(found.to_json(), allow_nan=False)
+    assert rows(comparison)["state"] == ("finished", "finished", "finished", "running")
+    json.dumps(comparison.to_json(), allow_nan=False)
 
 
 def test_the_page_and_the_json_have_every_sweep(tmp_path):
-    made = space(tmp_path)
-    found = compare([sweep("a<b", made, 0.5, float("inf")), sweep("c|d", made, 0.7)])
-    page, shown = found._repr_html_(), json.loads(json.dumps(found.to_json(), allow_nan=False))
+    the_space = space(tmp_path)
+    comparison = compare([sweep("a<b", the_space, 0.5, float("inf")), sweep("c|d", the_space, 0.7)])
+    page, shown = (
+        comparison._repr_html_(),
+        json.loads(json.dumps(comparison.to_json(), allow_nan=False)),
+    )
     assert "a&lt;b" in page and "c|d" in page
     assert shown["comparable"] == [["A", "B"]] and [s["sweep"] for s in shown["sweeps"]] == [
         "a<b",

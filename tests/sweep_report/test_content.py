@@ -87,9 +87,9 @@ def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
 
 
 def test_a_sweep_of_many_trials_shows_the_best_ten(space):
-    made = trials(space, 40)
-    best = max(made, key=lambda t: t.result.value)
-    text = report(Record(OBJECTIVES, tuple(made)), space, result(best)).markdown
+    states = trials(space, 40)
+    best = max(states, key=lambda t: t.result.value)
+    text = report(Record(OBJECTIVES, tuple(states)), space, result(best)).markdown
     assert "## The best 10 of 40 trials" in text
     assert len(re.findall(r"^\| \d{4} \|", text, re.M)) == 10
 

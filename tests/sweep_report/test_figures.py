@@ -32,28 +32,28 @@ def space(tmp_path):
     return space_in(tmp_path)
 
 
-def data_of(space, made, **more) -> PlotData:
+def data_of(space, states, **more) -> PlotData:
     return PlotData(
         **{
             "dimensions": space.dimensions,
             "objectives": GOALS,
             "rungs": RUNGS,
-            "trials": tuple(made),
+            "trials": tuple(states),
             **more,
         }
     )
 
 
-def timed(made, start=1_000_000.0, seconds=10.0):
+def timed(states, start=1_000_000.0, seconds=10.0):
     """Return the trials as if they had run one after the other."""
-    at = [start + i * seconds for i in range(len(made) + 1)]
+    at = [start + i * seconds for i in range(len(states) + 1)]
     return [
         dataclasses.replace(
             t,
             started=dataclasses.replace(t.started, time=at[i]),
             ended_at=at[i + 1] if t.has_ended else None,
         )
-        for i, t in enumerate(made)
+        for i, t in enumerate(states)
     ]
 
 
@@ -70,16 +70,16 @@ def test_thinning_keeps_the_ends_and_the_order(items, most):
 
 
 def test_values_are_compared_at_equal_steps(space):
-    made = trials(space, 100)
-    basis, values = basis_of(made, RUNGS)
-    reached = {rung: sum(len(t.curve) >= rung for t in made) for rung in RUNGS}
+    states = trials(space, 100)
+    basis, values = basis_of(states, RUNGS)
+    reached = {rung: sum(len(t.curve) >= rung for t in states) for rung in RUNGS}
     assert reached[45] < 30 <= reached[15]
     assert basis == f"the values at step 15, which {reached[15]} trials reached"
-    assert values == {t.number: t.curve[14][1] for t in made if len(t.curve) >= 15}
-    assert basis_of(made[:5], RUNGS)[1].keys() == {0, 1, 2, 3, 4}  # few: those of the first rung
-    assert basis_of(made[:5], ()) == (
+    assert values == {t.number: t.curve[14][1] for t in states if len(t.curve) >= 15}
+    assert basis_of(states[:5], RUNGS)[1].keys() == {0, 1, 2, 3, 4}  # few: those of the first rung
+    assert basis_of(states[:5], ()) == (
         "the values of 5 trials",
-        {t.number: t.result.value for t in made[:5]},
+        {t.number: t.result.value for t in states[:5]},
     )
 
 
@@ -118,8 +118,8 @@ def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
 
 
 def test_figures_of_few_trials_label_whole_numbers_only(space):
-    made = data_of(space, timed([trial(space, n, curve=(0.5, 0.4 + n / 10)) for n in range(3)]))
-    axes = {f.key: f.plot["layout"] for f in plots.all_figures(made, 0)}
+    data = data_of(space, timed([trial(space, n, curve=(0.5, 0.4 + n / 10)) for n in range(3)]))
+    axes = {f.key: f.plot["layout"] for f in plots.all_figures(data, 0)}
     assert (
         axes["history"]["xaxis"]["dtick"]
         == axes["curves"]["xaxis"]["dtick"]
@@ -128,7 +128,7 @@ def test_figures_of_few_trials_label_whole_numbers_only(space):
     )
     (ticks,) = (
         axis["ticktext"]
-        for axis in plots.parallel(made).plot["data"][0]["dimensions"]
+        for axis in plots.parallel(data).plot["data"][0]["dimensions"]
         if axis["label"] == "depth"
     )
     assert all("." not in text for text in ticks)
@@ -148,33 +148,33 @@ def test_curves_over_rows_show_the_share_of_rows(space):
 
 @pytest.mark.parametrize("count", [2, 40, 200])
 def test_every_kind_of_dimension_is_drawn(space, count):
-    made = plots.all_figures(data_of(space, trials(space, count)), 6)
+    figures = plots.all_figures(data_of(space, trials(space, count)), 6)
     expected = [key for key in DRAWN if key != "importance" or count >= 10]
-    assert [f.key for f in made] == expected and all(f.plot and f.note for f in made)
-    shown = json.dumps([f.plot for f in made], allow_nan=False)
+    assert [f.key for f in figures] == expected and all(f.plot and f.note for f in figures)
+    shown = json.dumps([f.plot for f in figures], allow_nan=False)
     assert len(shown) < 600_000
-    importance = next((f for f in made if f.key == "importance"), None)
+    importance = next((f for f in figures if f.key == "importance"), None)
     assert importance is None or "optimizer.choice.0.momentum" in importance.plot["data"][0]["y"]
 
 
 def test_axes_follow_the_domains(space):
-    made = data_of(space, trials(space, 40))
-    (axes,) = (trace["dimensions"] for trace in plots.parallel(made).plot["data"])
+    data = data_of(space, trials(space, 40))
+    (axes,) = (trace["dimensions"] for trace in plots.parallel(data).plot["data"])
     by_name = {axis["label"]: axis for axis in axes}
     eta = by_name["eta"]  # logarithmic
     assert max(eta["values"]) <= math.log10(0.5) and "0.01" in eta["ticktext"]
     assert by_name["optimizer.choice.0.momentum"]["ticktext"][0] == "not set"
     assert by_name["mixed"]["ticktext"] == ["null", "true", "1.5", "a_b|c"]
-    assert plots.slice_of(made, "params.eta").plot["layout"]["xaxis"]["type"] == "log"
-    assert plots.slice_of(made, "params.mixed").plot["layout"]["xaxis"]["type"] == "category"
-    assert "type" not in plots.slice_of(made, "params.normal").plot["layout"]["xaxis"]
+    assert plots.slice_of(data, "params.eta").plot["layout"]["xaxis"]["type"] == "log"
+    assert plots.slice_of(data, "params.mixed").plot["layout"]["xaxis"]["type"] == "category"
+    assert "type" not in plots.slice_of(data, "params.normal").plot["layout"]["xaxis"]
 
 
 def test_each_point_has_the_id_of_its_trial(space):
-    made = data_of(space, trials(space, 40))
-    for figure in (plots.history(made), plots.slice_of(made, "params.eta"), plots.cost(made)):
+    data = data_of(space, trials(space, 40))
+    for figure in (plots.history(data), plots.slice_of(data, "params.eta"), plots.cost(data)):
         ids = {i for trace in figure.plot["data"] for i in trace.get("customdata", ())}
-        assert ids == {t.id for t in made.trials}
+        assert ids == {t.id for t in data.trials}
 
 
 def test_large_sweeps_are_thinned_with_a_note(space):
@@ -190,8 +190,8 @@ def test_large_sweeps_are_thinned_with_a_note(space):
 
 def test_running_trials_have_curves_and_end_now(space):
     running = trial(space, 40, State.RUNNING, (0.1,))
-    made = timed([*(trial(space, n) for n in range(40)), running])
-    data = data_of(space, made, is_driven=True, now=1_000_500.0)
+    states = timed([*(trial(space, n) for n in range(40)), running])
+    data = data_of(space, states, is_driven=True, now=1_000_500.0)
     assert "0040" in [trace["name"] for trace in plots.curves(data).plot["data"]]
     bars = {trace["name"]: trace for trace in plots.timeline(data).plot["data"]}
     assert bars["RUNNING"]["x"] == [100_000] and bars["COMPLETE"]["x"] == [10_000] * 40
@@ -207,13 +207,13 @@ def test_running_trials_have_curves_and_end_now(space):
 def test_the_front_is_marked(space):
     goals = (*GOALS, Objective("seconds", "minimize"))
     two = Objectives(goals)
-    made = [
+    states = [
         trial(space, 0, curve=(0.5,), objectives=two, seconds=1.0),
         trial(space, 1, curve=(0.4,), objectives=two, seconds=2.0),
         trial(space, 2, State.PRUNED, (0.3,), objectives=two),
     ]
-    assert [t.result.values for t in made] == [(0.5, 1.0), (0.4, 2.0), (0.3, None)]
-    others, front = plots.pareto(data_of(space, made, objectives=goals, front=(0,))).plot["data"]
+    assert [t.result.values for t in states] == [(0.5, 1.0), (0.4, 2.0), (0.3, None)]
+    others, front = plots.pareto(data_of(space, states, objectives=goals, front=(0,))).plot["data"]
     assert (front["customdata"], front["x"], front["y"]) == (["0000"], [0.5], [1.0]) and others[
         "customdata"
     ] == ["0001"]
@@ -244,16 +244,16 @@ def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
 def strings(value, key="") -> list[tuple[str, str]]:
     """Return all texts of a part of a figure, each with its key."""
     if isinstance(value, dict):
-        return [found for name, inner in value.items() for found in strings(inner, name)]
+        return [text for name, inner in value.items() for text in strings(inner, name)]
     if isinstance(value, list):
-        return [found for inner in value for found in strings(inner, key)]
+        return [text for inner in value for text in strings(inner, key)]
     return [(key, value)] if isinstance(value, str) else []
 
 
 def test_no_figure_has_a_name_that_plotly_reads_as_markup(tmp_path):
-    made = plots.all_figures(marked_data(tmp_path, metrics=2), 20)
-    assert {f.key for f in made} == set(plots.FIGURES)
-    for figure in made:
+    figures = plots.all_figures(marked_data(tmp_path, metrics=2), 20)
+    assert {f.key for f in figures} == set(plots.FIGURES)
+    for figure in figures:
         raw = ["hovertemplate", *["ticktext"] * (figure.key == "parallel"), "bdata"]
         shown = [text for key, text in strings(figure.plot) if key not in raw]
         assert not [text for text in shown if re.search(r"<|\$|%\{", text)]
@@ -272,13 +272,13 @@ def test_a_text_of_a_figure_is_escaped_once(text):
 
 
 def test_options_that_are_equal_after_the_cut_stay_different(tmp_path):
-    made = marked_data(tmp_path)
+    data = marked_data(tmp_path)
     name = f"params.mixed {MARKUP}"
-    order = plots.slice_of(made, name).plot["layout"]["xaxis"]["categoryarray"]
+    order = plots.slice_of(data, name).plot["layout"]["xaxis"]["categoryarray"]
     assert len(order) == len(set(order)) == 4 and order[1] == f"2: {'x' * 14}…{'x' * 9}"
     (track,) = [
         axis
-        for axis in plots.parallel(made).plot["data"][0]["dimensions"]
+        for axis in plots.parallel(data).plot["data"][0]["dimensions"]
         if html.unescape(axis["label"]) == f"mixed {MARKUP}"
     ]
     assert track["tickvals"] == [0, 1, 2, 3] and track["ticktext"][3] == f"4: {MARKUP}"

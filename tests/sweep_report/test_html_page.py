@@ -48,5 +48,5 @@ def test_a_report_without_figures_has_no_scripts():
 def test_the_title_of_the_window_is_escaped_once():
     name = r"<b>a\b_ &lt; x</b>"
     page = to_html(name, f"# {cell(name)}\n\ntext", [])
-    found = re.search("<title>(.*)</title>", page)
-    assert found and html.unescape(found[1]) == name
+    title = re.search("<title>(.*)</title>", page)
+    assert title and html.unescape(title[1]) == name

@@ -14,7 +14,7 @@ from sweeps.stored.sweep_summary import SweepSummary
 from sweeps.study.record import Record
 from sweeps.terminal.trial_table import trials_csv
 from tests.commands import invoke
-from tests.controller.test_sweep_lookup import made
+from tests.controller.test_sweep_lookup import recorded_sweep
 from tests.sweep_report.test_regret import MINIMIZE, trial
 
 SWEEP = SweepSummary("made", Path("made"), "finished", {}, None, None, "loss", 0.0, None)
@@ -44,7 +44,7 @@ def test_csv_has_every_trial_and_reads_back_exactly(values):
 
 
 def test_show_prints_csv(tmp_path):
-    folder = made(tmp_path)
+    folder = recorded_sweep(tmp_path)
     rows = list(csv.DictReader(io.StringIO(invoke("show", folder, "--csv").stdout)))
     assert [row["trial"] for row in rows] == ["0000", "0001", "0002", "0003"]
     assert rows[0]["loss"] == "0.25" and rows[0]["params.nested.depth"].isdigit()

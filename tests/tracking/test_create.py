@@ -43,20 +43,20 @@ def space(tmp_path, monkeypatch):
 
 
 def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space):
-    found = create_trackers(
+    trackers = create_trackers(
         space(
             '[mlflow, jsonl, "my_trackers:Good", {"my_trackers:Good": {path: y}}, '
             '{"my_trackers:make": {path: z}}]'
         )
     )
-    assert [name for name, _ in found] == [
+    assert [name for name, _ in trackers] == [
         "jsonl",
         "my_trackers:Good",
         "my_trackers:Good",
         "my_trackers:make",
     ]
-    assert isinstance(found[0][1], JsonLinesTracker) and [
-        tracker.path for _, tracker in found[1:]
+    assert isinstance(trackers[0][1], JsonLinesTracker) and [
+        tracker.path for _, tracker in trackers[1:]
     ] == ["x", "y", "z"]
 
 

@@ -86,14 +86,14 @@ def test_no_secret_is_written(tmp_path):
     assert isinstance(start, SweepStarted)
     secret = "http://me:hunter2@host/x?token=hunter2"
     space = replace(start.space, text=f'trackers: [{{"my:Hook": {{url: "{secret}"}}}}]')
-    begun = trial_events(0, State.COMPLETE)[0]
-    begun = replace(
-        begun, trial=replace(begun.trial, params={"source": secret, "nested": [{secret: 1}]})
+    started = trial_events(0, State.COMPLETE)[0]
+    started = replace(
+        started, trial=replace(started.trial, params={"source": secret, "nested": [{secret: 1}]})
     )
     play(
         [
             replace(start, space=space),
-            begun,
+            started,
             TrialEnded(2.0, 0, Result(State.FAIL, error=f"no {secret}\n")),
         ]
     )

@@ -139,10 +139,13 @@ def test_a_slow_writer_is_not_a_dead_server_and_says_how_much_is_left(tmp_path, 
     monkeypatch.setattr(
         MlflowClient, "log_batch", lambda *args, **more: (slow.wait(0.4), plain(*args, **more))
     )
-    tracker, told = tracker_in(tmp_path), []
+    tracker, messages = tracker_in(tmp_path), []
     tracker.handle(sweep_started(tmp_path))
     for number in range(8):
         tracker.handle(begin(trial(number), 1.0))
     wait_until(lambda: tracker.parent, 60, "the run of the sweep")
-    assert tracker.close(3.0, told.append) and tracker.error is None
-    assert "sending runs to MLflow, 9 left" in told and "sending runs to MLflow, 5 left" in told
+    assert tracker.close(3.0, messages.append) and tracker.error is None
+    assert (
+        "sending runs to MLflow, 9 left" in messages
+        and "sending runs to MLflow, 5 left" in messages
+    )

@@ -103,13 +103,13 @@ def test_events_that_are_written_twice_change_nothing(tmp_path):
 @pytest.mark.integration
 @pytest.mark.parametrize("began", [1_763_836_404.1237, 1_763_836_404.9996])
 def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, began):
-    told = []
+    parents = []
     for at in (began, round(began, 3)):  # which is what its folder keeps
         tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", at))
         tracker.handle(begin(trial(0), 1.0))
         assert tracker.close() and tracker.error is None
-        told.append(tracker.parent)
-    assert told[0] == told[1]
+        parents.append(tracker.parent)
+    assert parents[0] == parents[1]
 
 
 @pytest.mark.integration
@@ -273,10 +273,10 @@ def test_files_are_logged_when_the_trial_ends(tmp_path):
     assert (run["tracking_uri"], run["run_id"]) == (default_uri(tmp_path), tracker.writer.runs[1])
 
     def there() -> dict[str, str]:
-        found = client.list_artifacts(run["run_id"], "files/traces")
+        files = client.list_artifacts(run["run_id"], "files/traces")
         return {
             file.path: Path(client.download_artifacts(run["run_id"], file.path)).read_text()
-            for file in found
+            for file in files
         }
 
     wait_until(lambda: there() == {"files/traces/one.json": "1"}, 60, "the file")
@@ -337,8 +337,8 @@ def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
     client = MlflowClient(default_uri(tmp_path))
     experiment, parent = client.get_experiment_by_name("exp"), client.get_run(tracker.parent)
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
-    told = parent.data.params
-    assert (told["search.seed"], told["objective.goal"], told["scheduler.max_t"]) == (
+    settings = parent.data.params
+    assert (settings["search.seed"], settings["objective.goal"], settings["scheduler.max_t"]) == (
         "0",
         "maximize",
         "50",
@@ -421,8 +421,8 @@ def test_the_data_set_is_an_input_of_mlflow(tmp_path, train, name, kind, source)
     (tmp_path / "space.yaml").write_text(text)
     (tmp_path / "loaders.py").write_text("def load(): ...\n")
     training, validation = datasets(load(tmp_path / "space.yaml"), "f" * 64)
-    found = training.dataset
-    assert (found.name, found.source_type, json.loads(found.source), found.digest) == (
+    dataset = training.dataset
+    assert (dataset.name, dataset.source_type, json.loads(dataset.source), dataset.digest) == (
         name,
         kind,
         source,

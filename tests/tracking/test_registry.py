@@ -37,10 +37,10 @@ def test_an_alias_moves_only_to_a_better_version(old, new, goal):
 
 
 def test_an_alias_does_not_move_to_nan():
-    made = {"sweeps.metric": "loss", "sweeps.goal": "minimize"}
-    assert score_of(made | {"sweeps.value": "0.5"}) == Score("loss", "minimize", 0.5)
+    tags = {"sweeps.metric": "loss", "sweeps.goal": "minimize"}
+    assert score_of(tags | {"sweeps.value": "0.5"}) == Score("loss", "minimize", 0.5)
     assert not should_move_alias(
-        Score("loss", "minimize", 1.0), score_of(made | {"sweeps.value": "None"}), False
+        Score("loss", "minimize", 1.0), score_of(tags | {"sweeps.value": "None"}), False
     )[0]
 
 
@@ -149,8 +149,8 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(
 
 
 def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
-    made = {"sweeps.metric": "loss", "sweeps.goal": "minimize", "sweeps.value": "0.1"}
-    kept, broken = Score("loss", "minimize", 0.3), score_of(made | {"sweeps.feasible": "false"})
+    tags = {"sweeps.metric": "loss", "sweeps.goal": "minimize", "sweeps.value": "0.1"}
+    kept, broken = Score("loss", "minimize", 0.3), score_of(tags | {"sweeps.feasible": "false"})
     assert (
         should_move_alias(kept, broken, False)
         == (False, "the current version meets the constraints, and the new version does not")
@@ -161,17 +161,17 @@ def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
         "the new version meets the constraints, and the current version does not",
     )
     assert should_move_alias(broken, dataclasses.replace(broken, value=0.05), False)[0]
-    feasible = score_of(made | {"sweeps.feasible": "true"})
-    assert score_of(made) == feasible == Score("loss", "minimize", 0.1)
+    feasible = score_of(tags | {"sweeps.feasible": "true"})
+    assert score_of(tags) == feasible == Score("loss", "minimize", 0.1)
 
 
 def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
-    made = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
+    training = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
     gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
     with pytest.raises(
         InputError, match=r"moved/mlflow\.db, where MLflow recorded the sweep, does not exist"
     ):
-        register(tmp_path, "0", made, "p", RegisteredModel(gone, "m"))
+        register(tmp_path, "0", training, "p", RegisteredModel(gone, "m"))
     assert not (tmp_path / "moved").exists(), "MLflow would have made one"
 
     def refuse(*args: object) -> None:
@@ -182,7 +182,7 @@ def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
         SweepsError,
         match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'",
     ):
-        register(tmp_path, "0", made, "p", RegisteredModel("http://me:secret@there", "m"))
+        register(tmp_path, "0", training, "p", RegisteredModel("http://me:secret@there", "m"))
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,15 @@ def test_the_other_metrics_are_those_of_the_model_of_the_best_step(
         module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path
     )
     model = module.load(str(run.checkpoints[len(run.metrics)]))
-    found = {}
+    metrics = {}
     for split in ("train", "valid"):
         frame = shards[split].frame
-        found |= measure(task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y")))
+        metrics |= measure(
+            task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y"))
+        )
     wanted = {
         k: v
-        for k, v in found.items()
+        for k, v in metrics.items()
         if k != cur.metric and (k != "train-accuracy" or name != "xgboost")
     }
     assert run.final == pytest.approx(wanted, rel=1e-4)

@@ -136,8 +136,8 @@ def losses(run: LoopRun) -> list[float]:
 
 
 def record(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "trial" / "files" / "command.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder / "trial" / "files" / "command.json").read_text())
+    return content
 
 
 class TestCommand(TrainerTests):
@@ -265,7 +265,7 @@ def test_reports_of_a_shell_script_with_nested_metrics(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         (b'{"loss": 1}', {"loss": 1}),
         (b'{"loss": "low"}', None),
@@ -274,9 +274,11 @@ def test_reports_of_a_shell_script_with_nested_metrics(tmp_path):
         (b"", None),
     ],
 )
-def test_a_line_is_a_report_if_it_is_json_with_a_number_for_the_metric(line, found):
+def test_a_line_is_a_report_if_it_is_json_with_a_number_for_the_metric(line, expected):
     metrics = metrics_in(line, "loss")
-    assert (metrics is not None) == bool(found) and (found in (True, None) or metrics == found)
+    assert (metrics is not None) == bool(expected) and (
+        expected in (True, None) or metrics == expected
+    )
     assert metrics_in(line, None) is None
 
 
@@ -416,13 +418,13 @@ with mlflow.start_run(run_name="script"):
     monkeypatch.chdir(tmp_path)
     done = run(tmp_path, script)
     assert done.metrics == [{"loss": 1 / step, "acc": step} for step in (10, 20, 30)]
-    found = mlflow.search_runs(search_all_experiments=True, output_format="list")[0]
-    assert (found.data.params, found.data.tags["team"], found.data.metrics) == (
+    mlflow_run = mlflow.search_runs(search_all_experiments=True, output_format="list")[0]
+    assert (mlflow_run.data.params, mlflow_run.data.tags["team"], mlflow_run.data.metrics) == (
         {"optimizer": "sgd"},
         "a",
         {"test/acc": 0.75},
     )
-    assert [file.path for file in mlflow.MlflowClient().list_artifacts(found.info.run_id)] == [
+    assert [file.path for file in mlflow.MlflowClient().list_artifacts(mlflow_run.info.run_id)] == [
         "plot.txt"
     ]
 
@@ -586,7 +588,7 @@ def test_script_without_report_fails_with_three_ways_to_report(tmp_path):
         run(tmp_path, "print('epoch 1 | val_loss: 3 | loss: 1')\nprint('done')")
 
 
-def test_a_script_that_prints_another_metric_is_told_which(tmp_path):
+def test_a_script_that_prints_another_metric_gets_a_hint(tmp_path):
     with pytest.raises(
         ScriptFailed,
         match=r"has not reported `loss`; .*; its last line of JSON has `epoch` and `valid.lose`$",

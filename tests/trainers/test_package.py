@@ -66,13 +66,13 @@ def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
 @pytest.mark.extended
 @pytest.mark.timeout(240)
 def test_the_wheel_installs_no_package_trainers(tmp_path):
-    made = subprocess.run(
+    built = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, REPO],
         capture_output=True,
         text=True,
         timeout=200,
     )
-    assert made.returncode == 0, made.stderr
+    assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     ours = {f"sweeps/trainers/{file.name}" for file in (REPO / "trainers").glob("*.py")}

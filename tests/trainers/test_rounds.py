@@ -53,9 +53,9 @@ def test_without_patience_all_rounds_are_trained_up_to_max_t():
 @given(st.integers(1, 2000), st.integers(1, 60), st.integers(1, 7))
 def test_resumable_rounds_are_reported_and_far_enough_apart(last, distance, factor):
     rounds = Rounds.of({}, last, None)
-    found = sorted(rounds.resumable(distance, factor))
-    assert set(found) - {0} <= set(rounds.reported)
-    assert all(step % factor == 0 for step in found)
-    assert all(b - a >= distance for a, b in itertools.pairwise(found))
+    rounds_left = sorted(rounds.resumable(distance, factor))
+    assert set(rounds_left) - {0} <= set(rounds.reported)
+    assert all(step % factor == 0 for step in rounds_left)
+    assert all(b - a >= distance for a, b in itertools.pairwise(rounds_left))
     if last <= MOST_REPORTS and distance % factor == 0:
-        assert found == list(range(0, last + 1, distance))
+        assert rounds_left == list(range(0, last + 1, distance))

@@ -57,21 +57,21 @@ def trained(
     valid = shards["valid"].frame
     best = run.checkpoints[max(run.checkpoints)]
     model = module.load(str(best))
-    found = np.asarray(model.predict(valid.drop(columns=LABELS)))
-    assert found.shape == (len(valid), 2)
+    predicted = np.asarray(model.predict(valid.drop(columns=LABELS)))
+    assert predicted.shape == (len(valid), 2)
     values = [m[METRIC[task]] for m in run.metrics]
-    assert score(METRIC[task], task, valid[LABELS].to_numpy(), found) == pytest.approx(
+    assert score(METRIC[task], task, valid[LABELS].to_numpy(), predicted) == pytest.approx(
         min(values), rel=1e-4
     )
     np.testing.assert_array_equal(np.load(best / CHECK_PREDICTIONS), model.predict(cur.check))
-    return run, shards, found
+    return run, shards, predicted
 
 
 @each_task
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
 def test_xgboost(task, strategy, tmp_path):
     params = {"num_boost_round": 5, "max_depth": 3, "multi_strategy": strategy}
-    _, shards, found = trained("xgboost", task, params, tmp_path)
+    _, shards, predicted = trained("xgboost", task, params, tmp_path)
     objective = "binary:logistic" if task == "multilabel" else "reg:squarederror"
     train, valid = (
         xgb.DMatrix(s.frame.drop(columns=LABELS), s.frame[LABELS])
@@ -84,7 +84,7 @@ def test_xgboost(task, strategy, tmp_path):
         "nthread": 1,
         "seed": 7,
     }
-    np.testing.assert_allclose(found, xgb.train(own, train, 5).predict(valid), rtol=1e-6)
+    np.testing.assert_allclose(predicted, xgb.train(own, train, 5).predict(valid), rtol=1e-6)
 
 
 @each_task
@@ -95,7 +95,7 @@ def test_sklearn_grows_a_forest(task, tmp_path):
         "steps": 2,
         "batch_size": None,
     }
-    run, shards, found = trained(
+    run, shards, predicted = trained(
         "sklearn", task, {"n_estimators": 10, "max_depth": 4}, tmp_path, options=options
     )
     train, valid = (s.frame for s in (shards["train"], shards["valid"]))
@@ -109,7 +109,7 @@ def test_sklearn_grows_a_forest(task, tmp_path):
         else model.predict(x)
     )
     if min(m[METRIC[task]] for m in run.metrics) == run.metrics[-1][METRIC[task]]:
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-9)
 
 
 def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
@@ -124,17 +124,21 @@ def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
     )
     module = importlib.import_module("sweeps.trainers.sklearn")
     run = run_loop(module.train_func, {}, cur, shards, tmp_path)
-    found = module.load(str(run.checkpoints[1])).predict(cur.check)
-    assert found.dtype == np.int64 and found.shape == (32, 2) and set(found.ravel()) == {0, 1}
+    predicted = module.load(str(run.checkpoints[1])).predict(cur.check)
+    assert (
+        predicted.dtype == np.int64
+        and predicted.shape == (32, 2)
+        and set(predicted.ravel()) == {0, 1}
+    )
 
 
 @each_task
 def test_torch(task, tmp_path):
     options = {"model": "tests.networks:Net", "loss": None, "dataset": None}
     params = {"epochs": 4, "batch_size": 50, "lr": 0.05}
-    run, _, found = trained("torch", task, params, tmp_path / "plain", options=options)
+    run, _, predicted = trained("torch", task, params, tmp_path / "plain", options=options)
     assert run.metrics[-1][METRIC[task]] < run.metrics[0][METRIC[task]]
     if task == "multioutput":
-        assert abs(found[:, 0].mean() - 101) < 5, "each column is scaled back to its own unit"
+        assert abs(predicted[:, 0].mean() - 101) < 5, "each column is scaled back to its own unit"
     else:
-        assert found.min() >= 0 and found.max() <= 1
+        assert predicted.min() >= 0 and predicted.max() <= 1

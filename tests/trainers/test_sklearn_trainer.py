@@ -118,22 +118,24 @@ def run(
     )
 
 
-def last_model(found: LoopRun) -> trainer.Model:
-    return trainer.load(str(found.checkpoints[max(found.checkpoints)]))
+def last_model(loop_run: LoopRun) -> trainer.Model:
+    return trainer.load(str(loop_run.checkpoints[max(loop_run.checkpoints)]))
 
 
 def test_an_estimator_is_fitted_as_without_sweeps(tmp_path):
     _, shards = small_table("multiclass")
     train, valid = shards["train"].frame, shards["valid"].frame
     params = {"n_estimators": 20, "max_depth": None}
-    found = run(tmp_path, FOREST, params, task="multiclass", asked=("valid-neg_log_loss",), steps=1)
+    loop_run = run(
+        tmp_path, FOREST, params, task="multiclass", asked=("valid-neg_log_loss",), steps=1
+    )
     forest = RandomForestClassifier(20, random_state=7).fit(train.drop(columns="y"), train["y"])
     p = forest.predict_proba(valid.drop(columns="y"))
-    assert len(found.metrics) == 1
-    assert found.metrics[0]["valid-neg_log_loss"] == -sk.log_loss(valid["y"], p)
-    np.testing.assert_array_equal(last_model(found).predict(valid.drop(columns="y")), p)
-    assert found.final.keys() == {"valid-merror", "valid-accuracy"}
-    assert found.final["valid-accuracy"] == pytest.approx(
+    assert len(loop_run.metrics) == 1
+    assert loop_run.metrics[0]["valid-neg_log_loss"] == -sk.log_loss(valid["y"], p)
+    np.testing.assert_array_equal(last_model(loop_run).predict(valid.drop(columns="y")), p)
+    assert loop_run.final.keys() == {"valid-merror", "valid-accuracy"}
+    assert loop_run.final["valid-accuracy"] == pytest.approx(
         forest.score(valid.drop(columns="y"), valid["y"])
     )
 
@@ -170,14 +172,14 @@ def test_an_ensemble_that_grows_is_the_same_at_the_end(tmp_path, estimator, para
     ],
 )
 def test_the_model_of_the_best_step_is_kept(tmp_path, estimator, params, options):
-    found = run(tmp_path, estimator, params, **options)
-    losses = [metrics["valid-logloss"] for metrics in found.metrics]
+    loop_run = run(tmp_path, estimator, params, **options)
+    losses = [metrics["valid-logloss"] for metrics in loop_run.metrics]
     best = int(np.argmin(losses)) + 1
     assert best < len(losses), "the case should overfit"
-    folder = found.checkpoints[12]
+    folder = loop_run.checkpoints[12]
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
     valid = small_table("binary")[1]["valid"].frame
-    p = last_model(found).predict(valid.drop(columns="y"))
+    p = last_model(loop_run).predict(valid.drop(columns="y"))
     assert -np.log(np.where(valid["y"] == 1, p, 1 - p).clip(1e-16)).mean() == pytest.approx(
         min(losses)
     )
@@ -299,7 +301,7 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path, estimator, para
 def test_an_estimator_without_probabilities(tmp_path, task):
     ranking = "valid-roc_auc" if task == "binary" else "valid-average_precision"
     wanted = ("valid-balanced_accuracy", ranking)
-    found = run(
+    loop_run = run(
         tmp_path,
         "sklearn.svm:LinearSVC",
         task=task,
@@ -308,14 +310,14 @@ def test_an_estimator_without_probabilities(tmp_path, task):
         goal="maximize",
     )
     valid = small_table(task)[1]["valid"].frame
-    model = last_model(found)
+    model = last_model(loop_run)
     svc = model.estimator
     for name in wanted:
-        assert found.metrics[0][name] == pytest.approx(
+        assert loop_run.metrics[0][name] == pytest.approx(
             sk.get_scorer(name.removeprefix("valid-"))(svc, valid.drop(columns="y"), valid["y"])
         )
     assert model.predict(valid.drop(columns="y")).dtype == np.int64
-    assert "valid-logloss" not in found.final and "valid-accuracy" in found.final
+    assert "valid-logloss" not in loop_run.final and "valid-accuracy" in loop_run.final
     text = (
         "`valid-neg_log_loss` needs probabilities, but `sklearn.svm:LinearSVC` has no "
         "`predict_proba`; choose a metric of classes"
@@ -355,13 +357,13 @@ def test_text_is_refused_with_columns_or_read_by_pipeline(tmp_path):
         ValueError, match="these columns are not numeric after preprocessing: city;"
     ):
         run(tmp_path / "forest", FOREST, table=(current, shards), check=check)
-    found = run(
+    loop_run = run(
         tmp_path / "pipeline",
         f"{HERE}:reads_text",
         table=(lambda **keys: current(**keys, _kept={}), shards),
         check=check,
     )
-    assert last_model(found).predict(check).shape == (32,)
+    assert last_model(loop_run).predict(check).shape == (32,)
 
 
 @pytest.mark.parametrize(

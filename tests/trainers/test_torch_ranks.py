@@ -53,7 +53,7 @@ def _train(rank, folder):
     """Run every case on one rank: a whole training, and one that continues from the checkpoint of
     step 2.
     """
-    found = {}
+    results = {}
     for name, (task, params) in CASES.items():
         whole = _run(task, params, Path(folder, name, f"rank-{rank}"), rank=rank, world=2)
         checkpoints = [whole.checkpoints]
@@ -66,8 +66,8 @@ def _train(rank, folder):
             rank=rank,
             world=2,
         )
-        found[name] = whole, resumed
-    return found
+        results[name] = whole, resumed
+    return results
 
 
 @pytest.fixture(scope="module")

@@ -129,7 +129,7 @@ def plain_loop(task, epochs, rate, size, clip, loss, target):
     network = networks.Net(5, 3 if task == "multiclass" else 1)
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    found = []
+    values = []
     for epoch in range(1, epochs + 1):
         seeded(7, epoch, 0)
         network.train()
@@ -144,8 +144,8 @@ def plain_loop(task, epochs, rate, size, clip, loss, target):
         with torch.no_grad():
             out = network(x_valid).double()
         p = torch.softmax(out, 1) if task == "multiclass" else torch.sigmoid(out[:, 0])
-        found.append(measure(task, "valid", valid["y"].to_numpy(), p.numpy()))
-    return found
+        values.append(measure(task, "valid", valid["y"].to_numpy(), p.numpy()))
+    return values
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_the_numbers_are_those_of_a_plain_loop(task, loss, target, tmp_path):
             task, "valid", np.array([0, 1]), np.full((2, 3) if task == "multiclass" else 2, 1 / 3)
         )
     )
-    found = run(task, tmp_path, params, metric=names[0], asked=names).metrics
-    assert found == plain_loop(task, 5, 0.02, 48, 0.7, loss, target)
+    metrics = run(task, tmp_path, params, metric=names[0], asked=names).metrics
+    assert metrics == plain_loop(task, 5, 0.02, 48, 0.7, loss, target)
 
 
 def weights(run_, step):
@@ -240,11 +240,11 @@ def test_new_optimizer_starts_fresh_and_new_shape_is_refused(tmp_path):
 
 def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
     params = {"epochs": 30, "lr": 3.0, "patience": 2, "optimizer": "torch.optim:SGD"}
-    found = run("regression", tmp_path, params)
-    values = [metrics["valid-rmse"] for metrics in found.metrics]
+    loop_run = run("regression", tmp_path, params)
+    values = [metrics["valid-rmse"] for metrics in loop_run.metrics]
     best = int(np.nanargmin(values)) + 1
     assert len(values) == best + 2 < 30
-    assert max(found.checkpoints) == len(values) and "train-rmse" in found.final
+    assert max(loop_run.checkpoints) == len(values) and "train-rmse" in loop_run.final
     (tmp_path / "refit").mkdir()
     assert (
         len(run("regression", tmp_path / "refit", params | {"epochs": 8}, keep_last=True).metrics)
@@ -263,7 +263,7 @@ def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
     ],
 )
 def test_losses_and_networks_for_two_classes(options, params, tmp_path):
-    found = run(
+    loop_run = run(
         "binary",
         tmp_path,
         {"epochs": 12, "lr": 0.03} | params,
@@ -271,13 +271,13 @@ def test_losses_and_networks_for_two_classes(options, params, tmp_path):
         asked=("valid-logloss", "valid-auc", "valid-loss"),
     )
     assert (
-        found.metrics[-1]["valid-auc"] > 0.8
-        and found.metrics[-1]["valid-loss"] < found.metrics[0]["valid-loss"]
+        loop_run.metrics[-1]["valid-auc"] > 0.8
+        and loop_run.metrics[-1]["valid-loss"] < loop_run.metrics[0]["valid-loss"]
     )
-    assert_loads(found, "binary")
+    assert_loads(loop_run, "binary")
 
 
-def assert_loads(found, task, shards=None):
+def assert_loads(loop_run, task, shards=None):
     """Check that the loaded model has the objective's value of the best epoch."""
     metric = {
         "binary": "valid-logloss",
@@ -285,10 +285,10 @@ def assert_loads(found, task, shards=None):
         "regression": "valid-rmse",
     }[task]
     frame = (shards or small_table(task)[1])["valid"].frame
-    model = load(str(found.checkpoints[max(found.checkpoints)]))
+    model = load(str(loop_run.checkpoints[max(loop_run.checkpoints)]))
     predicted = model.predict(frame.drop(columns="y"))
     assert measure(task, "valid", frame["y"].to_numpy(), predicted)[metric] == pytest.approx(
-        min(m[metric] for m in found.metrics), rel=1e-5
+        min(m[metric] for m in loop_run.metrics), rel=1e-5
     )
     assert model.predict(frame.drop(columns="y").iloc[:0]).shape == (0, *predicted.shape[1:])
 
@@ -297,14 +297,14 @@ def images(tensors: bool):
     """Return shards whose rows have an image of 8 × 8 pixels as 8-bit integers."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
+    data = load_digits()
     frame = pd.DataFrame(
-        {"image": list(found.images.astype(np.uint8)), "y": np.minimum(found.target, 2)}
+        {"image": list(data.images.astype(np.uint8)), "y": np.minimum(data.target, 2)}
     )
     if tensors:
         from ray.data.extensions import TensorArray
 
-        frame["image"] = TensorArray(found.images.astype(np.uint8))
+        frame["image"] = TensorArray(data.images.astype(np.uint8))
     return {
         "train": FakeShard(frame.iloc[:600]),
         "valid": FakeShard(frame.iloc[600:800].reset_index(drop=True)),
@@ -321,7 +321,7 @@ def test_a_vision_transformer_reads_a_column_of_images(tmp_path):
         "depth": 1,
         "optimizer_args": {"weight_decay": 0.05},
     }
-    found = run(
+    loop_run = run(
         "multiclass",
         tmp_path,
         params,
@@ -330,22 +330,24 @@ def test_a_vision_transformer_reads_a_column_of_images(tmp_path):
         check=check,
         _kept={},
     )
-    assert found.metrics[-1]["valid-mlogloss"] < 0.7 * found.metrics[0]["valid-mlogloss"]
-    assert_loads(found, "multiclass", shards)
-    model = load(str(found.checkpoints[4]))
-    np.testing.assert_array_equal(model.predict(check), np.load(found.checkpoints[4] / "check.npy"))
+    assert loop_run.metrics[-1]["valid-mlogloss"] < 0.7 * loop_run.metrics[0]["valid-mlogloss"]
+    assert_loads(loop_run, "multiclass", shards)
+    model = load(str(loop_run.checkpoints[4]))
+    np.testing.assert_array_equal(
+        model.predict(check), np.load(loop_run.checkpoints[4] / "check.npy")
+    )
 
 
 @pytest.mark.parametrize("threads", [2, 8])
 def test_predictions_do_not_depend_on_threads(threads, tmp_path):
-    found = run("binary", tmp_path, {"epochs": 1, "width": 2048})
+    loop_run = run("binary", tmp_path, {"epochs": 1, "width": 2048})
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
         check = small_table("binary")[0]().check
         np.testing.assert_array_equal(
-            load(str(found.checkpoints[1])).predict(check),
-            np.load(found.checkpoints[1] / "check.npy"),
+            load(str(loop_run.checkpoints[1])).predict(check),
+            np.load(loop_run.checkpoints[1] / "check.npy"),
         )
     finally:
         torch.set_num_threads(before)

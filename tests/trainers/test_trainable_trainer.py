@@ -253,11 +253,11 @@ def test_anything_but_a_trainable_is_refused(tmp_path, name, message):
 
 def test_trainable_reads_prepared_data_and_names_its_trial(tmp_path):
     here = os.getcwd()
-    found = run(
+    loop_run = run(
         tmp_path, "Reads", {"rate": 1}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))}
     )
     folder = str(tmp_path / "trial" / "files")
-    assert found.metrics == [{"loss": 3.0}]
+    assert loop_run.metrics == [{"loss": 3.0}]
     assert calls == [
         {"id": "0007", "name": "fake", "logdir": folder, "cwd": folder, "config": {"rate": 1}}
     ]
@@ -268,16 +268,16 @@ def test_trainable_reads_prepared_data_and_names_its_trial(tmp_path):
 
 
 def test_checkpoints_are_saved_at_each_best_step_and_at_the_end(tmp_path):
-    found = scripted(tmp_path, [3.0, 2.0, 4.0, math.nan, 1.0, 5.0, 6.0])
-    assert [*found.checkpoints] == [1, 2, 5, 7]
+    loop_run = scripted(tmp_path, [3.0, 2.0, 4.0, math.nan, 1.0, 5.0, 6.0])
+    assert [*loop_run.checkpoints] == [1, 2, 5, 7]
     assert [*scripted(tmp_path / "max", [3.0, 2.0, 4.0], goal="maximize").checkpoints] == [1, 3]
 
 
 def test_checkpoints_are_saved_on_request_at_milestones_and_max_t(tmp_path):
     losses = [1.0, 2.0, {"loss": 3.0, "should_checkpoint": True}, 4.0, 5.0, 6.0, 7.0]
-    found = scripted(tmp_path, losses, milestones=range(2, 8, 2), max_t=5, stop_at=5)
-    assert [*found.checkpoints] == [1, 2, 3, 4, 5]
-    assert "should_checkpoint" not in found.metrics[2]
+    loop_run = scripted(tmp_path, losses, milestones=range(2, 8, 2), max_t=5, stop_at=5)
+    assert [*loop_run.checkpoints] == [1, 2, 3, 4, 5]
+    assert "should_checkpoint" not in loop_run.metrics[2]
 
 
 def test_a_refit_saves_only_the_last_step(tmp_path):

@@ -115,7 +115,7 @@ def run_on_rank(
     current, shards = coarse_table(task)
     rows = np.arange(rank, 160, 2)
     chosen = {"weighted": rows, "repeated": np.repeat(rows, WEIGHTS[rows]), "plain": rows}
-    loop, found = importlib.import_module(f"sweeps.trainers.{name}").train_func, {}
+    loop, runs = importlib.import_module(f"sweeps.trainers.{name}").train_func, {}
     for kind, part in chosen.items():
         train = shards["train"].frame.iloc[part].reset_index(drop=True)
         train = (
@@ -125,7 +125,7 @@ def run_on_rank(
         keep.mkdir()
         connect()
         cur = current(weight="sample_weight" if kind == "weighted" else None, _kept={})
-        found[kind] = run_loop(
+        runs[kind] = run_loop(
             loop,
             dict(PARAMS[name]),
             cur,
@@ -134,7 +134,7 @@ def run_on_rank(
             rank=rank,
             world=2,
         ).metrics
-    return found
+    return runs
 
 
 def assert_weights_count_on_two_ranks(ranks: list[dict[str, list[dict[str, float]]]]) -> None:
@@ -160,12 +160,12 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(name, task, tmp_path)
 def test_metrics_of_train_count_each_row_once(name, tmp_path):
     task, metric = "binary", "logloss"
     names = (f"valid-{metric}", f"train-{metric}")
-    found = run(name, task, tmp_path / "a", WEIGHTS, asked=names)
+    loop_run = run(name, task, tmp_path / "a", WEIGHTS, asked=names)
     _, shards = coarse_table(task)
     model = importlib.import_module(f"sweeps.trainers.{name}").load(
-        str(found.checkpoints[max(found.checkpoints)])
+        str(loop_run.checkpoints[max(loop_run.checkpoints)])
     )
-    best = min(found.metrics, key=lambda each: each[names[0]])
+    best = min(loop_run.metrics, key=lambda each: each[names[0]])
     for each in names:
         rows = shards[each.partition("-")[0]].frame
         assert best[each] == pytest.approx(
@@ -225,8 +225,10 @@ class TestEstimators:
             weight="sample_weight", options=options, metric="valid-accuracy", goal="maximize"
         )
         loop = importlib.import_module("sweeps.trainers.sklearn").train_func
-        found = run_loop(loop, dict(PARAMS["sklearn"]), given, {**shards, "train": both}, tmp_path)
-        assert found.metrics[-1]["valid-accuracy"] > 0.8
+        loop_run = run_loop(
+            loop, dict(PARAMS["sklearn"]), given, {**shards, "train": both}, tmp_path
+        )
+        assert loop_run.metrics[-1]["valid-accuracy"] > 0.8
 
     def test_an_estimator_without_weights_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setitem(PARAMS, "sklearn", {})

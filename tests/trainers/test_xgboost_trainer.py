@@ -250,7 +250,7 @@ def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_pa
 
 
 @pytest.mark.parametrize("value", [float("-inf"), 1e300])
-def test_an_infinite_value_is_told_without_a_stack_of_c(value):
+def test_an_infinite_value_is_reported_without_a_stack_of_c(value):
     rows = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, value], "y": [0, 1]})
     with pytest.raises(ValueError, match=r"^the column `b` holds an infinite value.*data\.drop$"):
         matrix(rows, "y")
