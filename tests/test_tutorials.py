@@ -166,7 +166,7 @@ def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trips").mkdir()
     for month in ("2020-01", "2020-02"):
-        big_tip.made_trips(month, 500).to_parquet(tmp_path / "trips" / f"{month}.parquet")
+        big_tip.artificial_trips(month, 500).to_parquet(tmp_path / "trips" / f"{month}.parquet")
     for files in (None, "trips/*.parquet"):
         pandas, *others = [
             read_source(
@@ -190,7 +190,7 @@ def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
         'data.train={"big_tip:load": {reader: dask}}',
     )
     assert result["best"]["value"] > 0.6
-    raw = big_tip.made_trips("2020-02", 500, seed=1)
+    raw = big_tip.artificial_trips("2020-02", 500, seed=1)
     raw.to_parquet(tmp_path / "february.parquet")
     done = invoke(
         "predict",

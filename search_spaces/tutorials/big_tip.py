@@ -54,7 +54,7 @@ def _find(files: str) -> list[str]:
 
 def _with_pandas(files: str | None, rows: int) -> pd.DataFrame:
     if files is None:
-        return clean(made_trips("2020-01", rows))
+        return clean(artificial_trips("2020-01", rows))
     return clean(
         pd.concat(
             [pd.read_parquet(file, columns=COLUMNS) for file in _find(files)], ignore_index=True
@@ -69,7 +69,7 @@ def _with_dask(files: str | None, rows: int) -> Any:
 
     enable_dask_on_ray()
     if files is None:
-        return clean(dd.from_pandas(made_trips("2020-01", rows), npartitions=4))
+        return clean(dd.from_pandas(artificial_trips("2020-01", rows), npartitions=4))
     return clean(dd.read_parquet(_find(files), columns=COLUMNS))
 
 
@@ -78,7 +78,7 @@ def _with_ray_data(files: str | None, rows: int) -> Any:
     import ray.data
 
     if files is None:
-        trips = ray.data.from_pandas(made_trips("2020-01", rows)).repartition(4)
+        trips = ray.data.from_pandas(artificial_trips("2020-01", rows)).repartition(4)
     else:
         trips = ray.data.read_parquet(_find(files)).select_columns(COLUMNS)
     return trips.map_batches(clean, batch_format="pandas", batch_size=None)
@@ -122,7 +122,7 @@ def features(trips: pd.DataFrame) -> pd.DataFrame:
     return trips[NUMBERS].assign(**made).astype(np.float64)
 
 
-def made_trips(month: str, rows: int, seed: int = 0) -> pd.DataFrame:
+def artificial_trips(month: str, rows: int, seed: int = 0) -> pd.DataFrame:
     """Make trips in the format of the TLC. About one row in thirty has an error or a missing value.
 
     Args:
@@ -168,4 +168,4 @@ def made_trips(month: str, rows: int, seed: int = 0) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    made_trips(sys.argv[1], 2_000).to_parquet(sys.argv[2], row_group_size=500)
+    artificial_trips(sys.argv[1], 2_000).to_parquet(sys.argv[2], row_group_size=500)

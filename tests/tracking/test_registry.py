@@ -49,7 +49,7 @@ def test_an_alias_does_not_move_to_nan():
 def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(
     empty_database, checked_in_this_process, tmp_path, monkeypatch
 ):
-    import made as ingredients
+    import bundle_parts as ingredients
     import mlflow.pyfunc
     from mlflow.tracking import MlflowClient
 
