@@ -96,9 +96,9 @@ def invoke(*args: object) -> click.testing.Result:
 
 def check_in_this_process(patch: pytest.MonkeyPatch) -> None:
     """Check exported bundles in this process instead of a new process, which takes some seconds."""
-    from sweeps.bundle import check, write
+    from sweeps.bundle import check, check_process
 
-    patch.setattr(write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle))
+    patch.setattr(check_process, "check", lambda bundle, timeout: check.check(bundle))
 
 
 def end_all() -> None:

@@ -117,7 +117,8 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path):
         and "data.drop     ['hue']" in text
         and "data.rows     0.5" in text
     )
-    assert "data.train  data.drop  data.rows  preprocessor" in terminal_text._front([best])
+    front = terminal_text.format_result(result(front=[best]))
+    assert "data.train  data.drop  data.rows  preprocessor" in front
     loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
     trial = loop.ask()
     recorded = record.read(tmp_path).trials[0]

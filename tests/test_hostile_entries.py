@@ -60,7 +60,7 @@ def root(local_ray, _mlflow_of_sweeps, tmp_path_factory) -> Path:
         patch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
         patch.setattr("sweeps.tracking.TrackerProcess", lambda to, errors: MlflowTracker(to))
         patch.setattr("sweeps.bundle.check_process.started_early", contextlib.nullcontext)
-        patch.setattr("sweeps.bundle.write._check_in_fresh_process", lambda bundle, target: None)
+        patch.setattr("sweeps.bundle.check_process.check", lambda bundle, timeout: None)
         sweep = SweepFolder(sweeps.run(space, dir=root).dir)
     shutil.copytree(sweep.bundle, sweep.exports / "0000")
     sweep.commands.mkdir(exist_ok=True)

@@ -175,7 +175,7 @@ def test_the_check_finds_the_speed_among_other_lines(printed, speed, monkeypatch
     process = SimpleNamespace(
         communicate=lambda *_, **__: (printed, ""), returncode=0, kill=lambda: None
     )
-    monkeypatch.setattr(check_process, "_early", process)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: process)
     assert check_process.check(Path("bundle"), 1.0) == speed
 
 
@@ -366,14 +366,24 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
     assert not list((path / "data").rglob("check.*")) and not (path / "input_example.json").exists()
 
 
-def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, tmp_path):
+def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, monkeypatch):
     path, _ = bundle
+    processes = []
+    start = subprocess.Popen
+
+    def record(*arguments, **options):
+        processes.append(start(*arguments, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", record)
     with check_process.started_early(["no_such_package"]):
-        process = check_process._early
         speed = check_process.check(path, 60.0)
-        assert speed is not None and speed > 100 and process.returncode == 0
+        assert speed is not None and speed > 100
+        (early,) = processes
+        assert early.returncode == 0
         assert Manifest.read(path).rows_per_second is not None
-        assert check_process._early is None, "the next check starts a process of its own"
+        check_process.check(path, 60.0)
+        assert len(processes) == 2, "the next check starts a process of its own"
     with check_process.started_early():
-        unused = check_process._early
-    assert unused.returncode is not None
+        pass
+    assert processes[2].returncode is not None

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,14 +18,13 @@ from hypothesis import strategies as st
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
-from sweeps.bundle import check as checking
-from sweeps.bundle import write
 from sweeps.bundle.bundle_model import load_bundle
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.plugins import references
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
+from tests.commands import check_in_this_process
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.integration, pytest.mark.slow]
 
@@ -115,10 +113,6 @@ def training_rows() -> pd.DataFrame:
     return frame
 
 
-def in_this_process(bundle: Path, target: Path) -> None:
-    checking.check(bundle)
-
-
 @pytest.fixture(scope="module")
 def bundles(local_ray, tmp_path_factory):
     """(trainer, chain) -> the loaded bundle, the chain as it was fitted, the model as it was
@@ -129,9 +123,7 @@ def bundles(local_ray, tmp_path_factory):
     bundles = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.setattr(
-            write, "_check_in_fresh_process", in_this_process
-        )  # 18 fresh processes would take a minute
+        check_in_this_process(patch)  # 18 new processes would take a minute
         raw = training_rows()
         make, _ = small_table("binary")
         for chain, steps in CHAINS.items():

@@ -67,7 +67,8 @@ def test_rows_are_read_as_in_training(bundle, tmp_path):
     path, kept = bundle
     read = ReadKeys(names=("sold", *kept["raw"].columns), separator=";", decimal=",")
     facts = json.loads(json.dumps({"read": vars(read)}))
-    manifest = load_bundle(path).manifest.model_copy(update={"training": facts})
+    model = load_bundle(path)
+    model.manifest = model.manifest.model_copy(update={"training": facts})
     rows = kept["raw"].assign(sold="no")
     text = {"sep": ";", "decimal": ",", "index": False}
     for name, table, header in (
@@ -76,9 +77,8 @@ def test_rows_are_read_as_in_training(bundle, tmp_path):
         ("unlabeled.csv", kept["raw"], True),
     ):
         table.to_csv(tmp_path / name, header=header, **text)
-        (got,) = predict_rows._read_rows(tmp_path / name, manifest)
-        expected = kept["raw"][list(got.columns)]
-        pd.testing.assert_frame_equal(got, expected, check_dtype=False)
+        predicted = predict_rows.predict_file(model, tmp_path / name)
+        pd.testing.assert_frame_equal(predicted, model.predict(kept["raw"]))
 
 
 def test_transform_gives_the_features_that_the_model_gets(bundle):
@@ -89,7 +89,7 @@ def test_transform_gives_the_features_that_the_model_gets(bundle):
     expected = kept["fitted"].transform(kept["raw"])
     prepared = loaded.transform(rows)
     pd.testing.assert_frame_equal(prepared, expected.set_axis(rows.index, axis=0))
-    np.testing.assert_array_equal(loaded._model.predict(prepared), kept["expected"])
+    np.testing.assert_array_equal(loaded.model_output(rows), kept["expected"])
     assert rows.columns[0] == "sold" and loaded.transform(rows.iloc[[3, 1]]).index.tolist() == [
         "c",
         "e",

@@ -69,11 +69,10 @@ def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monk
     }
     usage = Usage({"CPU": 2.0}, stages=stages)
     use_fake_ray(monkeypatch, True, lambda reference: usage)
-    monitor._requested_usage = object()
+    monitor.update_usage()
 
     def saved() -> dict[str, str]:
         monitor.update_usage()
-        monitor._requested_usage = object()
         return json.loads((tmp_path / STAGES).read_text())
 
     assert saved() == {"0001": "waiting for workers"}

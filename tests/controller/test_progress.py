@@ -16,6 +16,7 @@ from sweeps.core.trial import Report, State, Trial
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
+from tests.controller.controllers import FakeMonitor
 from tests.search.deaths import Deaf
 from tests.trial_updates import trial_update
 
@@ -43,8 +44,16 @@ def controller(tmp_path) -> SweepController:
 def controller_of(search: SearchLoop) -> SweepController:
     """A controller of a sweep that started 100 s ago, without a pool."""
     deaf: Any = Deaf()
+    watched: Any = FakeMonitor()
     return SweepController(
-        search, deaf, deaf, time.monotonic() - 100, lambda: False, lambda status: None, lambda: None
+        search,
+        deaf,
+        deaf,
+        time.monotonic() - 100,
+        lambda: False,
+        lambda status: None,
+        lambda: None,
+        watched,
     )
 
 
@@ -76,7 +85,7 @@ def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(controller, m
     before = controller.status()
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() + 86400 * days)
-    controller._check_limits()
+    controller.poll()
     after = controller.status()
     assert controller.reason is None
     assert after.seconds == pytest.approx(before.seconds, abs=20)

@@ -17,6 +17,7 @@ import pytest
 
 from sweeps.controller import reservation
 from sweeps.controller.controller import SweepController
+from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.session import SweepSession
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.files.sweep_folder import SCRATCH
@@ -64,11 +65,12 @@ class FakeHandle:
     """
 
     def __init__(self, name: str, events: list[str]):
-        self._name, self._events = name, events
+        self.name = name
+        self._events = events
 
     def __getattr__(self, method: str) -> Any:
         def remote(*args: Any) -> str:
-            self._events.append(f"{self._name}.{method}")
+            self._events.append(f"{self.name}.{method}")
             return method
 
         return SimpleNamespace(remote=remote)
@@ -89,7 +91,7 @@ def events(monkeypatch) -> list[str]:
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
     monkeypatch.setattr(child_processes, "end", lambda folder: events.append("end workers") or 0)
     monkeypatch.setattr(ray_cluster, "at_driver", lambda: "here")
-    monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor._name}"))
+    monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor.name}"))
     monkeypatch.setattr("ray.get", lambda reference: None)
     monkeypatch.setattr("ray.wait", lambda references, timeout: ([], references))
     use_cluster(monkeypatch, events, ours=True)
@@ -243,18 +245,22 @@ def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monk
 def test_changed_data_ends_sweep_in_one_line_and_resume_works(
     events, space, no_report, tmp_path, monkeypatch
 ):
-    def change(controller: SweepController, *more: Any) -> None:
+    def change_data(monitor: PoolMonitor) -> bool:
+        monitor.data_error = InputError(Problem("data.train", "the data has changed"))
+        return False
+
+    def run_one(controller: SweepController, *more: Any) -> None:
         controller.start_trial()
-        controller._monitor.data_error = InputError(Problem("data.train", "the data has changed"))
         controller.poll()
 
-    monkeypatch.setattr(tune_adapter, "run", change)
-    with pytest.raises(
-        SweepsError,
-        match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume "
-        r".*$",
-    ):
-        swept(tmp_path)
+    error = (
+        r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume .*$"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(PoolMonitor, "pool_was_restarted", change_data)
+        patch.setattr(tune_adapter, "run", run_one)
+        with pytest.raises(SweepsError, match=error):
+            swept(tmp_path)
     assert events[-4:] == END
     monkeypatch.setattr(tune_adapter, "run", run_all)
     (folder,) = (tmp_path / "runs").iterdir()

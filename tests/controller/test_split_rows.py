@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sweeps.data import load_data
 from sweeps.data.columns import tables
+from sweeps.execution.cluster import ray_cluster
 from sweeps.exports import split_rows
 from sweeps.space import load as load_space
 
@@ -29,11 +30,16 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
     column = pa.Array.from_buffers(pa.float64(), 100, [None, pa.py_buffer(memory)])
 
     @contextlib.contextmanager
-    def ray_of_the_cluster(*args):
+    def reopened(*args):
+        yield tmp_path, None, None
+
+    @contextlib.contextmanager
+    def ray_connection(*args):
         yield
         memory[:] = bytes(len(memory))
 
-    monkeypatch.setattr(split_rows, "_ray", ray_of_the_cluster)
+    monkeypatch.setattr(split_rows, "reopened", reopened)
+    monkeypatch.setattr(ray_cluster, "ray_connection", ray_connection)
     monkeypatch.setattr(
         load_data, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column})
     )

@@ -105,7 +105,7 @@ def test_after_a_round_the_store_has_the_files_of_the_folder(before, now, result
 
 def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(bucket, folder):
     mirror = StoreMirror(folder, ADDRESS)
-    mirror._copy_all(store_mirror.open_store(ADDRESS))
+    mirror.detach()
     assert names_in(bucket) == {
         "origin.json",
         "study.journal",
@@ -158,8 +158,8 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
     ],
     ids=["the other process runs", "it has ended"],
 )
-def test_silent_process_changes_nothing_after_takeover(bucket, folder, monkeypatch, left):
-    monkeypatch.setattr(stores, "_allowed", {ADDRESS})
+def test_silent_process_changes_nothing_after_takeover(bucket, folder, left):
+    stores.allow(ADDRESS)
     text = "process 7 on elsewhere has taken over this sweep; this process has stopped"
     with pytest.raises(SweepsError, match=text), store_mirror.mirrored(folder) as mirror:
         (bucket / NAME / "study.journal").write_text("of the other process")
@@ -188,9 +188,9 @@ def test_an_odd_driver_file_names_nobody_and_is_written_again(bucket, folder, co
     store = store_mirror.open_store(ADDRESS)
     assert read_driver(store) is None
     mirror = StoreMirror(folder, ADDRESS)
-    mirror._copy_all(store)
+    mirror.detach()
     (bucket / NAME / "driver.json").write_text(content)
-    mirror._copy_all(store)
+    mirror.detach()
     driver = read_driver(store)
     assert driver is not None and driver.is_here and not mirror.taken_over
 
@@ -261,7 +261,7 @@ def test_only_the_clock_of_the_storage_counts(bucket):
 
 
 def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path):
-    StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
+    StoreMirror(folder, ADDRESS).close(patient=False)
     (bucket / NAME / "driver.json").write_text(json.dumps({"host": "elsewhere", "pid": 7}))
     with pytest.raises(SweepLocked, match="process 7 on elsewhere was running this sweep"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
@@ -286,7 +286,7 @@ def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path)
 def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(
     bucket, folder, local, stored, after
 ):
-    StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
+    StoreMirror(folder, ADDRESS).close(patient=False)
     (bucket / NAME / "driver.json").unlink()
     (bucket / NAME / "study.journal").write_text(stored)
     if not stored:
@@ -301,7 +301,7 @@ def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(
 
 
 def test_a_folder_of_another_sweep_is_not_overwritten(bucket, folder):
-    StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
+    StoreMirror(folder, ADDRESS).close(patient=False)
     (folder / "origin.json").write_text("{}")
     with pytest.raises(InputError, match="belongs to a sweep on this disk"):
         stored_sweeps.fetch(ADDRESS, folder.parent)

@@ -4,10 +4,11 @@ failure, and a time limit.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from sklearn.datasets import load_diabetes
 
 import sweeps
 from sweeps.controller.session import SweepSession
-from sweeps.core.trial import Checkpoint
 from sweeps.data.load_data import load_splits
 from sweeps.exports import trial_refit
 from tests.commands import invoke
@@ -161,16 +161,18 @@ def test_the_export_of_another_trial_is_trained_on_all_rows_too(clean_ray, tmp_p
 
 @pytest.mark.extended
 def test_the_final_training_has_all_cpus_if_ray_is_our_own(clean_ray, tmp_path, monkeypatch):
-    train = trial_refit._train
+    train = trial_refit.trained_again
 
-    def train_in_our_ray(session: SweepSession, *arguments: Any) -> Checkpoint:
-        with monkeypatch.context() as patch:
-            total = {**session.cluster.total, "CPU": 5.0}
-            own = dataclasses.replace(session.cluster, ours=True, total=total)
-            patch.setattr(session, "cluster", own)
-            return train(session, *arguments)
+    @contextlib.contextmanager
+    def train_in_our_ray(session: SweepSession, *arguments: Any) -> Iterator[Any]:
+        cluster = session.cluster
+        total = {**cluster.total, "CPU": 5.0}
+        session.cluster = dataclasses.replace(cluster, ours=True, total=total)
+        with train(session, *arguments) as model:
+            session.cluster = cluster
+            yield model
 
-    monkeypatch.setattr(trial_refit, "_train", train_in_our_ray)
+    monkeypatch.setattr(trial_refit, "trained_again", train_in_our_ray)
     swept(tmp_path, "rows_threads", "valid: 0.2")
     assert (tmp_path / "log.jsonl.threads").read_text().split() == ["1", "1", "5"]
 

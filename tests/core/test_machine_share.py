@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.core.host import machine_share
 from sweeps.core.host.machine_share import (
     EVERYTHING,
     Registration,
@@ -131,6 +133,14 @@ with register("dies", Path("/runs/dies"), 4, (), Share(3)) as (share, others):
     assert not list(temporary.glob("*.json"))
 
 
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Lock a file as the process of another sweep does while it runs."""
+    with file.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -142,7 +152,7 @@ with register("dies", Path("/runs/dies"), 4, (), Share(3)) as (share, others):
 )
 def test_a_registration_that_cannot_be_read_is_ignored(temporary, text):
     temporary.mkdir(mode=0o700)
-    with machine_share._locked(temporary / "other.json"):
+    with locked(temporary / "other.json"):
         (temporary / "other.json").write_text(text)
         with register("one", Path("/runs/one"), 4, (), EVERYTHING) as (share, others):
             assert share.cpus == 4 and others == []
@@ -151,7 +161,7 @@ def test_a_registration_that_cannot_be_read_is_ignored(temporary, text):
 def test_a_folder_that_others_can_write_is_never_read(temporary):
     temporary.mkdir()
     temporary.chmod(0o777)
-    with machine_share._locked(temporary / "strange.json"):
+    with locked(temporary / "strange.json"):
         (temporary / "strange.json").write_text(
             json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": 4, "gpus": []})
         )

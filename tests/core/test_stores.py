@@ -96,23 +96,22 @@ def test_other_addresses_are_refused_without_their_secrets(address):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_store_that_only_a_folder_names_is_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(stores, "_allowed", set())
+def test_a_store_that_only_a_folder_names_is_not_used(tmp_path):
     assert stores.store_of(tmp_path) is None and stores.recorded_store(tmp_path) is None
-    SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://bucket/churn"}))
-    assert stores.recorded_store(tmp_path) == "s3://bucket/churn"
+    SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://stranger/churn"}))
+    assert stores.recorded_store(tmp_path) == "s3://stranger/churn"
     with pytest.raises(
-        InputError, match="this sweep is stored in s3://bucket/churn; give this address"
+        InputError, match="this sweep is stored in s3://stranger/churn; give this address"
     ):
         stores.store_of(tmp_path)
     with pytest.raises(InputError):
         checkpoint_files.checkpoint_root(tmp_path, "0003")
-    stores.allow("s3://bucket/churn-2")
+    stores.allow("s3://stranger/churn-2")
     with pytest.raises(InputError):
         stores.store_of(tmp_path)
-    stores.allow("s3://bucket/churn")
-    assert stores.store_of(tmp_path) == "s3://bucket/churn"
-    assert checkpoint_files.checkpoint_root(tmp_path, "0003") == "s3://bucket/churn/trials/0003"
+    stores.allow("s3://stranger/churn")
+    assert stores.store_of(tmp_path) == "s3://stranger/churn"
+    assert checkpoint_files.checkpoint_root(tmp_path, "0003") == "s3://stranger/churn/trials/0003"
 
 
 def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvicorn
 
 from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import FolderLock
-from sweeps.dashboard import dashboard_server
+from sweeps.dashboard import dashboard_app, dashboard_server
 from sweeps.dashboard.dashboard_server import PageOptions, serve
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
@@ -167,6 +168,13 @@ def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
             assert answer.status >= 400 and "mine" not in answer.text, (place, answer)
 
 
+@pytest.fixture
+def no_requests(monkeypatch) -> None:
+    """Let a server end at once."""
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, listeners: None)
+    monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("options", "pattern", "may_command"),
@@ -178,43 +186,36 @@ def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
     ],
 )
 def test_token_is_printed_if_commands_are_possible_and_none_is_set(
-    options, pattern, may_command, tmp_path, monkeypatch
+    no_requests, options, pattern, may_command, tmp_path, monkeypatch
 ):
     dashboards = []
-    monkeypatch.setattr(
-        dashboard_server,
-        "_server",
-        lambda app, dashboard, say: dashboards.append(dashboard) or Ended(),
-    )
-    monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
+
+    class RecordedDashboard(dashboard_app.Dashboard):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            dashboards.append(self)
+
+    monkeypatch.setattr(dashboard_app, "Dashboard", RecordedDashboard)
     said = []
     serve(tmp_path, options, said.append)
     assert re.search(pattern, said[-1]), said
     assert dashboards[0].may_command == may_command
 
 
-class Ended:
-    """A server that ends at once."""
-
-    def handle_exit(self, *_):
-        raise AssertionError("no signal is sent")
-
-    def run(self, listeners):
-        pass
-
-
-def test_the_command_line_of_a_browser_has_no_token(tmp_path, monkeypatch):
-    opened = []
+def test_the_command_line_of_a_browser_has_no_token(no_requests, tmp_path, monkeypatch):
+    files = []
 
     def open_browser(address):
-        opened.append((address, Path(address.removeprefix("file://"))))
-        assert opened[0][1].stat().st_mode & 0o077 == 0
-        assert "/?token=secret&amp;x" in opened[0][1].read_text()
+        assert "secret" not in address
+        file = Path(address.removeprefix("file://"))
+        files.append(file)
+        assert file.stat().st_mode & 0o077 == 0
+        assert "/?token=secret&amp;x" in file.read_text()
 
     monkeypatch.setattr(dashboard_server.webbrowser, "open", open_browser)
-    with dashboard_server._browser("http://localhost/?token=secret&x"):
-        assert "secret" not in opened[0][0]
-    assert not opened[0][1].exists()
+    options = PageOptions(port=0, mlflow=False, token="secret&x", open_browser=True)
+    serve(tmp_path, options, lambda text: None)
+    assert not files[0].exists()
 
 
 def test_a_root_that_is_no_folder_is_refused(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 
 from sweeps.execution.messages import Ranks, RankUpdate, Silence
 from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.worker import trial_session
 from sweeps.execution.worker.dataset_cache import DatasetCache
 from sweeps.execution.worker.trial_session import SILENT_AFTER, TrialSession, stack_of
 from tests.execution.driving import job, trial
@@ -27,7 +29,16 @@ class Pool:
 
 
 @pytest.fixture
-def session(tmp_path):
+def clock(monkeypatch):
+    """The clock of the session, which a test sets."""
+    clock = SimpleNamespace(now=100.0, time=time.time)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(trial_session, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def session(tmp_path, clock):
     assignment: Any = SimpleNamespace(
         trial=trial(0, {}, 1, "none"),
         ranks=Ranks(1, 2, 1, 2),
@@ -44,10 +55,10 @@ def session(tmp_path):
     )
 
 
-def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, capsys):
+def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, clock, capsys):
     session.check_silence()
     assert not session.pool.heard
-    session._last_report -= SILENT_AFTER
+    clock.now += SILENT_AFTER
     session.check_silence()
     session.check_silence()
     (silence,) = session.pool.heard
@@ -60,20 +71,26 @@ def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, 
     session.report({"loss": 1.0}, None)
     session.check_silence()
     assert len(session.pool.heard) == 1
-    session._last_report -= SILENT_AFTER
+    clock.now += SILENT_AFTER
     session.check_silence()
     assert len(session.pool.heard) == 2
 
 
-def test_r13_the_wait_for_a_decision_is_not_silence(session, monkeypatch):
+def test_r13_the_wait_for_a_decision_is_not_silence(session, clock, monkeypatch):
+    decided = []
+    session.assignment.asks = True
+
     def decide(*arguments):
-        session._last_report -= 10 * SILENT_AFTER
+        clock.now += 10 * SILENT_AFTER
         session.check_silence()
+        decided.append(1)
         return True
 
     monkeypatch.setattr("sweeps.execution.worker.trial_session.ray.get", lambda answer: answer)
     session.pool.may_continue = SimpleNamespace(remote=decide)
-    assert session._may_continue() and not session.pool.heard
+    session.report({"loss": 1.0}, None)
+    assert decided == [1]
+    assert not session.pool.heard
     session.check_silence()
     assert not session.pool.heard
 

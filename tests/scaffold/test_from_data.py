@@ -6,6 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -304,7 +305,8 @@ def test_the_command_asks(tmp_path, monkeypatch):
             "y": [0, 1] * (N // 2),
         }
     ).to_csv("rows.csv", index=False)
-    monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
+    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("sweeps.cli.init.sys", terminal)
     done = run(input="rows.csv\n\n")
     assert (
         "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\n"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 
+import uvicorn
+
 from sweeps.dashboard import dashboard_server
+from sweeps.dashboard.dashboard_server import PageOptions
 from sweeps.serving.limits import RequestLimits
 from sweeps.serving.prediction_app import make_app
 from sweeps.serving.prediction_server import make_server
 from tests.serving import served
 
 
-def test_handlers_of_other_loggers_stay_open(tmp_path):
+def test_handlers_of_other_loggers_stay_open(tmp_path, monkeypatch):
     """uvicorn's own configuration closes all handlers."""
     handler = logging.FileHandler(tmp_path / "log")
     make_server(make_app(served.bundle()), RequestLimits())
-    dashboard_server._server(None, None, print)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, listeners: None)
+    monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
+    dashboard_server.serve(tmp_path, PageOptions(port=0, mlflow=False), lambda text: None)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()
 
