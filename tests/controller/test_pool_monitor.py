@@ -61,7 +61,8 @@ def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
 
 def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monkeypatch):
     (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
-    monitor = monitor_of(tmp_path)
+    pool: Any = SimpleNamespace(usage=SimpleNamespace(remote=object))
+    monitor = PoolMonitor(pool, tmp_path)
     assert not (tmp_path / STAGES).exists()
     stages: dict[str, tuple[Stage, int | None]] = {
         "0000": (Stage.TRAINING, None),

@@ -164,7 +164,9 @@ def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
         for r in (0.5, 1.0)
     ]
     prepared = [data_actor.prepare(scaled, data) for data in datas + datas]
-    assert data_actor.fitter.store.count_chains() == len({one.key for one in prepared}) == len(datas)
+    assert (
+        data_actor.fitter.store.count_chains() == len({one.key for one in prepared}) == len(datas)
+    )
     data_actor.prepare((), datas[0])
     assert data_actor.fitter.store.count_chains() == len(datas), "without a step nothing is fitted"
     store = PreparedStore(tmp_path)
