@@ -69,7 +69,9 @@ def known_trial(
     reports = tuple(Report(step, dict(metrics), began) for step, metrics in enumerate(curve, 1))
     spent = result.seconds if worker_seconds is None else worker_seconds
     reported = TrialReported(ended, number, reports, seconds=result.seconds, worker_seconds=spent)
-    state = transitions.started(TrialStarted(began, number, full_trial, full_trial.labels), objectives)
+    state = transitions.started(
+        TrialStarted(began, number, full_trial, full_trial.labels), objectives
+    )
     state = transitions.apply(state, reported)
     if result.state is State.RUNNING:
         return state
