@@ -269,9 +269,9 @@ FAILING = """
 import os
 from pathlib import Path
 import psutil
-from sweeps.core import logging_setup
+from sweeps.core.host import logging_setup
 from sweeps.core.errors import SweepsError
-from sweeps.execution import local_ray
+from sweeps.execution.cluster import local_ray
 from tests.waiting import wait_until
 logging_setup.set_environment()
 from ray._private import services
@@ -317,8 +317,8 @@ LISTENING = """
 import os, sys, tempfile
 from pathlib import Path
 import psutil
-from sweeps.core import logging_setup
-from sweeps.execution import local_ray
+from sweeps.core.host import logging_setup
+from sweeps.execution.cluster import local_ray
 logging_setup.set_environment()
 import ray
 local_ray.start(Path(tempfile.mkdtemp()), 2)

@@ -210,7 +210,7 @@ def test_a_refit_has_a_run_of_its_own(tmp_path, monkeypatch, capfd):
 def test_a_loop_that_is_the_first_to_import_mlflow_logs_to_the_trials_run(sweep):
     code = f"""
 import sys
-from sweeps.execution import loop_mlflow
+from sweeps.execution.worker import loop_mlflow
 loop_mlflow.watch({sweep.uri!r})
 run = loop_mlflow.TrialRun({sweep.uri!r}, {str(sweep.folder(0))!r}, 0)
 with loop_mlflow.logged(run):

@@ -132,7 +132,7 @@ def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
 def test_gang_of_one_renews_destroyed_process_group():
     code = """
 import os, torch, torch.distributed as dist
-from sweeps.execution import torch_state
+from sweeps.execution.isolation import torch_state
 for _ in range(2):
     own = torch_state.group_of_one(gpu=False)
     assert own == torch_state.groups() and len(own) == 1

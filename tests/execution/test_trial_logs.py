@@ -13,7 +13,7 @@ from sweeps.execution.worker import trial_logs
 
 SAID = """
 import ctypes, logging, os, sys
-from sweeps.execution import trial_logs
+from sweeps.execution.worker import trial_logs
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 print("before")
 with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001") as say:
@@ -53,7 +53,7 @@ def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
 LEAKS = """
 import os, sys
 from sweeps.core.text.secrets import remember
-from sweeps.execution import trial_logs
+from sweeps.execution.worker import trial_logs
 remember(os.environ["MY_TOKEN"])
 with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001"):
     print("printed", os.environ["MY_TOKEN"])
