@@ -32,7 +32,7 @@ from sweeps.data.sources.passed_tables import named_tables, save_tables
 from sweeps.execution.cluster.ray_cluster import address_in_job, check_reachable
 from sweeps.notebook.output_cell import in_notebook
 from sweeps.plan import find_infeasible_shapes_here
-from sweeps.runs.mlflow_uri import given_uri, resumed_uri
+from sweeps.runs.mlflow_summary import given_uri, resumed_uri
 from sweeps.runs.sweep_run import SweepRun
 from sweeps.scaffold.table_space import Task, request_of, table_space
 from sweeps.search.plugins import check_plugins

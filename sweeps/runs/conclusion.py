@@ -1,12 +1,15 @@
-"""Conclude a search: export the best trial, and build the result of the sweep.
+"""Conclude a search: prepare the export, export the best trial, and build the sweep's result.
 
 The module also decides whether a resume would run trials.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +23,7 @@ from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.shell_text import shell_command
 from sweeps.core.trial import Result, State, Trial
 from sweeps.data.checks.preflight import locate_problems
+from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of
 
 if TYPE_CHECKING:
@@ -300,3 +304,38 @@ def raise_refusal(controller: SweepController) -> None:
         raise SweepsError(
             f"{problem}. Restore the data, then continue: {resume_command(controller.folder)}"
         )
+
+
+def prepare_export(space: Space, resources: contextlib.ExitStack) -> None:
+    """In a thread, start the process that checks the bundle, and load what the export needs.
+
+    Both take seconds of CPU time, and the export at the end does not wait for them. Before the
+    first trial runs, they would delay it. If no bundle is made, start nothing.
+
+    Args:
+        space: The search space.
+        resources: Ends the process when it is closed.
+    """
+    from sweeps.bundle import check_process
+
+    trainer = space.trainer
+    if trainer.load is None or len(space.objectives) > 1:
+        return
+    packages = [b for b in ("lightgbm", "torch", "xgboost") if b == trainer.backend]
+    resources.enter_context(check_process.started_early(packages))
+    names = ("sweeps.bundle.export", "mlflow.pyfunc", *packages, "optuna.visualization")
+    threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()
+
+
+def _import_all(*names: str) -> None:
+    """Import modules, and read the sources of those that a bundle contains.
+
+    Whoever needs a module later reports the error of its import.
+    """
+    with contextlib.suppress(Exception):
+        from sweeps.bundle.model_code import find_shipped_modules
+
+        find_shipped_modules()
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Record in the sweep's result where in MLflow the sweep is.
+"""Find the MLflow server of a sweep, and record in the result where in MLflow the sweep is.
 
 Also send MLflow the events that it missed.
 """
@@ -6,11 +6,13 @@ Also send MLflow the events that it missed.
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from sweeps.core import clock
+from sweeps.core.errors import InputError
 from sweeps.core.files import provenance
 from sweeps.core.files.atomic_files import write_text
 from sweeps.core.files.origin import valid_origin_keys
@@ -19,12 +21,12 @@ from sweeps.core.result import SweepResult
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.secrets import without_password
 from sweeps.core.trial import Trial
-from sweeps.runs.mlflow_uri import absolute_uri
 from sweeps.space import Space
 from sweeps.study import storage
 from sweeps.study.events import ArtifactSaved, SweepEnded, SweepStarted
 from sweeps.tracking import MlflowTracker, TrackerHub
 from sweeps.tracking.earlier_events import TrialHistory
+from sweeps.tracking.mlflow import uris
 
 # Beginning of the note in a result that says that MLflow missed events.
 MISSED = "MLflow at "
@@ -160,3 +162,60 @@ def place(tracker: MlflowTracker) -> dict[str, JsonValue]:
     to = tracker.destination
     values = (without_password(to.uri), to.experiment, tracker.parent)
     return dict(zip(PLACE, values, strict=True))
+
+
+def resumed_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
+    """Return the given MLflow tracking URI, or else the URI with which the sweep started.
+
+    Return None if neither exists.
+
+    The URI with which the sweep started is stored without a password. The password is taken from
+    `MLFLOW_TRACKING_URI` if this variable names the same server.
+    """
+    if given:
+        return given_uri(given, has_mlflow)
+    return uris.add_password(saved) if saved else None
+
+
+def given_uri(given: str | None, has_mlflow: bool) -> str | None:
+    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`.
+
+    Return None if neither is set.
+
+    Args:
+        given: The given URI; None if there is none.
+        has_mlflow: True if the space file lists MLflow.
+
+    Raises:
+        InputError: MLflow has no store for the URI, or a URI is given although the space file does
+            not list MLflow.
+    """
+    if given and not has_mlflow:
+        text = (
+            "sets the tracking URI of MLflow, but `trackers` in the space file does not list "
+            "`mlflow`; add `mlflow` to `trackers`"
+        )
+        raise InputError("--tracking-uri", text)
+    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
+    if not uri or not has_mlflow:
+        return None
+    uris.check_uri(uri, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
+    return uri
+
+
+def absolute_uri(uri: str | None, folder: Path) -> str:
+    """Return MLflow's tracking URI with an absolute path, if it names a SQLite file.
+
+    The reason: workers run in other working directories.
+
+    Args:
+        uri: The tracking URI; None for a SQLite file beside the sweep's folder.
+        folder: The sweep's folder.
+    """
+    from sweeps.tracking import default_uri
+
+    uri = uri or default_uri(folder.parent)
+    scheme, separator, file = uri.partition(":///")
+    if separator and scheme.startswith("sqlite"):
+        return f"{scheme}:///{Path(file).absolute()}"
+    return uri

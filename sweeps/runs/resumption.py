@@ -70,7 +70,7 @@ def earlier_result(
         result: The saved result.
         limit: The limit that forbids further trials, such as `limits.timeout`. None if there is no
             such limit.
-        tracking_uri: See `mlflow_uri.absolute_uri`.
+        tracking_uri: See `mlflow_summary.absolute_uri`.
     """
     reason = result.reason
     if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:

@@ -129,11 +129,9 @@ class Sweep:
         None if no trial has a value or if the sweep has several objectives.
         """
         study = record.read(self.folder)
-        best = study.best if study is not None else None
-        if study is None or best is None:
+        if study is None or (best := study.best) is None:
             return None
-        value = study.configurations.results()[best.trial.first_trial].value
-        return Best(best.number, best.id, value, best.params, best.labels)
+        return Best(best.number, best.id, study.best_value, best.params, best.labels)
 
     @property
     def study(self) -> optuna.Study | None:

@@ -32,9 +32,8 @@ from sweeps.core.text.command_hints import resume_command
 from sweeps.execution.isolation import child_processes
 from sweeps.notebook.notebook_view import StatusCallback, live_view
 from sweeps.notebook.output_cell import in_notebook
-from sweeps.runs import conclusion, mlflow_summary, mlflow_uri
-from sweeps.runs.conclusion import Conclusion
-from sweeps.runs.export_preparation import prepare_export
+from sweeps.runs import conclusion, mlflow_summary
+from sweeps.runs.conclusion import Conclusion, prepare_export
 from sweeps.runs.resumption import earlier_result, refuse_unsigned_checkpoints, spent_limit
 from sweeps.runs.search_setup import deadline_of, open_search, slots_of
 from sweeps.search.configurations import most_trials
@@ -235,7 +234,7 @@ class SweepRun:
         self._publish_status(status)
 
     def _session(self) -> SweepSession:
-        uri = mlflow_uri.absolute_uri(self.tracking_uri, self.folder)
+        uri = mlflow_summary.absolute_uri(self.tracking_uri, self.folder)
         return SweepSession(
             self.space,
             self.folder,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from sweeps.core.resources import Shape, shape_of
+from sweeps.space import Dimension, Space
 from sweeps.space.model.conditions import Key
 from sweeps.space.model.enumeration import any_key
-
-if TYPE_CHECKING:
-    from sweeps.space import Dimension, Space
 
 Cell = Mapping[str, Key]
 

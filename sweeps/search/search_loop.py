@@ -15,7 +15,9 @@ import warnings
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
 
 from sweeps.core import clock
 from sweeps.core.host.thread_pools import single_threaded
@@ -35,9 +37,6 @@ from sweeps.study.budgets import BudgetState
 from sweeps.study.events import TrialDecided, TrialEnded, TrialEvent, TrialStarted
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
-
-if TYPE_CHECKING:
-    import optuna
 
 # How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts,
 # the grid cell and the values of an initial point are kept.

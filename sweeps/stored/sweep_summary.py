@@ -163,7 +163,8 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         if not ended:
             stages = _stages(folder, study) if running else {}
             trials = _count_trials(study, running, stages)
-            best = best_of(study)
+            if study.best is not None and (value := study.best_value) is not None:
+                best = study.best.id, value
     return SweepSummary(
         name=folder.name,
         folder=folder,
@@ -219,17 +220,6 @@ def _stages(folder: Path, study: Record) -> dict[str, str]:
         for trial, stage in saved.items()
         if trial in running and is_text(stage) and stage.strip()
     }
-
-
-def best_of(study: Record) -> tuple[str, float] | None:
-    """Return the id and the value of the best trial of a study.
-
-    Return None if no trial has a value, or if there are several objectives.
-    """
-    if (best := study.best) is None:
-        return None
-    value = study.configurations.results()[best.trial.first_trial].value
-    return None if value is None else (best.id, value)
 
 
 def _first_word(stage: str) -> str:

@@ -115,6 +115,13 @@ class Record:
         number = self.configurations.winner(self.objectives.goals)
         return None if number is None else next(t for t in self.trials if t.number == number)
 
+    @property
+    def best_value(self) -> float | None:
+        """Value of the best configuration; None if there is no best trial."""
+        if (best := self.best) is None:
+            return None
+        return self.configurations.results()[best.trial.first_trial].value
+
 
 def repeat_of(t: FrozenTrial) -> int | None:
     """Return the number of the trial that `t` repeats.

@@ -59,7 +59,7 @@ class SweepState:
 
         If all trials of its configuration have ended, also add the aggregated result.
         """
-        first = state.number if state.trial.repeat_of is None else state.trial.repeat_of
+        first = state.trial.first_trial
         pairs = self._results.setdefault(first, [])
         pairs.append((state.number, state.result))
         pairs.sort(key=lambda pair: pair[0])

@@ -10,7 +10,7 @@ from sweeps.core.files.file_format import FORMAT
 from sweeps.core.files.origin import read_origin
 from sweeps.core.files.sweep_folder import create_sweep_folder
 from sweeps.core.text.secrets import masked, without_password
-from sweeps.runs.mlflow_uri import resumed_uri
+from sweeps.runs.mlflow_summary import resumed_uri
 from sweeps.space import known_fits, load
 from sweeps.space.python.saved_space import (
     resumed_space,

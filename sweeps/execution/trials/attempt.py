@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ray.exceptions import RayError, RayTaskError
 
 from sweeps.core import clock
 from sweeps.core.host import exit_causes
 from sweeps.core.trial import State
+from sweeps.data.prepared_data import PreparedData
 from sweeps.execution.gangs.data_affinity import keep, room_of
 from sweeps.execution.gangs.data_requests import is_data_loss
 from sweeps.execution.gangs.pool_worker import Gang, PoolWorker, WorkerLost, describe
@@ -20,9 +20,6 @@ from sweeps.execution.trials.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker import gang_ranks
 from sweeps.execution.worker.trial_logs import hide_secrets, log_of
-
-if TYPE_CHECKING:
-    from sweeps.data.prepared_data import PreparedData
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ import contextlib
 import logging
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ray.exceptions import RayTaskError
 
 from sweeps.core.errors import SweepsError
 from sweeps.core.files.sweep_folder import FILES
 from sweeps.core.trial import State, Trial
+from sweeps.data.prepared_data import PreparedData
 from sweeps.execution.gangs.data_requests import DataRequests, is_data_loss
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, WorkerLost
 from sweeps.execution.messages import Ended, Stage
@@ -22,9 +22,6 @@ from sweeps.execution.trials.attempt import Attempt
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker.trial_logs import append_line, log_of
-
-if TYPE_CHECKING:
-    from sweeps.data.prepared_data import PreparedData
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from sweeps.core.trial import Action, Trial
 from sweeps.search.schedulers.view import StudyView
+from sweeps.space import Dimension
+from sweeps.space.model.conditions import Key
 from sweeps.space.sections.key_types import ROWS
-
-if TYPE_CHECKING:
-    from sweeps.space import Dimension
-    from sweeps.space.model.conditions import Key
 
 Explore = Callable[["Dimension", "Key"], "Key"]
 
