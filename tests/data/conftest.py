@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sweeps.space import Space, load
+from tests.bad_input import ROWS, top
+
+
+@pytest.fixture
+def space(tmp_path, monkeypatch) -> Callable[..., Space]:
+    """Load the base of the bad input with other data, in a folder with `rows.csv`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text(ROWS)
+
+    def do(
+        data: str = "{train: rows.csv, label: y, valid: 0.25}", *overrides: str, **changes: str
+    ) -> Space:
+        trainer = {} if "label:" in data else {"trainer": "{loop: json:load}"}  # ours need a label
+        (tmp_path / "space.yaml").write_text(top(data=data, **trainer, **changes))
+        return load("space.yaml", overrides)
+
+    return do
