@@ -1,16 +1,29 @@
-"""The structure of the code: names of files, classes and tests."""
+"""The structure of the code: imports, sizes and names of files, and names in the code."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+MOST_LINES = 400
 MOST_CHARACTERS = 70  # of the name of a test
+# Most of these words say that something happened to a value, and not what the value is.
+FORBIDDEN = ("told", "begun", "judged", "going", "made", "found", "news", "verdict", "book")
+FORBIDDEN_IDENTIFIER = re.compile(
+    rf"\b(?:\w*_)?(?:{'|'.join(FORBIDDEN)})(?:_\w*)?\b", re.IGNORECASE
+)
+TEXT_OR_COMMENT = re.compile(
+    r"""\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*""", re.DOTALL
+)
 # Each plug-in names its classes so.
 PLUGIN_CLASSES = {"Options", "Model"}
 
@@ -38,6 +51,60 @@ def place(file: Path, line: int | None = None) -> str:
     """Return a file, and a line of it, as text."""
     name = str(file.relative_to(ROOT))
     return name if line is None else f"{name}:{line}"
+
+
+def module_files() -> dict[str, Path]:
+    """Return the file of each module of `sweeps` by the module's name."""
+    modules = {}
+    for file in [*files_below("sweeps"), *files_below("trainers")]:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        modules[name if name.startswith("sweeps") else f"sweeps.{name}"] = file
+    return modules
+
+
+def imports_of(file: Path, modules: Iterable[str]) -> dict[str, int]:
+    """Return the modules that a file imports, with the line of the first import of each.
+
+    Imports inside functions and under `TYPE_CHECKING` count too.
+
+    Args:
+        file: The file.
+        modules: Names of the modules to look for.
+    """
+    lines: dict[str, int] = {}
+    for node in statements_of(file):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                names.append(submodule if submodule in modules else node.module)
+        for name in names:
+            if name in modules:
+                lines.setdefault(name, node.lineno)
+    return lines
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    modules = module_files()
+    imports = {name: imports_of(file, modules) for name, file in modules.items()}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        circle = error.args[1]  # Each module is imported by the next one.
+        steps = [
+            f"{place(modules[importer], imports[importer][imported])} imports {imported}"
+            for imported, importer in itertools.pairwise(circle)
+        ]
+        pytest.fail("\n".join(["these modules import each other:", *steps]))
+
+
+@pytest.mark.parametrize("folder", ["trainers"])
+def test_no_file_is_too_long(folder):
+    lengths = {place(file): len(file.read_text().splitlines()) for file in files_below(folder)}
+    too_long = {name: lines for name, lines in lengths.items() if lines > MOST_LINES}
+    assert not too_long, f"more than {MOST_LINES} lines"
 
 
 def repeated(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -72,3 +139,17 @@ def test_names_of_tests_are_short():
     }
     too_long = {name: where for name, where in names.items() if len(name) > MOST_CHARACTERS}
     assert not too_long, f"more than {MOST_CHARACTERS} characters"
+
+
+def forbidden_identifiers(code: str) -> list[str]:
+    """Return the identifiers that have a forbidden word. Texts and comments are ignored."""
+    bare = TEXT_OR_COMMENT.sub(" ", code)
+    names = set(FORBIDDEN_IDENTIFIER.findall(bare))
+    return sorted(names)
+
+
+@pytest.mark.parametrize("folder", ["trainers"])
+def test_identifiers_say_what_they_hold(folder):
+    names = {place(file): forbidden_identifiers(file.read_text()) for file in files_below(folder)}
+    wrong = {name: where for name, where in names.items() if where}
+    assert not wrong, f"choose nouns instead of {', '.join(sorted(FORBIDDEN))}"
