@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sweeps.scaffold.from_objective import Direction
     from sweeps.space import Space
 
-Found = TypeVar("Found")
+Answer = TypeVar("Found")
 DEFAULT = Path("space.yaml")
 # What a space file can be written from, and the options that belong to each of these sources.
 SOURCES = {
@@ -149,17 +149,19 @@ def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bo
         if not asks:
             raise InputError("--label", f"is required; {read_table.label_hint(names)}")
         click.echo(printable(f"Columns: {', '.join(names)}"))
-    found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
-    text = from_data.space_text(found, _name_given(file), read)
+    described = (
+        describe(label) if label is not None else _ask("Column to predict", describe, likely)
+    )
+    text = from_data.space_text(described, _name_given(file), read)
     space = write_files(file, text, {}, force)
     check_data(space)
-    _done(space, file, [file], from_data.choices(found, str(file)), data=True)
+    _done(space, file, [file], from_data.choices(described, str(file)), data=True)
 
 
-def _ask(question: str, use: Callable[[str], Found], default: str | None = None) -> Found:
+def _ask(question: str, use: Callable[[str], Answer], default: str | None = None) -> Answer:
     """Ask a question until `use` accepts the answer, and return what `use` returns."""
 
-    def value(answer: str) -> Found:
+    def value(answer: str) -> Answer:
         try:
             return use(answer)
         except InputError as e:
@@ -167,7 +169,7 @@ def _ask(question: str, use: Callable[[str], Found], default: str | None = None)
                 printable("; ".join(problem.text for problem in e.problems))
             ) from None
 
-    answered: Found = click.prompt(question, default=default, value_proc=value)
+    answered: Answer = click.prompt(question, default=default, value_proc=value)
     return answered
 
 

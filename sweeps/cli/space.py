@@ -114,8 +114,8 @@ def plan(
     planned = plan_space(space, available, memory=memory, earlier=_earlier_sweeps(space, root))
     summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
-        found = {} if summaries is None else {"data": [asdict(summary) for summary in summaries]}
-        click.echo(json.dumps(planned.to_json() | found))
+        data = {} if summaries is None else {"data": [asdict(summary) for summary in summaries]}
+        click.echo(json.dumps(planned.to_json() | data))
     else:
         width = min(100, terminal_text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
         click.echo(render(planned, width, "--resources" if resources else "this machine"))

@@ -72,18 +72,18 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     """
     if has_conditional_grid(space.sections):
         return tuple(ShapeCount(shape, sum(counts)) for shape in space.shapes)
-    found = list(shape_assignments(space.sections, space.trainer.backend))
+    pairs = list(shape_assignments(space.sections, space.trainer.backend))
     grids = [dim.name for dim in space.dimensions if dim.is_grid]
     # the grids on which the shape depends
     deciding = [
-        name for name in grids if len({repr(values.get(name, ABSENT)) for _, values in found}) > 1
+        name for name in grids if len({repr(values.get(name, ABSENT)) for _, values in pairs}) > 1
     ]
 
     def key(cell: Mapping[str, Key]) -> str:
         return repr([cell.get(name, ABSENT) for name in deciding])
 
     shapes: dict[str, set[Shape]] = defaultdict(set)
-    for shape, values in found:
+    for shape, values in pairs:
         shapes[key(values)].add(shape)
     trials = dict.fromkeys(space.shapes, 0)
     for cell, count in zip(space.cells, counts, strict=True):

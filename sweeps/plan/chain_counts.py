@@ -49,7 +49,9 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
     if listed is None:
         return FitCount(trials, exact=False)
     chains = {
-        repr((made.get("data"), made["preprocessor"])) for made in listed if made["preprocessor"]
+        repr((sections.get("data"), sections["preprocessor"]))
+        for sections in listed
+        if sections["preprocessor"]
     }
     deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
     exact = all(dim.is_grid or dim.size == 1 for dim in space.dimensions if dim.name in deciding)
@@ -59,7 +61,7 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
 def count_variants(space: Space) -> int | None:
     """Return how many different `data` sections trials may have; None if there are very many."""
     listed = _combinations(space, list(dimensions(space.sections.get("data"))))
-    return None if listed is None else len({repr(made.get("data")) for made in listed})
+    return None if listed is None else len({repr(sections.get("data")) for sections in listed})
 
 
 def _combinations(space: Space, dims: Sequence[Dimension]) -> list[dict[str, Any]] | None:
@@ -69,6 +71,6 @@ def _combinations(space: Space, dims: Sequence[Dimension]) -> list[dict[str, Any
     """
     if any(dim.size > MAX_ENUMERATED for dim in dims):
         return None
-    made = assignments(space.sections, [dim.name for dim in dims])
-    listed = [filled for filled, _ in itertools.islice(made, MAX_ENUMERATED + 1)]
+    pairs = assignments(space.sections, [dim.name for dim in dims])
+    listed = [filled for filled, _ in itertools.islice(pairs, MAX_ENUMERATED + 1)]
     return None if len(listed) > MAX_ENUMERATED else listed

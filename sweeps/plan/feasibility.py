@@ -44,7 +44,7 @@ def find_infeasible_shapes(
             Problem(place, f"scaling: {shape} can never run, because it needs {why}")
             for shape, why in short
         ]
-    shape, why = min(short, key=lambda found: sum(found[0].total.values()))
+    shape, why = min(short, key=lambda pair: sum(pair[0].total.values()))
     all_of_them = f"{len(short)} of the {len(space.shapes)} shapes can never run"
     return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]
 

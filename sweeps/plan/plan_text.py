@@ -275,16 +275,16 @@ def _steps(plan: Plan) -> list[str]:
         else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
     )
     scheduler = planned_scheduler(plan.space.scheduler)
-    begun = ""
+    starting = ""
     if scheduler.bracket_count > 1:
         starts = [str(scheduler.rungs(at)[0]) for at in range(scheduler.bracket_count)]
-        begun = f"; its brackets start at steps {', '.join(starts)}"
+        starting = f"; its brackets start at steps {', '.join(starts)}"
     return [
         (
             f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random "
             "values"
         ),
-        f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
+        f"{name} decides at {where} and ends trials at step {steps.max_t}{starting}",
     ]
 
 

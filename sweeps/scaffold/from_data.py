@@ -93,12 +93,12 @@ class Table:
 
 def columns_of(summary: DataSummary) -> Columns:
     """Decide what becomes of each feature, by the findings in the data."""
-    found = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
+    findings = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
     drop: dict[str, str] = {}
     parse: dict[str, tuple[JsonValue, str]] = {}
     texts = []
     for column in (c for c in summary.columns if c.role == "feature"):
-        finding = found.get(column.name, Finding(""))
+        finding = findings.get(column.name, Finding(""))
         if (reason := _drop_reason(column, finding)) is not None:
             drop[column.name] = reason
         elif finding.kind in ("number_text", "date_text"):
@@ -222,7 +222,7 @@ def _head(table: Table, name: str) -> list[str]:
 
 def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dict[str, str]:
     """Return the keys of the section `data` without the lists of columns, each with its comment."""
-    found = table.summary.findings
+    findings = table.summary.findings
     keys = {f"train: {quoted(table.source)}": ""}
     if read:
         keys[f"read: {read}"] = ""
@@ -254,14 +254,14 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
         missing[table.label] = []
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"
         keys[f"missing: {flow(missing)}"] = comment
-    suspects = groups(found, "marker")
+    suspects = groups(findings, "marker")
     for group in suspects:
         for column, markers in missing_entry(group).items():
             missing[column] = missing.get(column, []) + markers
     if suspects:
         comment = "if these texts and numbers mean missing values"
         keys[f"# missing: {flow(missing)}"] = comment
-    for finding in found:
+    for finding in findings:
         if finding.kind == "duplicates":
             comment = f"about {percent(finding.share)} of the rows are copies of others"
             keys["drop_duplicates: true"] = comment

@@ -94,8 +94,8 @@ def _import_objective(reference: str, notes: list[str]) -> Objective:
     if not callable(objective):
         text = f"`{reference}` has the type {type(objective).__name__}, but must be a function"
         raise InputError("--from-objective", text)
-    found: Objective = objective
-    return found
+    function: Objective = objective
+    return function
 
 
 def _run_once(objective: Objective, reference: str, directions: Sequence[Direction]) -> FrozenTrial:

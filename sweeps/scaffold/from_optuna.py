@@ -144,7 +144,7 @@ def parameters_of(
         for name, own in latest.items()
         if name in always and isinstance(own, CategoricalDistribution)
     ]
-    found = []
+    parameters = []
     for name, distribution in latest.items():
         when = None if name in always else _condition(name, choices, values)
         if name not in always and when is None:
@@ -152,8 +152,8 @@ def parameters_of(
                 f"{name}: only some trials have it, and no single choice decides which; it is "
                 "sampled in every trial."
             )
-        found.append(Parameter(name, distribution, when))
-    return found, notes
+        parameters.append(Parameter(name, distribution, when))
+    return parameters, notes
 
 
 def _condition(
@@ -214,13 +214,13 @@ def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict
     """
     point = {}
     for parameter in parameters:
-        found = domain(parameter.distribution)
-        kind = next(iter(found)) if isinstance(found, dict) else ""
+        values_of = domain(parameter.distribution)
+        kind = next(iter(values_of)) if isinstance(values_of, dict) else ""
         if parameter.name not in values or not (kind or parameter.when):
             continue
         value = values[parameter.name]
         if kind in RULES:
-            value = build(parameter.name, kind, found[kind]).nearest(value)
+            value = build(parameter.name, kind, values_of[kind]).nearest(value)
         point[f"params.{parameter.name}"] = value
     return point
 
@@ -234,16 +234,16 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     lines, problems = [], []
     for parameter in parameters:
         try:
-            found = domain(parameter.distribution)
+            value = domain(parameter.distribution)
         except ValueError as e:
             problems.append(Problem(parameter.name, str(e)))
             continue
         if parameter.when is not None:
             name, values = parameter.when
             condition = values[0] if len(values) == 1 else list(values)
-            found = found if isinstance(found, dict) else {"choice": [found]}
-            found = {**found, "when": {f"params.{name}": condition}}
-        lines.append(line(f"{flow(parameter.name)}: {quoted(found)}", indent=4))
+            value = value if isinstance(value, dict) else {"choice": [value]}
+            value = {**value, "when": {f"params.{name}": condition}}
+        lines.append(line(f"{flow(parameter.name)}: {quoted(value)}", indent=4))
     if problems:
         raise InputError(problems)
     return lines

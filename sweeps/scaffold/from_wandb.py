@@ -51,20 +51,22 @@ def space_text(root: Node, source: str) -> str:
     if not root.is_map or not (given := _section(root, "parameters")).value:
         raise InputError(source, "is not a W&B sweep: it has no mapping `parameters`")
     method = _take(root, "method")
-    found = _Translation(str(method.plain() or "bayes"))
-    if found.method not in ALGORITHMS:
-        found.problem(method.mark, "method", f"must be {', '.join(ALGORITHMS)}, got {found.method}")
-    params = list(_parameters(given, found, 4))
-    trainer = _trainer(root, found)
-    sections = [_objective(root, found), *_search(root, found)]
+    translation = _Translation(str(method.plain() or "bayes"))
+    if translation.method not in ALGORITHMS:
+        translation.problem(
+            method.mark, "method", f"must be {', '.join(ALGORITHMS)}, got {translation.method}"
+        )
+    params = list(_parameters(given, translation, 4))
+    trainer = _trainer(root, translation)
+    sections = [_objective(root, translation), *_search(root, translation)]
     name = str(_take(root, "name").value or source.rpartition("/")[2].partition(".")[0])
     if left := ", ".join(_left(root)):
-        found.notes.append(f"These keys have no counterpart and were left out: {left}.")
-    if found.problems:
-        raise InputError(found.problems)
+        translation.notes.append(f"These keys have no counterpart and were left out: {left}.")
+    if translation.problems:
+        raise InputError(translation.problems)
     return space_file(
         f"--from-wandb {source}",
-        found.notes,
+        translation.notes,
         name=name,
         trainer=trainer,
         sections=sections,
@@ -96,26 +98,26 @@ def _left(node: Node, path: str = "") -> Iterator[str]:
             yield f"{path}{key}"
 
 
-def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
+def _parameters(node: Node, translation: _Translation, indent: int) -> Iterator[str]:
     """Yield the lines of `space.params`."""
     for name, child in node.value.items():
         if child.is_map and (inner := _section(child, "parameters")).value:
             yield line(f"{flow(str(name))}:", indent=indent)
-            yield from _parameters(inner, found, indent + 2)
+            yield from _parameters(inner, translation, indent + 2)
             continue
         if not child.is_map:
-            found.problem(
+            translation.problem(
                 child.mark,
                 f"parameters.{name}",
                 f"must be a mapping such as {{min: 0, max: 1}}, got {child.show()}",
             )
             continue
-        domain = _domain(child, f"parameters.{name}", found)
+        domain = _domain(child, f"parameters.{name}", translation)
         if domain is not None:
             yield line(f"{flow(str(name))}: {domain}", indent=indent)
 
 
-def _domain(node: Node, path: str, found: _Translation) -> str | None:
+def _domain(node: Node, path: str, translation: _Translation) -> str | None:
     """Return the domain of one parameter, or its constant value.
 
     Add a problem and return None if there is no counterpart.
@@ -132,19 +134,19 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
         values = given["values"].plain()
         if len(values) == 1:
             return quoted(values[0])
-        return f"{{{'grid' if found.method == 'grid' else 'choice'}: {quoted(values)}}}"
+        return f"{{{'grid' if translation.method == 'grid' else 'choice'}: {quoted(values)}}}"
     given["distribution"] = Node(kind, node.mark, raw=kind)
     hint = translate_mapping(Node(given, node.mark))
     written = re.fullmatch(r"write (\{\w+: \[[^]]*\]\})((?: \(.*\))?)", hint or "", re.S)
     if written is None:
-        found.problem(
+        translation.problem(
             node.mark,
             path,
             f"the distribution `{kind}` has no counterpart; {hint or 'write a domain of sweeps'}",
         )
         return None
     if written[2]:
-        found.notes.append(f"{path}: the bounds are computed{written[2]}.")
+        translation.notes.append(f"{path}: the bounds are computed{written[2]}.")
     return written[1]
 
 
@@ -160,13 +162,13 @@ def _implied(given: dict[str, Node]) -> str:
     return "int_uniform" if ends and all(isinstance(end, int) for end in ends) else "uniform"
 
 
-def _trainer(root: Node, found: _Translation) -> str:
+def _trainer(root: Node, translation: _Translation) -> str:
     """Return the value of the key `trainer`: the command of the configuration, without a shell."""
     program = str(_take(root, "program").value or "train.py")
     given = _take(root, "command")
     command = given.plain() or list(DEFAULT_COMMAND)
     if not isinstance(command, list):
-        found.problem(given.mark, "command", "must be a list")
+        translation.problem(given.mark, "command", "must be a list")
         command = []
     words: list[str] = []
     for part in map(str, command):
@@ -174,7 +176,7 @@ def _trainer(root: Node, found: _Translation) -> str:
             continue
         if part.startswith("${args"):
             if part != "${args}":
-                found.notes.append(
+                translation.notes.append(
                     f'`{part}` became "{{args}}", which passes `--NAME=VALUE` for each parameter: '
                     "adapt the script."
                 )
@@ -182,31 +184,32 @@ def _trainer(root: Node, found: _Translation) -> str:
         else:
             text = part.replace("${interpreter}", "python").replace("${program}", program)
             words.append(re.sub(r"\$\{envvar:(\w+)\}", r"${\1}", text))
-    found.notes.append(
+    translation.notes.append(
         "The script must print the metric as lines of JSON, or call sweeps.report: see "
         "docs/how-to/command.md."
     )
     return f"{{command: {flow(words)}}}"
 
 
-def _objective(root: Node, found: _Translation) -> str:
+def _objective(root: Node, translation: _Translation) -> str:
     """Return the key `objective`."""
     metric = _section(root, "metric")
     name = _take(metric, "name").plain()
     goal = _take(metric, "goal").plain() or "minimize"
     if name is None:
-        found.notes.append(
+        translation.notes.append(
             "The sweep had no metric: replace `loss` by the metric that the script reports."
         )
     if (target := _take(metric, "target").value) is not None:
-        found.notes.append(f"metric.target: add `target: {target}` to `limits`.")
+        translation.notes.append(f"metric.target: add `target: {target}` to `limits`.")
     return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {quoted(goal)}}}"
 
 
-def _search(root: Node, found: _Translation) -> Iterator[str]:
+def _search(root: Node, translation: _Translation) -> Iterator[str]:
     """Yield the keys `search`, `scheduler` and `limits`."""
     yield line(
-        f"search: {{algorithm: {ALGORITHMS.get(found.method, 'gp')}}}", f"method: {found.method}"
+        f"search: {{algorithm: {ALGORITHMS.get(translation.method, 'gp')}}}",
+        f"method: {translation.method}",
     )
     early = _section(root, "early_terminate")
     if early.value:
@@ -215,7 +218,7 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
         is_hyperband = isinstance(brackets, int) and brackets > 1
         options = {"name": "hyperband" if is_hyperband else "asha", "max_t": STEPS}
         if "max_iter" not in early.value:
-            found.notes.append(
+            translation.notes.append(
                 f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole "
                 "trial."
             )
@@ -224,9 +227,9 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
                 options[ours] = _take(early, theirs).plain()
         yield f"scheduler: {quoted(options)}"
     cap = _take(root, "run_cap").plain()
-    if found.method != "grid" or cap:
+    if translation.method != "grid" or cap:
         if cap is None:
-            found.notes.append(
+            translation.notes.append(
                 f"limits.max_trials: {TRIALS} is a guess, because the sweep had no `run_cap`."
             )
         yield f"limits: {{max_trials: {quoted(cap or TRIALS)}}}"

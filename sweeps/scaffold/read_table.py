@@ -157,12 +157,12 @@ def describe_table(
     if missing:
         findings = (_with_unlabeled(finding, table) for finding in summary.findings)
         summary = replace(summary, findings=tuple(findings))
-    found = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
+    described = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
     columns = columns_of(summary)
     _require_features(summary, columns.drop)
     dates = {name: columns.parse[name][0] for name in columns.dates if not reader.stream}
     times = [name for name, rule in dates.items() if _is_sorted(table.column(name), rule)]
-    return replace(found, time=times[0]) if len(times) == 1 else found
+    return replace(described, time=times[0]) if len(times) == 1 else described
 
 
 def _require_label(source: str, table: pa.Table, label: str) -> None:

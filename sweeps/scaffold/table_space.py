@@ -103,9 +103,9 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
             path = str(Path(folder, PASSED))
         source, reader, rows = read_table.open_table(path, None, keys)
     source = PASSED if tables else source
-    found = describe_request(source, reader, rows, request, Path.cwd())
-    notes = tuple(from_data.choices(found, "the sweep's space.yaml"))
-    text = from_data.space_text(found, read=read)
+    described = describe_request(source, reader, rows, request, Path.cwd())
+    notes = tuple(from_data.choices(described, "the sweep's space.yaml"))
+    text = from_data.space_text(described, read=read)
     root = parse(text, f"space file for {source}")
     space = SpaceSource(Path.cwd() / "space.yaml", text, root, Path.cwd(), notes=notes)
     return load(space), tables
@@ -131,12 +131,12 @@ def describe_request(
     if trainer not in TRAINERS:
         text = f"`{trainer}` is not one of {', '.join(TRAINERS)}"
         raise InputError("--trainer", f"{text}; for another trainer, write a space file")
-    found = read_table.describe_table(
+    described = read_table.describe_table(
         source, reader, rows, request.label, folder, task=request.task
     )
     if request.metric is not None:
-        found = replace(found, metric=checked_metric(request.metric, found.task))
-    return replace(found, trainer=trainer)
+        described = replace(described, metric=checked_metric(request.metric, described.task))
+    return replace(described, trainer=trainer)
 
 
 def checked_metric(metric: str, task: str) -> str:
@@ -147,7 +147,7 @@ def checked_metric(metric: str, task: str) -> str:
     """
     name = metrics.base_name(metric)
     if metrics.find(name, task) is None or metrics.usual_goal(name) is None:
-        known = [each for each, found in metrics.OWN.items() if task in found.tasks]
+        known = [each for each, metric_of in metrics.OWN.items() if task in metric_of.tasks]
         raise InputError(
             "--metric", f"`{metric}` is no metric for {task}; {did_you_mean(metric, known)}"
         )

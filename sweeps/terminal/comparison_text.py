@@ -46,7 +46,7 @@ def format_comparison(comparison: Comparison, width: int) -> str:
     about_settings = f"{differing} of {differing + comparison.equal_settings} settings differ"
     about_values = f"{len(comparison.equal_values)} other values are equal"
     tables: list[tuple[str, Sequence[Row], str]] = [
-        ("RESULTS", comparison.results, verdict(comparison)),
+        ("RESULTS", comparison.results, best_sweeps(comparison)),
         ("REGRET AFTER" if regret else "REGRET", regret, about_regret),
         ("SPACES", comparison.settings, about_settings),
         ("IMPORTANCE", importance, about_importance),
@@ -81,7 +81,7 @@ def _regret_rows(comparison: Comparison) -> list[Row]:
     return rows
 
 
-def verdict(comparison: Comparison) -> str:
+def best_sweeps(comparison: Comparison) -> str:
     """Return a sentence that names the best sweep of each group.
 
     Return "" if no two sweeps can be compared.

@@ -47,15 +47,15 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
     if not plugin_registry.is_built_in(KIND, spec.name):
         sys.path[:0] = [str(root) for root in roots_of(space) if str(root) not in sys.path]
     try:
-        found = plugin_registry.resolve(KIND, spec.name)
+        factory = plugin_registry.resolve(KIND, spec.name)
     except RefError as e:
         raise _CannotCreate(str(e)) from e
-    if not callable(found):
+    if not callable(factory):
         raise _CannotCreate(
-            f"`{spec.name}` has the type {type(found).__name__}, but must be a class"
+            f"`{spec.name}` has the type {type(factory).__name__}, but must be a class"
         )
     try:
-        tracker: Tracker = found(**spec.options)
+        tracker: Tracker = factory(**spec.options)
     except Exception as e:
         options = f"the options {', '.join(spec.options)}" if spec.options else "no options"
         raise _CannotCreate(f"`{spec.name}` cannot be created with {options}: {_line(e)}") from e

@@ -14,7 +14,7 @@ from sweeps.study.record import Record
 from sweeps.sweep_report.compared_sweep import ComparedSweep
 from sweeps.sweep_report.comparison import compare
 from sweeps.sweep_report.importance import Importance
-from sweeps.terminal.comparison_text import verdict
+from sweeps.terminal.comparison_text import best_sweeps
 from tests.sweep_report.test_regret import MINIMIZE, trial
 
 SPACE = """\
@@ -162,7 +162,7 @@ def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
     assert comparison.groups == ((0, 2), (1,)) and comparison.winners == {(0, 2): (2,)}
     assert rows(comparison)["regret"] == (pytest.approx(0.1), 0.0, 0.0)
     assert "the objectives differ: minimize loss; maximize accuracy" in comparison.notes[0]
-    assert verdict(comparison) == "C has the best value of A, C"
+    assert best_sweeps(comparison) == "C has the best value of A, C"
 
 
 def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):

@@ -71,8 +71,8 @@ def step_of(name: str) -> int:
 
     0 if the name has no digits.
     """
-    found = re.search(r"\d+", name)
-    return int(found[0]) if found else 0
+    match = re.search(r"\d+", name)
+    return int(match[0]) if match else 0
 
 
 def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
@@ -105,12 +105,12 @@ def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
     """
     if store := _store(folder):
         return sizes_of_files(store.files())
-    found = {}
+    sizes = {}
     for path in sorted(Path(folder).glob("checkpoint_*")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if path.is_dir():
-                found[path.name] = sum(_size(file) for file in path.rglob("*"))
-    return found
+                sizes[path.name] = sum(_size(file) for file in path.rglob("*"))
+    return sizes
 
 
 def sizes_of_files(files: dict[str, int]) -> dict[str, int]:
@@ -119,12 +119,12 @@ def sizes_of_files(files: dict[str, int]) -> dict[str, int]:
     >>> sizes_of_files({"checkpoint_000001/a": 3, "checkpoint_000001/b/c": 4, "logs/rank-0.log": 9})
     {'checkpoint_000001': 7}
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, size in sorted(files.items()):
         first, inside, _ = name.partition("/")
         if inside and first.startswith("checkpoint_"):
-            found[first] = found.get(first, 0) + size
-    return found
+            sizes[first] = sizes.get(first, 0) + size
+    return sizes
 
 
 def checkpoint_names(folder: str | Path) -> list[str]:

@@ -28,10 +28,10 @@ def format_problem(file: Path, content: Mapping[str, JsonValue]) -> Problem | No
         file: The file that states the format.
         content: The JSON object in the file.
     """
-    found = content.get("format")
-    if type(found) is int and found == FORMAT:
+    number = content.get("format")
+    if type(number) is int and number == FORMAT:
         return None
-    has = f"`format` is {_shown(found)}" if "format" in content else "has no key `format`"
+    has = f"`format` is {_shown(number)}" if "format" in content else "has no key `format`"
     rule = f"this version of sweeps reads only format {FORMAT}"
     text = f"{has}, but {rule}; install the version of sweeps that wrote this file"
     return Problem(str(file), text)

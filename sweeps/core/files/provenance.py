@@ -101,17 +101,18 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
         `code.diff`.
     """
     before = read_entries(sweep)
-    made, files = git(base), {}
+    repository = git(base)
+    files: dict[str, str] = {}
     began = datetime.datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
     entry: dict[str, Any] = {
         "began": began,
         "seed": seed,
         "data_fingerprint": fingerprint,
-        "git": made,
+        "git": repository,
         "versions": versions(),
     }
     entry["platform"] = platform.platform()
-    if made and (text := diff(base)):
+    if repository and (text := diff(base)):
         entry["diff"] = f"code-{len(before) + 1}.diff" if before else "code.diff"
         files[entry["diff"]] = text
     files[PROVENANCE] = json.dumps([*before, entry], indent=1) + "\n"
@@ -125,14 +126,10 @@ def last_git_state(sweep: Path) -> dict[str, str]:
 
     {} if this is unknown.
     """
-    found = read_entries(sweep)[-1:]
-    git = found[0].get("git") if found else None
-    return (
-        git
-        if isinstance(git, dict)
-        and all(isinstance(git.get(key), str) for key in ("commit", "dirty"))
-        else {}
-    )
+    entries = read_entries(sweep)
+    git = entries[-1].get("git") if entries else None
+    is_valid = isinstance(git, dict) and isinstance(git.get("commit"), str)
+    return git if is_valid and isinstance(git.get("dirty"), str) else {}
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:
@@ -140,18 +137,20 @@ def read_entries(sweep: Path) -> list[dict[str, Any]]:
 
     [] if the file cannot be read.
     """
-    found = read_json(sweep / PROVENANCE)
+    entries = read_json(sweep / PROVENANCE)
     return (
-        found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
+        entries
+        if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+        else []
     )
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, sweeps and the installed packages that influence results."""
-    found = {"python": platform.python_version(), "sweeps": installed_package.VERSION}
+    numbers = {"python": platform.python_version(), "sweeps": installed_package.VERSION}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            numbers[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return numbers

@@ -46,16 +46,16 @@ def refuse_other_kind(path: str | Path, wanted: str = FILE) -> None:
     Raises:
         UnreadableFile: The path holds another kind.
     """
-    if (found := kind_of(path)) not in (None, wanted):
-        raise _other_kind(path, found, wanted)
+    if (kind := kind_of(path)) not in (None, wanted):
+        raise _other_kind(path, kind, wanted)
 
 
-def _other_kind(path: str | Path, found: str | None, wanted: str = FILE) -> UnreadableFile:
+def _other_kind(path: str | Path, kind: str | None, wanted: str = FILE) -> UnreadableFile:
     rule = (
         f"but must be {wanted} inside the sweep's folder; move it away, or restore the original "
         "from a backup"
     )
-    return UnreadableFile(Problem(str(path), f"is {found}, {rule}"))
+    return UnreadableFile(Problem(str(path), f"is {kind}, {rule}"))
 
 
 def open_regular(path: str | Path, flags: int) -> int:

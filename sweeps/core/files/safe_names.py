@@ -32,7 +32,7 @@ def safe_name(name: str, refused: re.Pattern[str], longest: int = 1 << 30) -> st
     >>> safe_name("w_kg", re.compile("[<>]")), safe_name("w<kg", re.compile("[<>]"))
     ('w_kg', 'w_kg--3f02bd59')
     """
-    clean = refused.sub(lambda found: "_" * len(found[0]), name)
+    clean = refused.sub(lambda part: "_" * len(part[0]), name)
     if name and clean == name and len(name) <= longest and not REPLACED.search(name):
         return name
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -115,8 +115,8 @@ class Store:
     def file(self, name: str) -> FileInfo | None:
         """Return the size and the time of a file. Return None if there is no file of this name."""
         with self._request("read", name):
-            found = self.system.get_file_info(self._path(name))
-        return found if found.is_file else None
+            info = self.system.get_file_info(self._path(name))
+        return info if info.is_file else None
 
     def files(self, name: str = "") -> dict[str, int]:
         """Return the size in bytes of each file below a name, by its name relative to this name.
@@ -129,10 +129,10 @@ class Store:
         selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
         try:
             with self._request("listed", name):
-                found = self.system.get_file_info(selector)
+                infos = self.system.get_file_info(selector)
         except NotADirectoryError:
             return {}
-        return {file.path.removeprefix(f"{root}/"): file.size for file in found if file.is_file}
+        return {file.path.removeprefix(f"{root}/"): file.size for file in infos if file.is_file}
 
     def copy(self, target: Store) -> None:
         """Copy all files to another address, inside the storage."""
@@ -363,8 +363,8 @@ def check_store(folder: Path, error: str) -> None:
     """
     if (address := store_of(folder)) is None:
         return
-    if found := re.search(r"s3://\S+ cannot be (?:written|read|listed|copied|deleted)\b.*", error):
-        raise StoreError(found[0])
+    if match := re.search(r"s3://\S+ cannot be (?:written|read|listed|copied|deleted)\b.*", error):
+        raise StoreError(match[0])
     open_store(address, patient=False).files(DRIVER)
 
 

@@ -156,11 +156,11 @@ def leftover_session(recorded: object) -> Path | None:
         in_place = session.parent.resolve() == parent and stat.S_ISDIR(session.lstat().st_mode)
         if not in_place or session.lstat().st_uid != os.getuid():
             return None
-        made = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
+        started = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
     except (OSError, ValueError, RuntimeError):
         return None
     pid = int(name["pid"])
-    is_live = _started_before(pid, made) or _writes_to(pid, session / "logs")
+    is_live = _started_before(pid, started) or _writes_to(pid, session / "logs")
     return None if is_live else session
 
 

@@ -25,7 +25,7 @@ def parse_resources(text: str) -> dict[str, float]:
     Raises:
         InputError: An entry is not NAME=AMOUNT, or an amount is not a whole number of at least 0.
     """
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for entry in text.split(","):
         name, _, amount = (part.strip() for part in entry.partition("="))
         try:
@@ -37,8 +37,8 @@ def parse_resources(text: str) -> dict[str, float]:
         if not name or not is_whole or is_misspelt:
             rule = "must be names with whole numbers, such as CPU=8,GPU=2"
             raise InputError(PLACE, f"{rule}, got `{' '.join(entry.split())[:40]}`")
-        found[name] = number
-    return found
+        amounts[name] = number
+    return amounts
 
 
 def detect() -> dict[str, float]:

@@ -202,12 +202,14 @@ def _own_folder() -> Path | None:
     folder = Path(tempfile.gettempdir()) / f"running-sweeps-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return None
     return (
         folder
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+        if stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.getuid()
+        and not status.st_mode & 0o077
         else None
     )
 
@@ -227,15 +229,15 @@ def _others(folder: Path) -> list[Registration]:
 
     The caller must hold the folder's lock.
     """
-    found = []
+    registrations = []
     for file in sorted(folder.glob("*.json")):
         if not _is_locked(file):
             file.unlink(missing_ok=True)
             continue
         # Another version of sweeps, which runs at the same time, may write other keys.
         with contextlib.suppress(OSError, ValidationError):
-            found.append(_RULES.validate_json(file.read_text()))
-    return found
+            registrations.append(_RULES.validate_json(file.read_text()))
+    return registrations
 
 
 def _is_locked(file: Path) -> bool:

@@ -48,12 +48,12 @@ def named_values(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     >>> named_values({"net": {"depth": 2}})
     {'net': {'depth': 2}, 'net.depth': 2}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in params.items():
-        found[f"{prefix}{name}"] = value
+        values[f"{prefix}{name}"] = value
         if isinstance(value, Mapping):
-            found |= named_values(value, f"{prefix}{name}.")
-    return found
+            values |= named_values(value, f"{prefix}{name}.")
+    return values
 
 
 def fill(
@@ -171,15 +171,15 @@ def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:
         command: The command with placeholders.
         root: Folder to which relative paths refer.
     """
-    found = []
+    files = []
     for before, argument in itertools.pairwise(["", *map(str, command)]):
         file = root / argument
         if before == "-m" and all(part.isidentifier() for part in argument.split(".")):
             source = source_of(argument, [root])
             file = source if source is not None and source.is_relative_to(root) else file
         if file.is_file():
-            found.append(file)
-    return found
+            files.append(file)
+    return files
 
 
 def folder_of(command: Sequence[str | int | float], roots: Sequence[Path]) -> Path:

@@ -69,8 +69,8 @@ def _without_suffix(ref: str) -> str:
     Return "" if the text names no file.
     """
     file, _, attr = ref.partition(":")
-    found = f"{file.removesuffix('.py').removeprefix('./').replace('/', '.')}:{attr or 'attr'}"
-    return found if file.endswith(".py") and is_reference(found) else ""
+    reference = f"{file.removesuffix('.py').removeprefix('./').replace('/', '.')}:{attr or 'attr'}"
+    return reference if file.endswith(".py") and is_reference(reference) else ""
 
 
 def resolve(ref: str) -> Any:
@@ -91,9 +91,9 @@ def resolve(ref: str) -> Any:
         if absent and f"{module_name}.".startswith(f"{absent}."):
             raise RefError(f"`{ref}`: no module `{absent}`") from e
         raise RefError(f"`{ref}` cannot be imported: {describe_error(e)}") from e
-    found: Any = module
+    value: Any = module
     for part in attr.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             names = sorted(
                 n for n, v in vars(module).items() if not n.startswith("_") and callable(v)
             )
@@ -101,8 +101,8 @@ def resolve(ref: str) -> Any:
                 f"`{ref}`: `{module_name}` has no `{attr}`; the module defines: "
                 f"{', '.join(names) or 'nothing'}"
             )
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def describe_error(error: BaseException) -> str:
@@ -273,7 +273,9 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     roots = tuple(roots)
     path = source_of(module, roots)
     if path is None:
-        hint = f"; write `{found}`, without `.py`" if (found := _without_suffix(ref)) else ""
+        hint = (
+            f"; write `{corrected}`, without `.py`" if (corrected := _without_suffix(ref)) else ""
+        )
         return None if absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
@@ -302,11 +304,11 @@ def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
     tree = None if path is None else parse_source(path)
     body = tree.body if tree else ()
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
-    found: set[str] = set()
+    bases: set[str] = set()
     todo = [attr]
     while todo:
         if (node := classes.pop(todo.pop(), None)) is not None:
             names = [ast.unparse(base) for base in node.bases]
-            found.update(names)
+            bases.update(names)
             todo += names
-    return found
+    return bases

@@ -34,12 +34,12 @@ def read(trainer: str) -> dict[str, Any]:
     # The loader in C is ten times as fast. Only a build of PyYAML without libyaml lacks it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     text = (FOLDER / f"{trainer}.yaml").read_bytes()
-    found: dict[str, Any] = yaml.load(text, loader)
-    more = found.get("metrics")
+    content: dict[str, Any] = yaml.load(text, loader)
+    more = content.get("metrics")
     if isinstance(more, list):
-        found["metrics"] = {
+        content["metrics"] = {
             task: [*(f"valid-{name}" for name in names), *more]
             for task, names in USUAL.items()
-            if task not in SEVERAL or found.get("several_labels")
+            if task not in SEVERAL or content.get("several_labels")
         }
-    return found
+    return content

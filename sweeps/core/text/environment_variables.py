@@ -47,18 +47,18 @@ class Reference:
         Raises:
             VariableError: the variable is not set, and there is no default.
         """
-        found = environment.get(self.name)
+        value = environment.get(self.name)
         if self.default is not None:
-            found = found or self.default
-        if found is None:
+            value = value or self.default
+        if value is None:
             text = (
                 f"the environment variable {self.name} is not set; set it, or write a default "
                 f"such as ${{{self.name}:-value}}"
             )
             raise VariableError(text)
-        if is_secret_variable(self.name, found):
-            remember(found)
-        return found
+        if is_secret_variable(self.name, value):
+            remember(value)
+        return value
 
     def is_secret(self, environment: Mapping[str, str]) -> bool:
         """Return whether the variable is a secret, by its name or its value."""

@@ -81,19 +81,19 @@ def assignments(
     stack: list[tuple[int, ...]] = [()]
     while stack:
         choices = stack.pop()
-        made: list[int] = []
+        positions: list[int] = []
 
         def choose(
-            dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made
+            dim: Dimension, choices: tuple[int, ...] = choices, positions: list[int] = positions
         ) -> Key:
             if dim.name not in keys:
                 return any_key(dim)
-            if len(made) < len(choices):
-                made.append(choices[len(made)])
+            if len(positions) < len(choices):
+                positions.append(choices[len(positions)])
             else:  # first visit: each of the other options starts a new combination
-                stack.extend((*made, i) for i in reversed(range(1, len(keys[dim.name]))))
-                made.append(0)
-            return keys[dim.name][made[-1]]
+                stack.extend((*positions, i) for i in reversed(range(1, len(keys[dim.name]))))
+                positions.append(0)
+            return keys[dim.name][positions[-1]]
 
         values: Keys = {}
         yield fill({**sections}, choose, values), values
@@ -217,5 +217,5 @@ def all_shapes(sections: Sections, backend: str) -> tuple[Shape, ...]:
         sections: All sections of the space.
         backend: Backend of the trainer.
     """
-    made = itertools.islice(shape_assignments(sections, backend), MAX_SHAPES)
-    return tuple(dict.fromkeys(shape for shape, _ in made))
+    shapes = itertools.islice(shape_assignments(sections, backend), MAX_SHAPES)
+    return tuple(dict.fromkeys(shape for shape, _ in shapes))

@@ -29,11 +29,11 @@ def settings_of(space: Space) -> dict[str, str]:
     one, and the values of variables are settings of their own.
     """
     given = _settings("", space.tree_with_overrides, levels=2)
-    found = {name: masked(space.public(text)) for name, text in given}
-    found.pop("name", None)
-    found |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
-    found |= {f"variables.{name}": value for name, value in space.variables.items()}
-    return found
+    settings = {name: masked(space.public(text)) for name, text in given}
+    settings.pop("name", None)
+    settings |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
+    settings |= {f"variables.{name}": value for name, value in space.variables.items()}
+    return settings
 
 
 def _settings(path: str, node: Node, levels: int) -> Iterator[tuple[str, str]]:

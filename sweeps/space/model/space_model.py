@@ -273,12 +273,12 @@ def user_references(space: Space) -> list[str]:
     names += [
         part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)
     ]
-    references_found = []
+    known = []
     for name in names:
         with contextlib.suppress(references.RefError):
             references.parse(name or "")
-            references_found.append(str(name))
-    return list(dict.fromkeys(references_found))
+            known.append(str(name))
+    return list(dict.fromkeys(known))
 
 
 def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
@@ -291,11 +291,11 @@ def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
         roots: Folders to look in. A command is looked up in the first folder that has one of its
             files.
     """
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for command in command_options(space.trainer, space.trainer_definition).values():
         folder = folder_of(command, roots)
-        found |= dict.fromkeys(code_files(command, folder), folder)
-    return found
+        folders |= dict.fromkeys(code_files(command, folder), folder)
+    return folders
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:

@@ -74,8 +74,8 @@ def load(
     if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(str(root.mark), text)
     environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
-    found = Variables(environment, optional=recorded is not None)
-    root = replace_variables(root, found)
+    variables = Variables(environment, optional=recorded is not None)
+    root = replace_variables(root, variables)
     remember_secrets(root)
     if len(problems):
         raise InputError(problems.sorted())
@@ -84,9 +84,9 @@ def load(
     return replace(
         loaded,
         notes=tuple(dict.fromkeys((*loaded.notes, *source.notes))),
-        variables=found.values,
-        secrets=tuple(found.secrets),
-        missing_secrets=tuple(found.missing),
+        variables=variables.values,
+        secrets=tuple(variables.secrets),
+        missing_secrets=tuple(variables.missing),
     )
 
 

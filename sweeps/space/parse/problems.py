@@ -36,7 +36,7 @@ class Problems:
     """Collects the problems of one space file. All problems can then be reported together."""
 
     def __init__(self) -> None:
-        self._found: dict[
+        self._by_place: dict[
             tuple[int, int, str, str], Problem
         ] = {}  # the key removes repetitions and sorts by place
 
@@ -52,7 +52,7 @@ class Problems:
         place, key = place_and_key(mark.key_path, key) if mark.key_path else (str(mark), key)
         line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
         # overrides have no line; their problems are sorted after the problems of the file
-        self._found[(mark.line or 10**9, mark.column, place, line)] = Problem(place, line)
+        self._by_place[(mark.line or 10**9, mark.column, place, line)] = Problem(place, line)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
         """Add problems that already have a place.
@@ -60,14 +60,14 @@ class Problems:
         The problems of a file that is not YAML are an example.
         """
         for i, problem in enumerate(problems):
-            self._found[(0, i, problem.place, problem.text)] = problem
+            self._by_place[(0, i, problem.place, problem.text)] = problem
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._by_place)
 
     def sorted(self) -> list[Problem]:
         """Return all problems, ordered by place. Problems of overrides come last."""
-        return [self._found[key] for key in sorted(self._found)]
+        return [self._by_place[key] for key in sorted(self._by_place)]
 
 
 def place_and_key(key_path: str, key: str) -> tuple[str, str]:

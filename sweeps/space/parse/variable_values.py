@@ -71,7 +71,7 @@ class Variables:
         return value.replace("${", "$${") if place == "late" else value
 
 
-def replace_variables(node: Node, found: Variables, place: str = "recorded") -> Node:
+def replace_variables(node: Node, variables: Variables, place: str = "recorded") -> Node:
     """Return a tree with the values of environment variables.
 
     Add a problem for each variable that cannot be replaced.
@@ -81,7 +81,7 @@ def replace_variables(node: Node, found: Variables, place: str = "recorded") -> 
 
     Args:
         node: The tree of the space file, with the overrides.
-        found: The environment; the variables that the file uses are added.
+        variables: The environment; the variables that the file uses are added.
         place: What happens to the values; see `Variables.text`.
     """
     if node.path == "runtime_env.env_vars":
@@ -90,11 +90,11 @@ def replace_variables(node: Node, found: Variables, place: str = "recorded") -> 
         inside: Any = {}
         for key, child in node.items():
             is_call = node.path.startswith("data.") and references.is_reference(str(key))
-            inside[key] = replace_variables(child, found, "late" if is_call else place)
+            inside[key] = replace_variables(child, variables, "late" if is_call else place)
     elif node.is_list:
-        inside = [replace_variables(child, found, place) for _, child in node.items()]
+        inside = [replace_variables(child, variables, place) for _, child in node.items()]
     elif isinstance(node.value, str) and "${" in node.value:
-        return _replaced(node, found, place)
+        return _replaced(node, variables, place)
     else:
         return node
     return replace(node, value=inside)
@@ -112,10 +112,12 @@ def remember_secrets(root: Node) -> None:
             remember(str(child.value))
 
 
-def _replaced(node: Node, found: Variables, place: str) -> Node:
+def _replaced(node: Node, variables: Variables, place: str) -> Node:
     try:
         text = environment_variables.replace(
-            node.value, lambda reference: found.text(reference, place), keep_escapes=place == "late"
+            node.value,
+            lambda reference: variables.text(reference, place),
+            keep_escapes=place == "late",
         )
         value = text if node.raw.startswith("'") else scalar(text)
     except ValueError as e:

@@ -73,10 +73,10 @@ def read_term(dim: Dimension, node: Node) -> Term:
 
 def comparison_of(value: Plain) -> tuple[str, float] | None:
     """Return the sign and the number of a text such as `> 3`. Return None for another value."""
-    found = COMPARISON.match(value.strip()) if isinstance(value, str) else None
+    match = COMPARISON.match(value.strip()) if isinstance(value, str) else None
     with contextlib.suppress(ValueError):  # the number is too large
-        if found and is_number(number := scalar(found[2])):
-            return found[1], number
+        if match and is_number(number := scalar(match[2])):
+            return match[1], number
     return None
 
 

@@ -108,10 +108,10 @@ def importable_name(function: Function, roots: Sequence[Path]) -> str | None:
 
 
 def _attribute(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def write_module(functions: Functions, place: str, folder: Path) -> str:

@@ -264,15 +264,15 @@ def _rule(key: str, name: str, then: Schema) -> Schema:
 
 def _plug_ins() -> dict[str, Schema]:
     """Return the schemas of the options of samplers and schedulers, such as `scheduler.asha`."""
-    made = {
+    schemas = {
         f"search.options.{name}": section(plugin_registry.built_in("sampler", name))
         for name in plugin_registry.names("sampler")
     }
     for name in plugin_registry.names("scheduler"):
         form = section(plugin_registry.built_in("scheduler", name))
         form["properties"]["name"] = {"const": name}
-        made[f"scheduler.{name}"] = form
-    return made
+        schemas[f"scheduler.{name}"] = form
+    return schemas
 
 
 def _trackers() -> Schema:

@@ -117,8 +117,8 @@ def _missing_script(
         return None
     if absent_allowed.get() or any((root / words[index]).is_file() for root in roots):
         return None
-    found = sorted({file.name for root in roots for file in root.glob("*.py")})
-    hint = did_you_mean(words[index], found) if found else "these folders have no Python file"
+    files = sorted({file.name for root in roots for file in root.glob("*.py")})
+    hint = did_you_mean(words[index], files) if files else "these folders have no Python file"
     return (
         index,
         f"no file `{words[index]}` in {' or '.join(dict.fromkeys(map(str, roots)))}; {hint}",

@@ -43,10 +43,10 @@ def _absolute(node: Node, folder: Path) -> str:
     path = str(node.value)
     if "://" in path:
         return path
-    found = folder / Path(path).expanduser()
-    if not (found.is_dir() or (found.suffix in (".whl", ".zip") and found.is_file())):
+    place = folder / Path(path).expanduser()
+    if not (place.is_dir() or (place.suffix in (".whl", ".zip") and place.is_file())):
         node.wrong(
             f"there is no folder {path} in {folder}; give a folder, a wheel, or a URI such as "
             "s3://bucket/code.zip"
         )
-    return str(found.resolve())
+    return str(place.resolve())

@@ -173,9 +173,9 @@ class SweepRuns:
             f"tags.`sweeps.sweep` = '{self.destination.sweep}' and tags.`sweeps.kind` = 'sweep' "
             f"and attributes.start_time = {started}"
         )
-        found = self.client.search_runs([self.experiment_id], where, max_results=1)
-        if found:
-            self.parent = str(found[0].info.run_id)
+        runs = self.client.search_runs([self.experiment_id], where, max_results=1)
+        if runs:
+            self.parent = str(runs[0].info.run_id)
             self.client.update_run(self.parent, status="RUNNING")
             self._find_trials()
         else:
