@@ -16,7 +16,7 @@ from sweeps.core.text.secrets import remember
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.study import record
-from sweeps.terminal import terminal_text
+from sweeps.terminal import result_text, sweep_text
 from tests.commands import REPO
 
 
@@ -47,7 +47,7 @@ def result(**changes) -> SweepResult:
 
 
 def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
-    text = terminal_text.format_result(result())
+    text = result_text.format_result(result())
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
     assert (
         "best trial 0002: 0.123457, test 0.2" in text
@@ -68,11 +68,11 @@ def test_a_note_of_a_result_shows_no_secret():
 
 
 def test_the_end_names_the_report_if_there_is_one(tmp_path):
-    assert "report.html" not in terminal_text.format_result(result(dir=tmp_path))
+    assert "report.html" not in result_text.format_result(result(dir=tmp_path))
     (tmp_path / "report.html").touch()
     assert (
         f"\nfolder  {tmp_path}\nreport  {tmp_path / 'report.html'}\n"
-        in terminal_text.format_result(result(dir=tmp_path))
+        in result_text.format_result(result(dir=tmp_path))
     )
 
 
@@ -92,7 +92,7 @@ def test_a_verb_that_is_a_file_is_explained():
 def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model():
     refit = {"on": ["train", "valid"], "rows": 4177, "steps": 9}
     best = result().best | {"refit": refit, "bytes": 1_250_000, "rows_per_second": 38_412.0}
-    lines = terminal_text.format_result(
+    lines = result_text.format_result(
         result(best=best, bundle=Path("/runs/x-1/bundle"))
     ).splitlines()
     facts = "trained on 4,177 rows: train and valid; 1.2 MB; predicts 38,000 rows a second"
@@ -111,13 +111,13 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path):
         "data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5},
         "values": {"loss": 1.0},
     }
-    text = terminal_text.format_result(result(best=best))
+    text = result_text.format_result(result(best=best))
     assert (
         "data.train    a.parquet" in text
         and "data.drop     ['hue']" in text
         and "data.rows     0.5" in text
     )
-    front = terminal_text.format_result(result(front=[best]))
+    front = result_text.format_result(result(front=[best]))
     assert "data.train  data.drop  data.rows  preprocessor" in front
     loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
     trial = loop.ask()
@@ -128,14 +128,14 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path):
         == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
     )
     assert f"data.rows {trial.data['rows']:g}" in " ".join(
-        terminal_text.format_trial(recorded, "running").split()
+        sweep_text.format_trial(recorded, "running").split()
     )
 
 
 def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
-    text = terminal_text.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
+    text = result_text.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "has no `load`" in text
-    text = terminal_text.format_result(
+    text = result_text.format_result(
         result(
             bundle=None,
             notes=("2 trials failed; the error of the first one, trial 0001: ZeroDivisionError",),
@@ -157,7 +157,7 @@ def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown(tmp_path):
     (tmp_path / "result.json").write_text(text)
     stored = read_result(tmp_path)
     assert stored is not None
-    assert "best trial 0002: not finite" in terminal_text.format_result(stored)
+    assert "best trial 0002: not finite" in result_text.format_result(stored)
 
 
 def test_the_schema_is_json_of_the_keys_a_file_may_have():
@@ -168,16 +168,16 @@ def test_the_schema_is_json_of_the_keys_a_file_may_have():
 
 
 def test_freed_checkpoints_are_shown(tmp_path):
-    assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in terminal_text.format_result(
+    assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in result_text.format_result(
         result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
     )
     freed = {"checkpoints": 12, "trials": 9, "bytes": 5_200_000_000, "left": 1_100_000_000}
     assert (
         "freed 5.2 GB: 12 checkpoints of 9 trials; the other checkpoints use 1.1 GB"
-        in terminal_text.format_result(result(freed=freed))
+        in result_text.format_result(result(freed=freed))
     )
     nothing = dict.fromkeys(freed, 0)
-    assert terminal_text.format_result(result(freed=nothing)) == terminal_text.format_result(
+    assert result_text.format_result(result(freed=nothing)) == result_text.format_result(
         result()
     ), "no line if nothing was deleted"
     shown = result(freed=freed, dir=tmp_path, bundle=None)
@@ -187,7 +187,7 @@ def test_freed_checkpoints_are_shown(tmp_path):
 
 
 def test_the_next_command_can_be_pasted():
-    text = terminal_text.format_result(
+    text = result_text.format_result(
         result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle"))
     )
     assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text

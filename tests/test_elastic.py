@@ -14,7 +14,7 @@ import sweeps
 from sweeps.core.trial import GangSizePeriod
 from sweeps.study.record import read
 from sweeps.study.states import TrialState
-from sweeps.terminal.terminal_text import format_trial
+from sweeps.terminal.sweep_text import format_trial
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 

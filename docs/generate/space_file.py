@@ -11,8 +11,9 @@ from docs.generate import docstrings
 from docs.generate.markdown import table
 from sweeps.core.plugins import plugin_registry
 from sweeps.space.model import domains, step_names
-from sweeps.space.schema.json_schema import NULL, VARIABLE, schema
-from sweeps.space.schema.json_schema import section as schema_of
+from sweeps.space.schema.json_schema import schema
+from sweeps.space.schema.schema_forms import NULL, VARIABLE
+from sweeps.space.schema.schema_forms import section as schema_of
 from sweeps.space.sections import data_models, search_models, trainer_models
 
 # The models of each section. The first has the keys and their defaults; descriptions come from all

@@ -17,7 +17,7 @@ from sweeps.bundle.requirements import (
 )
 from sweeps.core.plugins import references
 from sweeps.data.preprocessing import step_files
-from sweeps.space.sections.trainer_section import trainer_modules
+from sweeps.space.sections.built_in_trainers import trainer_modules
 
 # These modules and their imports are the part of sweeps that a bundle needs
 BUNDLE_MODULES = ("sweeps.bundle.check", "sweeps.bundle.bundle_model")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sweeps.scaffold.from_objective import Direction
     from sweeps.space import Space
 
-Answer = TypeVar("Found")
+Answer = TypeVar("Answer")
 DEFAULT = Path("space.yaml")
 # What a space file can be written from, and the options that belong to each of these sources.
 SOURCES = {

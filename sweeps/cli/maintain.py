@@ -11,7 +11,7 @@ import click
 from sweeps.cli import options
 from sweeps.cli.group import main
 from sweeps.core.text.shell_text import printable
-from sweeps.terminal import terminal_text
+from sweeps.terminal import result_text, sweep_text
 
 
 @main.command(short_help="Delete checkpoints that are no longer needed.")
@@ -56,7 +56,7 @@ def gc(
     policy = Checkpoints(per_trial, top, None if max_disk is None else parse_size(max_disk))
     freed = collect_garbage(fetched(sweep, root), policy, dry_run)
     click.echo(
-        terminal_text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed")
+        result_text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed")
     )
 
 
@@ -74,7 +74,5 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
 
     repaired = repair_sweep(find(sweep, root))
     click.echo(
-        json.dumps(repaired.to_json())
-        if as_json
-        else printable(terminal_text.format_repair(repaired))
+        json.dumps(repaired.to_json()) if as_json else printable(sweep_text.format_repair(repaired))
     )

@@ -15,7 +15,7 @@ from sweeps.cli import options
 from sweeps.cli.group import main
 from sweeps.core.errors import BundleError, Interrupted, SweepsError
 from sweeps.core.text.shell_text import printable
-from sweeps.terminal import terminal_text
+from sweeps.terminal import result_text
 from sweeps.terminal.live import Progress
 
 if TYPE_CHECKING:
@@ -128,13 +128,13 @@ def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, qui
             isinstance(e, BundleError) and e.result is not None
         ):  # The search has succeeded. Only the export has failed.
             progress.close()
-            click.echo(printable(terminal_text.format_result(e.result, unexported=True) + "\n"))
+            click.echo(printable(result_text.format_result(e.result, unexported=True) + "\n"))
         raise
     finally:
         progress.close()
     if as_json:
         click.echo(json.dumps(result.to_json(), default=str))
     else:
-        click.echo(printable(terminal_text.format_result(result)))
+        click.echo(printable(result_text.format_result(result)))
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)

@@ -13,7 +13,7 @@ import click
 from sweeps.cli import options
 from sweeps.cli.group import main
 from sweeps.core.text.shell_text import printable
-from sweeps.terminal import terminal_text
+from sweeps.terminal import sweep_text, terminal_text
 from sweeps.terminal.trial_table import format_trials, trials_csv
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
         click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
     else:
         click.echo(
-            printable(terminal_text.format_sweeps(sweeps, terminal_text.width_of(sys.stdout)))
+            printable(sweep_text.format_sweeps(sweeps, terminal_text.width_of(sys.stdout)))
             if sweeps
             else f"no sweeps in {root}"
         )
@@ -111,7 +111,7 @@ def _show(
         }
         click.echo(json.dumps({**summary.to_json(), **more, "all": recorded_trials}))
         return
-    parts = [terminal_text.format_sweep(summary, study, importance, ensembles)]
+    parts = [sweep_text.format_sweep(summary, study, importance, ensembles)]
     if study is not None and study.trials:
         width = terminal_text.width_of(sys.stdout)
         most = None if show_all else SHOWN_TRIALS
@@ -135,7 +135,7 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
         if summary.store is None and not checkpoint_exists(place):
             place = None
     state = summary.state_of(recorded)
-    click.echo(printable(terminal_text.format_trial(recorded, state, place)))
+    click.echo(printable(sweep_text.format_trial(recorded, state, place)))
     if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
 

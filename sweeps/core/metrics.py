@@ -26,6 +26,7 @@ from sweeps.core.plugins import references
 
 if TYPE_CHECKING:
     import numpy as np
+from sweeps.core.metric_functions import auc, error_rate, f1, log_loss, mae, mse, r2, scorer
 
 CLASSIFICATION = ("binary", "multiclass")
 REGRESSION = ("regression",)
@@ -34,9 +35,6 @@ NUMERIC = (
     "regression",
     MULTIOUTPUT,
 )  # with two classes, the label 0 or 1 is compared with the probability of class 1
-# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss`
-# clips at another value.
-SMALLEST_PROBABILITY = 1e-16
 
 Input = Literal["classes", "scores", "probabilities"]
 
@@ -216,118 +214,18 @@ def _probabilities(y_pred: np.ndarray) -> np.ndarray:
     return np.column_stack([1 - positive, positive])
 
 
-def _log_loss(y: np.ndarray, p: np.ndarray) -> float:
-    import numpy as np
-
-    return float(-np.mean(np.log(np.maximum(p[np.arange(len(y)), y], SMALLEST_PROBABILITY))))
-
-
-def _predicted_class(p: np.ndarray) -> np.ndarray:
-    """Return the most likely class of each row.
-
-    If there are two classes, class 1 is chosen if its probability is above 0.5, as in XGBoost's
-    `error`.
-    """
-    import numpy as np
-
-    return (p[:, 1] > 0.5).astype(np.int64) if p.shape[1] == 2 else p.argmax(axis=1)
-
-
-def _error(y: np.ndarray, p: np.ndarray) -> float:
-    return float((_predicted_class(p) != y).mean())
-
-
-def _auc(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the area under the ROC curve.
-
-    With more than two classes, compute the area of each class against all other classes. The result
-    is the mean of these areas, weighted by the frequency of the class, as in XGBoost. Return NaN if
-    a class does not occur in the labels.
-    """
-    import numpy as np
-    from sklearn.metrics import roc_auc_score
-
-    classes = [1] if p.shape[1] == 2 else range(p.shape[1])
-    if any((y == c).all() or not (y == c).any() for c in classes):
-        return float("nan")
-    return float(
-        np.average(
-            [roc_auc_score(y == c, p[:, c]) for c in classes],
-            weights=[(y == c).sum() for c in classes],
-        )
-    )
-
-
-def _f1(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the F1 score of class 1.
-
-    With more than two classes, return the mean of the F1 scores of all classes that occur in the
-    labels or the predictions.
-    """
-    from sklearn.metrics import f1_score
-
-    return float(
-        f1_score(
-            y,
-            _predicted_class(p),
-            average="binary" if p.shape[1] == 2 else "macro",
-            zero_division=0.0,
-        )
-    )
-
-
-def _mse(y: np.ndarray, p: np.ndarray) -> float:
-    return float(((y - p) ** 2).mean())
-
-
-def _mae(y: np.ndarray, p: np.ndarray) -> float:
-    return float(abs(y - p).mean())
-
-
-def _r2(y: np.ndarray, p: np.ndarray) -> float:
-    """Return R², or the mean of the columns' R²; NaN if a column is constant."""
-    from sklearn.metrics import r2_score
-
-    return float("nan") if (y == y[0]).all(axis=0).any() else float(r2_score(y, p))
-
-
-def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
-    """Call a scorer of scikit-learn. Return NaN if the scorer does not accept the predictions.
-
-    Raises:
-        ValueError: The scorer does not accept the labels, because it does not accept constant
-            predictions for them either.
-    """
-    import numpy as np
-
-    from sweeps.core.sklearn_scorers import call
-
-    if not np.isfinite(p).all():
-        return float("nan")
-    try:
-        return call(name, y, p)
-    except ValueError as e:
-        try:
-            call(name, y, np.full_like(p, 1 / p[0].size))
-        except ValueError:
-            raise ValueError(
-                f"the metric `{name}` cannot be computed for these labels: {e}"
-            ) from None
-        return float("nan")
-
-
 OWN = {
-    "logloss": Metric((*CLASSIFICATION, MULTILABEL), _log_loss),
-    "mlogloss": Metric(CLASSIFICATION, _log_loss),
-    "error": Metric((*CLASSIFICATION, MULTILABEL), _error, "classes"),
-    "merror": Metric(CLASSIFICATION, _error, "classes"),
-    "accuracy": Metric((*CLASSIFICATION, MULTILABEL), lambda y, p: 1 - _error(y, p), "classes"),
-    "auc": Metric(CLASSIFICATION, _auc, "scores"),
-    "f1": Metric(CLASSIFICATION, _f1, "classes"),
-    "rmse": Metric(NUMERIC, lambda y, p: _mse(y, p) ** 0.5),
-    "mse": Metric(NUMERIC, _mse),
-    "mae": Metric(NUMERIC, _mae),
-    "r2": Metric(NUMERIC, _r2),
+    "logloss": Metric((*CLASSIFICATION, MULTILABEL), log_loss),
+    "mlogloss": Metric(CLASSIFICATION, log_loss),
+    "error": Metric((*CLASSIFICATION, MULTILABEL), error_rate, "classes"),
+    "merror": Metric(CLASSIFICATION, error_rate, "classes"),
+    "accuracy": Metric((*CLASSIFICATION, MULTILABEL), lambda y, p: 1 - error_rate(y, p), "classes"),
+    "auc": Metric(CLASSIFICATION, auc, "scores"),
+    "f1": Metric(CLASSIFICATION, f1, "classes"),
+    "rmse": Metric(NUMERIC, lambda y, p: mse(y, p) ** 0.5),
+    "mse": Metric(NUMERIC, mse),
+    "mae": Metric(NUMERIC, mae),
+    "r2": Metric(NUMERIC, r2),
 }
 # The names of scikit-learn's scorers, by their tasks and by what they need.
 # `tests/core/test_metrics.py` compares them with scikit-learn's.
@@ -386,7 +284,7 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     ),
 )
 SCORERS = {
-    name: Metric(tasks, functools.partial(_scorer, name), needs)
+    name: Metric(tasks, functools.partial(scorer, name), needs)
     for tasks, needs, names in _SCORER_NAMES
     for name in names.split()
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.space.sections.trainer_section import trainer_names
+from sweeps.space.sections.built_in_trainers import trainer_names
 from tests.bad_input import Case, line, names_of, params, short, top, whole, without
 
 SEVERAL = """\

@@ -18,7 +18,7 @@ from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.exports import sweep_exports
-from sweeps.terminal.terminal_text import format_ensemble
+from sweeps.terminal.sweep_text import format_ensemble
 from tests.bundle.ensemble_sweeps import recorded_sweep, reopened
 from tests.commands import invoke
 

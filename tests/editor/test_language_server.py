@@ -16,8 +16,8 @@ import pytest
 from sweeps.core.plugins import plugin_registry
 from sweeps.space.model.step_names import BUILTIN_STEPS
 from sweeps.space.schema.json_schema import schema
+from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_names
 from sweeps.space.sections.trainer_definition import definition_of
-from sweeps.space.sections.trainer_section import PACKAGE, trainer_names
 from tests.commands import REPO
 from tests.editor.language_server import LanguageServer
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.space.sections.trainer_section import trainer_names
+from sweeps.space.sections.built_in_trainers import trainer_names
 from tests.commands import REPO, invoke
 
 pytestmark = [pytest.mark.timeout(600)]

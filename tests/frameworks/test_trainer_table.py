@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from sweeps.space.sections.trainer_section import trainer_names
+from sweeps.space.sections.built_in_trainers import trainer_names
 from tests.commands import REPO
 
 COLUMNS = ("classification", "regression", "2 workers", "resume", "`--refit`", "bundle", "suite")

@@ -31,7 +31,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space.python.saved_space import bundle_of, resumed_space, saved_space
 from sweeps.space.sections.search_models import Checkpoints
 from sweeps.stored.repair import repair
-from sweeps.terminal import terminal_text
+from sweeps.terminal import result_text
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
 from tests.fuzz.harness import EXAMPLES, HANG, fuzzed
 
@@ -107,7 +107,7 @@ def taken_over(folder: Path) -> None:
         and loop.store.checkpoints() is not None
     )
     if (result := read_result(folder)) is not None:
-        terminal_text.format_result(result)
+        result_text.format_result(result)
 
 
 def tried(read: Any) -> Any:

@@ -18,13 +18,9 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from sweeps.cli import main
 from sweeps.core.errors import InputError
-from sweeps.scaffold.from_optuna import (
-    best_points,
-    open_study,
-    parameters_of,
-    params_lines,
-)
+from sweeps.scaffold.from_optuna import parameters_of, params_lines
 from sweeps.scaffold.from_wandb import space_text
+from sweeps.scaffold.optuna_study import best_points, open_study
 from sweeps.scaffold.yaml_text import comment_lines, line
 from sweeps.space import load
 from sweeps.space.yaml.yaml12 import parse

@@ -10,8 +10,8 @@ from sweeps.search import first_points as module
 from sweeps.search.first_points import first_points, read_portfolio
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.schema.parameter_schema import allows
+from sweeps.space.sections.built_in_trainers import portfolio_files
 from sweeps.space.sections.trainer_definition import definition_of
-from sweeps.space.sections.trainer_section import portfolio_files
 
 BODY = """
 params:

@@ -11,7 +11,7 @@ import jsonschema
 from sweeps.core.plugins import plugin_registry
 from sweeps.space.model.step_names import BUILTIN_STEPS
 from sweeps.space.schema.json_schema import schema
-from sweeps.space.sections.trainer_section import trainer_names
+from sweeps.space.sections.built_in_trainers import trainer_names
 
 SCHEMA = schema()
 FORMS = ("items", "additionalProperties")

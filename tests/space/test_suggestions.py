@@ -16,9 +16,9 @@ from sweeps.space.parse.section_checks import fragments
 from sweeps.space.parse.synonyms import SUGGESTIONS, normalized, suggest
 from sweeps.space.parse.top_level_keys import TOP
 from sweeps.space.sections import data_models, search_models, trainer_models
+from sweeps.space.sections.built_in_trainers import selecting_options, trainer_names
 from sweeps.space.sections.search_sections import scheduler_keys
 from sweeps.space.sections.space_sections import SCALING, SECTIONS
-from sweeps.space.sections.trainer_section import selecting_options, trainer_names
 
 MODELS = {
     "trainer": trainer_models.LoopKeys,

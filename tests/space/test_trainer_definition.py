@@ -11,8 +11,8 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.schema.parameter_schema import allows, fragment_problem, rule_of
+from sweeps.space.sections.built_in_trainers import trainer_names
 from sweeps.space.sections.trainer_definition import definition_of
-from sweeps.space.sections.trainer_section import trainer_names
 
 SPACE = """\
 trainer: {trainer}

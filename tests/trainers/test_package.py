@@ -11,8 +11,8 @@ import zipfile
 
 import pytest
 
+from sweeps.space.sections.built_in_trainers import trainer_names
 from sweeps.space.sections.trainer_definition import definition_of
-from sweeps.space.sections.trainer_section import trainer_names
 from tests.commands import REPO, command
 
 SPACE = """\

@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from sweeps.core.metrics import score
+from sweeps.space.sections.built_in_trainers import trainer_names
 from sweeps.space.sections.trainer_definition import definition_of
-from sweeps.space.sections.trainer_section import trainer_names
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
 
 # Parameters with which a trainer uses all rows at once, and does not count rows in its rules. In

@@ -128,8 +128,9 @@ def last_git_state(sweep: Path) -> dict[str, str]:
     """
     entries = read_entries(sweep)
     git = entries[-1].get("git") if entries else None
-    is_valid = isinstance(git, dict) and isinstance(git.get("commit"), str)
-    return git if is_valid and isinstance(git.get("dirty"), str) else {}
+    if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")):
+        return git
+    return {}
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:

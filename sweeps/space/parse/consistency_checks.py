@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from sweeps.core.resources import Shape, jax_connects
 from sweeps.space.model.templates import Sections, walk
 from sweeps.space.parse.nodes import Node
+from sweeps.space.sections.built_in_trainers import trainer_definitions
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
 from sweeps.space.sections.search_sections import (
@@ -17,7 +18,7 @@ from sweeps.space.sections.search_sections import (
 )
 from sweeps.space.sections.trainer_definition import NAME
 from sweeps.space.sections.trainer_models import TrainerSpec
-from sweeps.space.sections.trainer_section import TrainerSection, trainer_definitions
+from sweeps.space.sections.trainer_section import TrainerSection
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ unknown dimension. A text such as `${N}` is accepted wherever a value is checked
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sweeps.core.best_step import COMPARISONS
 from sweeps.core.plugins import plugin_registry, references
@@ -22,26 +20,29 @@ from sweeps.space.model.step_names import (
     STEP_DESCRIPTIONS,
     required_parameters,
 )
-from sweeps.space.parse.section_checks import fragments
 from sweeps.space.schema import docstrings
-from sweeps.space.schema.parameter_schema import Fragment, allows, types_of
+from sweeps.space.schema.schema_forms import (
+    ANY_OPTIONS,
+    NULL,
+    REFERENCE,
+    TEXT,
+    Schema,
+    any_of,
+    enum_of,
+    mapping,
+    parameter,
+    ref,
+    section,
+    sentence,
+    value,
+)
 from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.auto_algorithm import AUTO
+from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_definitions
 from sweeps.space.sections.space_sections import AMOUNT, SCALING
 from sweeps.space.sections.trainer_definition import TrainerDefinition
-from sweeps.space.sections.trainer_section import PACKAGE, trainer_definitions
-
-Schema = dict[str, Any]
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-TEXT: Schema = {"type": "string", "minLength": 1}
-REFERENCE: Schema = {"type": "string", "pattern": references.PATTERN}
-NULL: Schema = {"type": "null"}
-# A text that contains an environment variable
-VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
-ANY_OPTIONS: Schema = {"type": ["object", "null"]}
-# Keys of a fragment that do not say which values are allowed. sweeps has formats of its own.
-ANNOTATIONS = ("default", "description", "format")
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {
@@ -87,59 +88,6 @@ WHEN = (
 
 _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
 _IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
-
-
-def mapping(properties: Mapping[str, Schema], **rules: Any) -> Schema:
-    """Return the schema of a mapping that has only these keys."""
-    return {"type": "object", "properties": dict(properties), "additionalProperties": False} | rules
-
-
-def any_of(*forms: Fragment, **rules: Any) -> Schema:
-    """Return a schema that allows a value if at least one of the forms allows it."""
-    return {"anyOf": list(forms), **rules}
-
-
-def ref(name: str) -> Schema:
-    """Return a reference to a schema in `$defs`."""
-    return {"$ref": f"#/$defs/{name}"}
-
-
-def value(fragment: Fragment, *others: Schema) -> Schema:
-    """Return the schema of a value that a fragment allows, or a variable, or another form."""
-    rules = {key: rule for key, rule in fragment.items() if key not in ANNOTATIONS}
-    about = {key: fragment[key] for key in ("default", "description") if key in fragment}
-    if "description" in about:
-        about["description"] = _sentence(about["description"])
-    return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **about) if rules else about
-
-
-def parameter(fragment: Fragment) -> Schema:
-    """Return the schema of a parameter: a constant that `fragment` allows, null, or a domain."""
-    is_number = {"integer", "number"} & set(types_of(fragment))
-    return value(fragment, NULL, ref("domain" if is_number else "branch"))
-
-
-def section(model: type, **rules: Any) -> Schema:
-    """Return the schema of a dataclass: of a section, of the options of a plug-in, or of a split.
-
-    Descriptions come from the section `Attributes` of the dataclass's docstring, or from the
-    fields. A key that may be absent may also be null, which stands for its default.
-    """
-    descriptions = docstrings.section(model.__doc__, "Attributes")
-    required = [
-        field.name
-        for field in dataclasses.fields(model)
-        if field.default is field.default_factory is dataclasses.MISSING
-    ]
-    properties = {}
-    for name, fragment in fragments(model).items():
-        text = descriptions.get(name) or fragment.get("description", "")
-        about: Schema = {"description": text}
-        if not allows(fragment, fragment.get("default")):  # such as 0 for an absent number
-            about["default"] = None
-        optional = [] if name in required else [NULL]
-        properties[name] = value({**fragment, **about}, *optional)
-    return mapping(properties, required=required, **rules)
 
 
 def schema() -> Schema:
@@ -189,9 +137,9 @@ def _trainer(trainers: Mapping[str, TrainerDefinition]) -> Schema:
     }
     for definition in trainers.values():
         for key, fragment in definition.options.items():
-            keys.setdefault(key, {"description": _sentence(fragment.get("description", ""))})
+            keys.setdefault(key, {"description": sentence(fragment.get("description", ""))})
     return any_of(
-        _enum({name: _trainer_summary(name) for name in trainers}),
+        enum_of({name: _trainer_summary(name) for name in trainers}),
         TEXT,
         {"type": "object", "properties": keys},
     )
@@ -239,7 +187,7 @@ def _search() -> Schema:
     description = form["properties"]["algorithm"]["description"]
     names = {AUTO: "Choose a sampler that suits the space and the limits.", **_summaries("sampler")}
     form["properties"]["algorithm"] = value(
-        _enum(names) | {"description": description}, REFERENCE, NULL
+        enum_of(names) | {"description": description}, REFERENCE, NULL
     )
     rules = []
     for name in plugin_registry.names("sampler"):
@@ -251,7 +199,7 @@ def _search() -> Schema:
 def _scheduler() -> Schema:
     """Return the schema of `scheduler`, whose other keys depend on the name."""
     text = "The scheduler. `module:attr` names a class of your own."
-    name = value(_enum(_summaries("scheduler")) | {"description": text}, REFERENCE)
+    name = value(enum_of(_summaries("scheduler")) | {"description": text}, REFERENCE)
     names = plugin_registry.names("scheduler")
     rules = [_rule("name", each, then=ref(f"scheduler.{each}")) for each in names]
     return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
@@ -287,13 +235,8 @@ def _trackers() -> Schema:
         minProperties=1,
         maxProperties=1,
     )
-    names = value(_enum(_summaries("tracker")), REFERENCE, with_options)
+    names = value(enum_of(_summaries("tracker")), REFERENCE, with_options)
     return {"type": "array", "items": names}
-
-
-def _enum(names: Mapping[str, str]) -> Schema:
-    """Return the schema of one of some names, each with a description."""
-    return {"enum": list(names), "enumDescriptions": list(names.values())}
 
 
 def _summaries(kind: str) -> dict[str, str]:
@@ -302,11 +245,6 @@ def _summaries(kind: str) -> dict[str, str]:
         name: docstrings.summary(plugin_registry.built_in(kind, name).__doc__)
         for name in plugin_registry.names(kind)
     }
-
-
-def _sentence(text: str) -> str:
-    """Return a text with a capital letter at the beginning and a period at the end."""
-    return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
 
 
 # ---- the data and the space
@@ -374,7 +312,7 @@ def _definitions() -> dict[str, Schema]:
     scalar = {"type": ["string", "number", "boolean", "null"]}
     scalars = {"type": "array", "items": scalar, "minItems": 1}
     names = {**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}
-    chain = [value(_enum(names)), REFERENCE, ref("step")]
+    chain = [value(enum_of(names)), REFERENCE, ref("step")]
     columns = {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1}
     return {
         "domain": _one_of({**options, **numbers}),

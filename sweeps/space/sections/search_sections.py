@@ -22,6 +22,7 @@ from sweeps.space.parse.synonyms import suggest
 from sweeps.space.parse.when_parser import comparison_of
 from sweeps.space.schema.parameter_schema import rule_of
 from sweeps.space.sections.auto_algorithm import AUTO
+from sweeps.space.sections.built_in_trainers import portfolio_files
 from sweeps.space.sections.search_models import (
     BundleKeys,
     Checkpoints,
@@ -31,7 +32,6 @@ from sweeps.space.sections.search_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.sections.trainer_section import portfolio_files
 from sweeps.space.yaml.scalars import Scalar
 
 SEARCH_SECTIONS = (

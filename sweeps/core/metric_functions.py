@@ -1,0 +1,117 @@
+"""The functions of the metrics; see `metrics.Metric.function` for the shapes of their arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss`
+# clips at another value.
+SMALLEST_PROBABILITY = 1e-16
+
+
+def log_loss(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the mean of the negative logarithms of the probabilities of the labels."""
+    import numpy as np
+
+    return float(-np.mean(np.log(np.maximum(p[np.arange(len(y)), y], SMALLEST_PROBABILITY))))
+
+
+def predicted_class(p: np.ndarray) -> np.ndarray:
+    """Return the most likely class of each row.
+
+    If there are two classes, class 1 is chosen if its probability is above 0.5, as in XGBoost's
+    `error`.
+    """
+    import numpy as np
+
+    return (p[:, 1] > 0.5).astype(np.int64) if p.shape[1] == 2 else p.argmax(axis=1)
+
+
+def error_rate(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the share of the rows whose predicted class is wrong."""
+    return float((predicted_class(p) != y).mean())
+
+
+def auc(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the area under the ROC curve.
+
+    With more than two classes, compute the area of each class against all other classes. The result
+    is the mean of these areas, weighted by the frequency of the class, as in XGBoost. Return NaN if
+    a class does not occur in the labels.
+    """
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    classes = [1] if p.shape[1] == 2 else range(p.shape[1])
+    if any((y == c).all() or not (y == c).any() for c in classes):
+        return float("nan")
+    return float(
+        np.average(
+            [roc_auc_score(y == c, p[:, c]) for c in classes],
+            weights=[(y == c).sum() for c in classes],
+        )
+    )
+
+
+def f1(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the F1 score of class 1.
+
+    With more than two classes, return the mean of the F1 scores of all classes that occur in the
+    labels or the predictions.
+    """
+    from sklearn.metrics import f1_score
+
+    return float(
+        f1_score(
+            y,
+            predicted_class(p),
+            average="binary" if p.shape[1] == 2 else "macro",
+            zero_division=0.0,
+        )
+    )
+
+
+def mse(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the mean squared error."""
+    return float(((y - p) ** 2).mean())
+
+
+def mae(y: np.ndarray, p: np.ndarray) -> float:
+    """Return the mean absolute error."""
+    return float(abs(y - p).mean())
+
+
+def r2(y: np.ndarray, p: np.ndarray) -> float:
+    """Return R², or the mean of the columns' R²; NaN if a column is constant."""
+    from sklearn.metrics import r2_score
+
+    return float("nan") if (y == y[0]).all(axis=0).any() else float(r2_score(y, p))
+
+
+def scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
+    """Call a scorer of scikit-learn. Return NaN if the scorer does not accept the predictions.
+
+    Raises:
+        ValueError: The scorer does not accept the labels, because it does not accept constant
+            predictions for them either.
+    """
+    import numpy as np
+
+    from sweeps.core.sklearn_scorers import call
+
+    if not np.isfinite(p).all():
+        return float("nan")
+    try:
+        return call(name, y, p)
+    except ValueError as e:
+        try:
+            call(name, y, np.full_like(p, 1 / p[0].size))
+        except ValueError:
+            raise ValueError(
+                f"the metric `{name}` cannot be computed for these labels: {e}"
+            ) from None
+        return float("nan")

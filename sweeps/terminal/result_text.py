@@ -1,0 +1,160 @@
+"""Format the result of a sweep: the best trial, the bundle, and the next commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.core.text.command_hints import resume_command, sweep_argument
+from sweeps.core.text.durations import format_clock
+from sweeps.core.text.shell_text import (
+    DEFAULT_ROOT,
+    relative_path,
+    shell_command,
+    shell_quoted,
+)
+from sweeps.core.text.texts import (
+    count_noun,
+    count_states,
+)
+from sweeps.core.trial import trained_on
+from sweeps.sweep_report.configuration import short_rows
+
+if TYPE_CHECKING:
+    from sweeps.core.result import SweepResult
+from sweeps.terminal.terminal_text import UNBOUNDED, configuration, format_bytes, format_table
+
+
+def format_result(result: SweepResult, unexported: bool = False) -> str:
+    """Format the result of a sweep: the best trial, the bundle, and the next commands.
+
+    Args:
+        result: The result of the sweep.
+        unexported: True if the best trial could not be exported.
+    """
+    sections = [_summary(result)]
+    if result.front:
+        sections.append([_front(result.front)])
+    elif result.best is not None:
+        sections.append(_best_trial(result.best))
+    sections.append(_places(result))
+    sections.append(["next:", *(f"  {command}" for command in _next_commands(result, unexported))])
+    return "\n\n".join("\n".join(lines) for lines in sections)
+
+
+def _summary(result: SweepResult) -> list[str]:
+    """Return the first lines of a result: the numbers of trials, the time, and the notes."""
+    head = (
+        f"{result.sweep}: {count_states(result.trials) or 'no trial'} in "
+        f"{format_clock(result.seconds)}; {count_noun(result.fits, 'preprocessor')} fitted"
+    )
+    if result.reason:
+        head += f" (ended early: {result.reason})"
+    lines = [head]
+    if result.freed is not None and result.freed["checkpoints"]:
+        lines.append(format_freed(result.freed))
+    return [*lines, *(f"note: {note}" for note in result.notes)]
+
+
+def _best_trial(best: dict[str, Any]) -> list[str]:
+    """Return lines with the score and the configuration of the best trial."""
+    repeats = best.get("repeats")
+    of = f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)" if repeats else ""
+    return [
+        f"best trial {best['trial']}{of}: {scores(best['value'], best['test'])}",
+        *configuration(best),
+    ]
+
+
+def scores(value: float | None, test: float | None) -> str:
+    """Format the value of a trial, and its score on the test split if there is one."""
+    text = "not finite" if value is None else f"{value:.6g}"
+    return text if test is None else f"{text}, test {test:.6g}"
+
+
+def model_text(best: Mapping[str, Any] | None) -> str:
+    """Return a text with facts about the exported model, or "" if there are none.
+
+    These are the rows on which it was trained again, the size of its bundle, and its speed.
+    """
+    best = best or {}
+    facts = [f"trained on {trained_on(best['refit'])}"] if best.get("refit") else []
+    facts += [format_bytes(best["bytes"])] if best.get("bytes") else []
+    if speed := best.get("rows_per_second"):
+        facts.append(f"predicts {float(f'{speed:.2g}'):,.0f} rows a second")
+    return f" ({'; '.join(facts)})" if facts else ""
+
+
+def _places(result: SweepResult) -> list[str]:
+    """Return lines with the places of a sweep: its folder, its store, its report, its model."""
+    report = SweepFolder(result.dir).report("html")
+    model = model_text(result.best)
+    lines = [f"folder  {relative_path(result.dir)}"]
+    if result.store:
+        lines.append(f"store   {result.store}")
+    if report.is_file():
+        lines.append(f"report  {relative_path(report)}")
+    if result.bundle:
+        lines.append(f"bundle  {relative_path(result.bundle)}{model}")
+    elif result.checkpoint:
+        place = f"checkpoint  {relative_path(result.checkpoint)}{model}"
+        lines.append(f"{place} (the trainer has no `load`, so there is no bundle)")
+    return lines
+
+
+def _next_commands(result: SweepResult, unexported: bool) -> Iterator[str]:
+    """Yield the commands that a user may want next; see `format_result`."""
+    sweeps = shell_command("sweeps")
+    sweep = sweep_argument(result.dir)
+    if result.front:
+        yield f"{sweeps} export {sweep} --pareto    # or --trial {result.front[0]['trial']}"
+    elif result.bundle:
+        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
+        yield f"{sweeps} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}"
+    elif unexported and not result.checkpoint:
+        yield f"{sweeps} export {sweep}    # when the cause is fixed; no trial is trained again"
+    if result.reason == "interrupted":
+        yield f"{resume_command(result.dir)}    # continues where the sweep stopped"
+    yield f"{sweeps} show {shell_quoted(result.dir)}"
+    uri = result.mlflow.get("tracking_uri")
+    if uri is None:  # MLflow has not recorded the sweep.
+        return
+    if uri.startswith("http"):
+        yield f"open {uri}"
+        return
+    root = result.dir.parent
+    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
+    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
+    yield f"{sweeps} ui{where}"
+
+
+def format_freed(freed: dict[str, int], done: str = "freed") -> str:
+    """Format the number and size of the checkpoints that were deleted, or that would be deleted.
+
+    Args:
+        freed: See `SweepResult.freed`.
+        done: The verb of the text, `freed` or `would free`.
+    """
+    if not freed["checkpoints"]:
+        return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
+    what = (
+        f"{count_noun(freed['checkpoints'], 'checkpoint')} of "
+        f"{count_noun(freed['trials'], 'trial')}"
+    )
+    return (
+        f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use "
+        f"{format_bytes(freed['left'])}"
+    )
+
+
+def _front(front: Sequence[dict[str, Any]]) -> str:
+    """Format the Pareto front as a table with each trial's values and configuration."""
+    rows = []
+    for best in front:
+        values = {name.upper(): value for name, value in best["values"].items()}
+        rows.append({"FRONT": best["trial"], **values, **dict(short_rows(best))})
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[row.get(name, "-") for name in head] for row in rows]
+    return format_table(head, cells, UNBOUNDED, right=values)
