@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from sweeps.core.errors import InputError, Problem
 from sweeps.scaffold.yaml_text import line, quoted, space_file
 from sweeps.space.parse.foreign_syntax import translate_mapping
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import Mark
+from sweeps.space.parse.nodes import Mark, Node
 from sweeps.space.yaml.yaml_writer import flow
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}

@@ -29,8 +29,7 @@ from sweeps.data.summary.early_summary import TableReader
 from sweeps.data.summary.table_summary import summarize
 from sweeps.data.summary.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
-from sweeps.space.parse.nodes import located
-from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.nodes import Problems, located
 from sweeps.space.parse.section_checks import check
 from sweeps.space.sections.data_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 from sweeps.space.yaml import yaml12

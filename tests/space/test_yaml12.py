@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.parse.problems import Mark
+from sweeps.space.parse.nodes import Mark
 from sweeps.space.yaml.scalars import scalar
 from sweeps.space.yaml.yaml12 import MAX_DEPTH, parse
 from tests.space.conftest import HEAD

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins import references
-from sweeps.space.parse.problems import place_and_key
+from sweeps.space.parse.nodes import place_and_key
 
 if TYPE_CHECKING:
     from sweeps.core.label_columns import Classes

@@ -26,8 +26,7 @@ from sweeps.space.model.templates import (
     variant_names,
     walk,
 )
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.nodes import Node, Problems
 from sweeps.space.parse.space_source import overridden_tree
 from sweeps.space.python.passed_space import PLACE
 from sweeps.space.sections.command_checks import command_options

@@ -9,8 +9,7 @@ from sweeps.core.text.suggestions import did_you_mean
 from sweeps.space.model.conditions import Key, holds
 from sweeps.space.model.domains import Dimension, Keys, cumulative_probability
 from sweeps.space.model.templates import Sections, conditions_of
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.nodes import Node, Problems
 from sweeps.space.parse.when_parser import InvalidConditionValue, describe_values, option_of
 from sweeps.space.sections.search_models import InitialPoint
 from sweeps.space.yaml.scalars import scalar_hint

@@ -13,8 +13,7 @@ from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.space.model.space_model import Space
-from sweeps.space.parse.nodes import Node, located
-from sweeps.space.parse.problems import Problems
+from sweeps.space.parse.nodes import Node, Problems, located
 from sweeps.space.parse.space_source import SpaceSource, overridden_tree
 from sweeps.space.parse.space_validator import SpaceValidator
 from sweeps.space.parse.synonyms import foreign_file

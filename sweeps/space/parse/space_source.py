@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import Mark, Problems
+from sweeps.space.parse.nodes import Mark, Node, Problems
 from sweeps.space.yaml.yaml12 import MAX_DEPTH, parse
 
 

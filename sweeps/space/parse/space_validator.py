@@ -17,9 +17,8 @@ from sweeps.space.model.step_names import Step
 from sweeps.space.model.templates import Sections, conditions_of, dimensions, variant_names, walk
 from sweeps.space.parse.consistency_checks import ConsistencyChecks
 from sweeps.space.parse.initial_points import InitialPointsParser
-from sweeps.space.parse.nodes import INVALID, Node, places
+from sweeps.space.parse.nodes import INVALID, Node, Problems, places
 from sweeps.space.parse.notes import brace_notes, goal_notes, list_notes
-from sweeps.space.parse.problems import Problems
 from sweeps.space.parse.space_source import SpaceSource
 from sweeps.space.parse.top_level_keys import check_keys, sweep_name
 from sweeps.space.sections.auto_algorithm import AUTO, Choice, choose

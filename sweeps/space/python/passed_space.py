@@ -17,7 +17,7 @@ from typing import Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins.library_code import is_library_file
-from sweeps.space.parse.problems import Mark
+from sweeps.space.parse.nodes import Mark
 from sweeps.space.parse.space_source import SpaceSource
 from sweeps.space.python import passed_functions
 from sweeps.space.python.passed_functions import Function

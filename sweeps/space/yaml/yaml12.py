@@ -17,8 +17,7 @@ from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 
 from sweeps.core.errors import InputError
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import Mark
+from sweeps.space.parse.nodes import Mark, Node
 from sweeps.space.yaml.scalars import scalar
 
 MAX_BYTES = 1_000_000

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sweeps.space.model.domains import domain_kind
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.problems import Mark
+from sweeps.space.parse.nodes import Mark, Node
 from sweeps.space.yaml.scalars import Plain, Scalar, scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
