@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.text.secrets import masked
 from sweeps.core.text.suggestions import did_you_mean
@@ -89,11 +89,8 @@ class InputError(SweepsError):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
-    def __reduce__(
-        self,
-    ) -> tuple[
-        type[InputError], tuple[tuple[Problem, ...]]
-    ]:  # so that another process can unpickle it
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process unpickles the error."""
         return type(self), (self.problems,)
 
 
@@ -157,14 +154,14 @@ def shorten(text: str, longest: int = ERROR_LENGTH) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its type.
+    """Return the first line of an error's message, or the name of its type. Secrets are masked.
 
     For an error in a task of Ray, it is the last line of the traceback.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    return lines[-1 if hasattr(error, "as_instanceof_cause") else 0]
+    return masked(lines[-1 if hasattr(error, "as_instanceof_cause") else 0])
 
 
 def first_of(texts: Sequence[str], most: int = 10) -> str:
@@ -199,9 +196,9 @@ def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
         known: The ids of all trials of the sweep. The message suggests one of them, or names the
             first and the last.
     """
-    hint = (
-        did_you_mean(asked.zfill(4), known)
-        if len(known) < 9
-        else f"the trials are {min(known)} to {max(known)}"
-    )
-    return InputError(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}")
+    hint = "no trial has started"
+    if len(known) > 8:
+        hint = f"the trials are {min(known)} to {max(known)}"
+    elif known:
+        hint = did_you_mean(asked.zfill(4), known)
+    return InputError(place, f"no trial `{asked}`; {hint}")

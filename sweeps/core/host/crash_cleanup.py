@@ -75,10 +75,8 @@ def end_leftover_ray(folder: Path) -> int:
     """
     try:
         record = read_json_object(SweepFolder(folder).ray) or {}
-        session, started = (
-            leftover_session(record["session"]),
-            {int(pid): time for pid, time in record["pids"].items()},
-        )
+        session = leftover_session(record["session"])
+        started = {int(pid): time for pid, time in record["pids"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0
     pids = {pid for pid, time in started.items() if start_time(pid) == time}

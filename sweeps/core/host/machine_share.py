@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeps.core.errors import InputError
 from sweeps.core.text.shell_text import printable
+from sweeps.core.text.texts import count_noun
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def divide(
         if amount is not None and amount > there:
             raise InputError(
                 option,
-                f"is {amount}, but this machine has {_count(there, noun)}; give at most {there}",
+                f"is {amount}, but this machine has {count_noun(there, noun)}; give at most "
+                f"{there}",
             )
     free = cpus - sum(other.cpus for other in others)
     if wanted.cpus is None and free < 1:
@@ -112,14 +114,10 @@ def divide(
             "N to share the CPUs",
         )
     used = {gpu for other in others for gpu in other.gpus}
-    by_use = sorted(
-        gpu_ids, key=used.__contains__
-    )  # The sort is stable: free GPUs come first, in their order.
-    ids = (
-        tuple(by_use[: wanted.gpus])
-        if wanted.gpus is not None
-        else tuple(gpu for gpu in gpu_ids if gpu not in used)
-    )
+    # The sort is stable: free GPUs come first, in their order.
+    by_use = sorted(gpu_ids, key=used.__contains__)
+    unused = len(gpu_ids) - len(used.intersection(gpu_ids))
+    ids = tuple(by_use[: unused if wanted.gpus is None else wanted.gpus])
     return Share(free if wanted.cpus is None else wanted.cpus, len(ids), ids)
 
 
@@ -133,11 +131,11 @@ def describe(other: Registration, cpus: int, gpus: int) -> str:
         cpus: Number of CPUs of the machine.
         gpus: Number of GPUs of the machine.
     """
-    has_gpus = f" and {len(other.gpus)} of {_count(gpus, 'GPU')}" if gpus else ""
+    has_gpus = f" and {len(other.gpus)} of {count_noun(gpus, 'GPU')}" if gpus else ""
     who = printable(f"{other.sweep} in {other.folder}")
     return (
         f"another sweep runs on this machine, {who} (process {other.pid}), and uses {other.cpus} "
-        f"of {_count(cpus, 'CPU')}{has_gpus}"
+        f"of {count_noun(cpus, 'CPU')}{has_gpus}"
     )
 
 
@@ -146,15 +144,11 @@ def describe_share(share: Share, gpus: int) -> str:
 
     `gpus` is the number of GPUs of the machine.
     """
-    has_gpus = f" and {_count(share.gpus or 0, 'GPU')}" if gpus else ""
+    has_gpus = f" and {count_noun(share.gpus or 0, 'GPU')}" if gpus else ""
     return (
-        f"this sweep uses {_count(share.cpus or 0, 'CPU')}{has_gpus}; the options --cpus and "
+        f"this sweep uses {count_noun(share.cpus or 0, 'CPU')}{has_gpus}; the options --cpus and "
         "--gpus change this"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @contextlib.contextmanager
@@ -205,13 +199,8 @@ def _own_folder() -> Path | None:
         status = folder.lstat()
     except OSError:
         return None
-    return (
-        folder
-        if stat.S_ISDIR(status.st_mode)
-        and status.st_uid == os.getuid()
-        and not status.st_mode & 0o077
-        else None
-    )
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return folder if is_own and not status.st_mode & 0o077 else None
 
 
 @contextlib.contextmanager

@@ -26,25 +26,21 @@ class Chain:
     items: tuple[Step | Dimension, ...] = ()
 
 
+Constant = Scalar | Invalid | Absent
 # A value that may contain dimensions, at any depth. The keys of a mapping are scalars.
-Template = (
-    Dimension
-    | Chain
-    | Step
-    | list["Template"]
-    | tuple["Template", ...]
-    | dict[Any, "Template"]
-    | Scalar
-    | Invalid
-    | Absent
-)
+TemplateDict = dict[Any, "Template"]
+TemplateList = list["Template"] | tuple["Template", ...]
+Template = Dimension | Chain | Step | TemplateDict | TemplateList | Constant
 # The templates of the sections of a space, by name.
 Sections = dict[str, Template]
 R = TypeVar("R")
 
 
 class TemplateVisitor(Generic[R]):
-    """Visitor of templates, with a method for each kind of template that has parts."""
+    """Visitor of templates, with a method for each kind of template.
+
+    A subclass overrides the methods of some kinds, or `parts` for all others.
+    """
 
     def visit(self, template: Template) -> R:
         """Call the method for the kind of a template."""
@@ -62,26 +58,30 @@ class TemplateVisitor(Generic[R]):
 
     def dimension(self, dim: Dimension) -> R:
         """Visit a dimension."""
-        raise NotImplementedError
+        return self.parts([option.value for option in dim.options])
 
     def chain(self, chain: Chain) -> R:
         """Visit a chain of preprocessing steps."""
-        raise NotImplementedError
+        return self.parts(chain.items)
 
     def step(self, step: Step) -> R:
         """Visit a preprocessing step."""
-        raise NotImplementedError
+        return self.parts((step.columns, step.params))
 
-    def mapping(self, mapping: dict[Any, Template]) -> R:
+    def mapping(self, mapping: TemplateDict) -> R:
         """Visit a mapping."""
-        raise NotImplementedError
+        return self.parts(mapping.values())
 
-    def sequence(self, items: list[Template] | tuple[Template, ...]) -> R:
+    def sequence(self, items: TemplateList) -> R:
         """Visit a list or a tuple."""
-        raise NotImplementedError
+        return self.parts(items)
 
-    def constant(self, value: Scalar | Invalid | Absent) -> R:
+    def constant(self, value: Constant) -> R:
         """Visit a template without parts."""
+        return self.parts(())
+
+    def parts(self, parts: Iterable[Template]) -> R:
+        """Visit a template of any kind, given the templates directly inside it."""
         raise NotImplementedError
 
 
@@ -111,14 +111,14 @@ class _Filler(TemplateVisitor[Any]):
         columns = self.visit(step.columns)
         return Step(step.name, None if columns is ABSENT else columns, self.visit(step.params))
 
-    def mapping(self, mapping: dict[Any, Template]) -> dict[Any, Any]:
+    def mapping(self, mapping: TemplateDict) -> dict[Any, Any]:
         filled = {key: self.visit(value) for key, value in mapping.items()}
         return {key: value for key, value in filled.items() if value is not ABSENT}
 
-    def sequence(self, items: list[Template] | tuple[Template, ...]) -> Any:
+    def sequence(self, items: TemplateList) -> Any:
         return type(items)(value for value in map(self.visit, items) if value is not ABSENT)
 
-    def constant(self, value: Scalar | Invalid | Absent) -> Any:
+    def constant(self, value: Constant) -> Any:
         return value
 
 
@@ -140,31 +140,14 @@ def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | N
     return _Filler(choose, {} if known is None else known).visit(template)
 
 
-class _Parts(TemplateVisitor[Iterable[Template]]):
-    """Returns the templates directly inside a template."""
-
-    def dimension(self, dim: Dimension) -> list[Template]:
-        return [option.value for option in dim.options]
-
-    def chain(self, chain: Chain) -> Iterable[Template]:
-        return chain.items
-
-    def step(self, step: Step) -> tuple[Template, ...]:
-        return step.columns, step.params
-
-    def mapping(self, mapping: dict[Any, Template]) -> Iterable[Template]:
-        return mapping.values()
-
-    def sequence(self, items: list[Template] | tuple[Template, ...]) -> Iterable[Template]:
-        return items
-
-    def constant(self, value: Scalar | Invalid | Absent) -> tuple[Template, ...]:
-        return ()
+class _Children(TemplateVisitor[Iterable[Template]]):
+    def parts(self, parts: Iterable[Template]) -> Iterable[Template]:
+        return parts
 
 
 # Returns the items of a list or a chain, the values of a mapping, the columns and parameters of a
 # step, or the values of the options of a dimension.
-children = _Parts().visit
+children = _Children().visit
 
 
 def walk(template: Template) -> Iterator[Template]:

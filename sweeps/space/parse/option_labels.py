@@ -6,14 +6,18 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Any
 
-from sweeps.space.model.conditions import ABSENT, Absent, Key
+from sweeps.space.model.conditions import ABSENT, Key
 from sweeps.space.model.domains import Dimension
 from sweeps.space.model.step_names import NONE, Step
-from sweeps.space.model.templates import Chain, Template, TemplateVisitor
-from sweeps.space.parse.nodes import Invalid
-from sweeps.space.yaml.scalars import Scalar
+from sweeps.space.model.templates import (
+    Chain,
+    Constant,
+    Template,
+    TemplateDict,
+    TemplateList,
+    TemplateVisitor,
+)
 from sweeps.space.yaml.yaml_writer import flow
 
 LIMIT = 60
@@ -37,14 +41,14 @@ class _Canonical(TemplateVisitor[Hashable]):
     def step(self, step: Step) -> Hashable:
         return "step", step.name, self.visit(step.columns), self.visit(step.params)
 
-    def mapping(self, mapping: dict[Any, Template]) -> Hashable:
+    def mapping(self, mapping: TemplateDict) -> Hashable:
         pairs = ((self.visit(key), self.visit(value)) for key, value in mapping.items())
         return "mapping", frozenset(pairs)
 
-    def sequence(self, items: list[Template] | tuple[Template, ...]) -> Hashable:
+    def sequence(self, items: TemplateList) -> Hashable:
         return "list", *map(self.visit, items)
 
-    def constant(self, value: Scalar | Invalid | Absent) -> Hashable:
+    def constant(self, value: Constant) -> Hashable:
         if isinstance(value, float) and math.isnan(value):
             return ("nan",)
         if isinstance(value, (bool, str)) or value is None:
@@ -137,14 +141,14 @@ class _Text(TemplateVisitor[str]):
     def chain(self, chain: Chain) -> str:
         return _chain_key(chain)
 
-    def mapping(self, mapping: dict[Any, Template]) -> str:
+    def mapping(self, mapping: TemplateDict) -> str:
         pairs = (f"{self.visit(key)}: {self.visit(value)}" for key, value in mapping.items())
         return f"{{{', '.join(pairs)}}}"
 
-    def sequence(self, items: list[Template] | tuple[Template, ...]) -> str:
+    def sequence(self, items: TemplateList) -> str:
         return f"[{', '.join(map(self.visit, items))}]"
 
-    def constant(self, value: Scalar | Invalid | Absent) -> str:
+    def constant(self, value: Constant) -> str:
         return flow(value) if value is None or isinstance(value, (bool, float)) else str(value)
 
 

@@ -18,12 +18,35 @@ from sweeps.space.sections.search_models import (
     Search,
 )
 from sweeps.space.sections.search_sections import (
-    SEARCH_SECTIONS,
     scheduler_keys,
 )
 from sweeps.space.sections.trainer_models import RuntimeEnv
 
-TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "space")
+# Descriptions of the top-level keys, which the reference page of the space file shows as well.
+TOP_LEVEL = {
+    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this "
+    "name. The default is the file's name.",
+    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your "
+    "own loop.",
+    "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
+    "objective": "The metric to optimize: one mapping, or a list of mappings for several "
+    "objectives.",
+    "constraints": "Conditions that the metrics of a feasible trial satisfy, "
+    'such as `{latency_ms: "<= 5"}`.',
+    "search": "The sampler, its seed, and configurations to start with.",
+    "scheduler": "The rule that stops trials early. A step is one report of the loop.",
+    "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
+    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a "
+    "trial.",
+    "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
+    "bundle": "The model that the sweep exports at its end.",
+    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray "
+    "sets it up.",
+    "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
+    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), "
+    "and the trainer's parameters (`params`).",
+}
+TOP = tuple(TOP_LEVEL)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 

@@ -117,10 +117,13 @@ def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple
     Raise InvalidValue if no value of the dimension satisfies the comparison.
     """
     if not possible(dim, [Term(dim.name, tests=(test,))]):
-        raise InvalidConditionValue(
-            f"can never be true, because {dim.name} is {describe_values(dim)}", node
-        )
+        raise _never_true(dim, node)
     return test
+
+
+def _never_true(dim: Dimension, node: Node) -> InvalidConditionValue:
+    text = f"can never be true, because {dim.name} is {describe_values(dim)}"
+    return InvalidConditionValue(text, node)
 
 
 def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Key]:
@@ -137,9 +140,7 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
             )
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
-        raise InvalidConditionValue(
-            f"can never be true, because {dim.name} is {describe_values(dim)}", node
-        )
+        raise _never_true(dim, node)
     return keys
 
 
@@ -178,9 +179,8 @@ def describe_values(dim: Dimension) -> str:
         return f"one of {shown}" + (", ..." if len(dim.options) > 8 else "")
     if dim.lower is None or dim.highest is None:
         return "any number"
-    return f"{dim.lower:g} to {dim.highest:g}" + (
-        f" by {dim.q:g}" if dim.q not in (None, 1) else ""
-    )
+    steps = f" by {dim.q:g}" if dim.q not in (None, 1) else ""
+    return f"{dim.lower:g} to {dim.highest:g}{steps}"
 
 
 class WhenParser:
@@ -191,12 +191,10 @@ class WhenParser:
 
     def __init__(self) -> None:
         self.parsed: dict[str, Dimension] = {}  # parsed dimensions
-        self.started: set[str] = (
-            set()
-        )  # paths of all dimensions whose parsing has started, including invalid ones
-        self.enclosing: list[
-            str
-        ] = []  # paths of the dimensions that contain the dimension that is parsed now
+        # paths of all dimensions whose parsing has started, including invalid ones
+        self.started: set[str] = set()
+        # paths of the dimensions that contain the dimension that is parsed now
+        self.enclosing: list[str] = []
         # terms with an unknown dimension: the dimension with the `when`, and the unknown name
         self._unresolved: list[tuple[Node, Scalar]] = []
         # the dimensions with a `when`, by name

@@ -124,13 +124,11 @@ class _Converter:
             plain = _renamed(plain, module)
             names = ", ".join(f"`{name}`" for name in self._stored)
             verb = "is" if len(self._stored) == 1 else "are"
-            self.notes = (
-                (
-                    f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` "
-                    "and "
-                    "`rerun` use this copy, even if you change your code later"
-                ),
+            note = (
+                f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and "
+                "`rerun` use this copy, even if you change your code later"
             )
+            self.notes = (note,)
         return dict(plain)
 
     def _plain(self, value: Any, path: str, depth: int) -> Any:

@@ -20,6 +20,7 @@ from sweeps.space.model.step_names import (
     STEP_DESCRIPTIONS,
     required_parameters,
 )
+from sweeps.space.parse.top_level_keys import TOP_LEVEL
 from sweeps.space.schema import docstrings
 from sweeps.space.schema.schema_forms import (
     ANY_OPTIONS,
@@ -39,42 +40,10 @@ from sweeps.space.schema.schema_forms import (
 from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.auto_algorithm import AUTO
 from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_definitions
-from sweeps.space.sections.space_sections import AMOUNT, SCALING
+from sweeps.space.sections.space_sections import AMOUNT, IN_SPACE, SCALING
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-# Descriptions of the top-level keys, which the reference page of the space file shows as well.
-TOP_LEVEL = {
-    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this "
-    "name. The default is the file's name.",
-    "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your "
-    "own loop.",
-    "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
-    "objective": "The metric to optimize: one mapping, or a list of mappings for several "
-    "objectives.",
-    "constraints": "Conditions that the metrics of a feasible trial satisfy, "
-    'such as `{latency_ms: "<= 5"}`.',
-    "search": "The sampler, its seed, and configurations to start with.",
-    "scheduler": "The rule that stops trials early. A step is one report of the loop.",
-    "repeats": "How often each configuration is trained. Each time, the trial has another seed.",
-    "limits": "Limits of trials, time, cost and failures. Some limits end the sweep, others end a "
-    "trial.",
-    "checkpoints": "The rules that decide which checkpoints of ended trials are kept.",
-    "bundle": "The model that the sweep exports at its end.",
-    "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray "
-    "sets it up.",
-    "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
-    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), "
-    "and the trainer's parameters (`params`).",
-}
-# Descriptions of the keys of the section `space`.
-IN_SPACE = {
-    "preprocessor": "A step, a list of steps, or a domain of these.",
-    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of "
-    "such mappings.",
-    "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
-}
 
 # Descriptions of the parts of a chain, and of a condition.
 COLUMNS = (

@@ -66,12 +66,8 @@ def rule_of(fragment: Fragment) -> str:
     if fragment.get("format") == COMMAND_FORMAT:
         return 'a list of texts and numbers, such as [python, train.py, --lr, "{params.lr}"]'
     if "enum" in fragment:
-        return _or(
-            [
-                str(value).lower() if isinstance(value, bool) else str(value)
-                for value in fragment["enum"]
-            ]
-        )
+        values = fragment["enum"]
+        return _or([str(v).lower() if isinstance(v, bool) else str(v) for v in values])
     nouns = [_TYPES[name][1] for name in types_of(fragment) if name != "null"]
     bounds = " and ".join(
         f"{words} {fragment[key]}" for key, (words, _) in _BOUNDS.items() if key in fragment
@@ -80,13 +76,8 @@ def rule_of(fragment: Fragment) -> str:
 
 
 def _or(words: list[str]) -> str:
-    return (
-        f"{', '.join(words[:-1])} or {words[-1]}"
-        if len(words) > 1
-        else words[0]
-        if words
-        else "any value"
-    )
+    *others, last = words or ["any value"]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def allows(fragment: Fragment, value: object) -> bool:

@@ -19,7 +19,14 @@ from sweeps.space.sections.chain_parser import ChainParser
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 from sweeps.space.yaml.scalars import Scalar
 
-SECTIONS = ("preprocessor", "scaling", "params")
+# Descriptions of the keys of the section `space`.
+IN_SPACE = {
+    "preprocessor": "A step, a list of steps, or a domain of these.",
+    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of "
+    "such mappings.",
+    "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
+}
+SECTIONS = tuple(IN_SPACE)
 # Parameters for which the frameworks take several quantiles. The model then predicts several
 # numbers
 _QUANTILES = (("xgboost", "quantile_alpha"), ("xgboost", "expectile_alpha"), ("lightgbm", "alpha"))

@@ -131,9 +131,8 @@ class _Builder:
         self.events = iter(YAML(typ="safe", pure=True).parse(text))
         self.open: list[Mark] = []  # places of the lists and mappings that are not yet complete
         self.total = 0
-        self.anchors: dict[
-            str, Node | None
-        ] = {}  # node of each anchor; None until the node is complete
+        # Node of each anchor; None until the node is complete.
+        self.anchors: dict[str, Node | None] = {}
 
     def mark(self, at: StreamMark) -> Mark:
         """Convert one of ruamel's marks into a `Mark`.
@@ -150,13 +149,13 @@ class _Builder:
         `end` is the index of the end of the text.
         """
         at = e.problem_mark or e.context_mark
-        if at is None or e.context_mark is None or at.index < end:
-            return self.mark(at) if at is not None else None
-        return (
-            self.open[-1]
-            if "<stream end>" in str(e.problem) and self.open
-            else self.mark(e.context_mark)
-        )
+        if at is None:
+            return None
+        if e.context_mark is None or at.index < end:
+            return self.mark(at)
+        if "<stream end>" in str(e.problem) and self.open:
+            return self.open[-1]
+        return self.mark(e.context_mark)
 
     def build(self) -> Node | None:
         """Return the root of the tree. None if the text has no document."""
@@ -174,15 +173,7 @@ class _Builder:
                         self.mark(event.start_mark),
                         f"%YAML {version}: a space file must be YAML 1.2; remove this line",
                     )
-            elif isinstance(
-                event,
-                (
-                    events.AliasEvent,
-                    events.ScalarEvent,
-                    events.SequenceStartEvent,
-                    events.MappingStartEvent,
-                ),
-            ):
+            elif isinstance(event, events.NodeEvent):
                 root = self._node(event)
         return root
 
@@ -203,11 +194,8 @@ class _Builder:
             node = _scalar_node(event, mark)
         else:
             self.open.append(mark)
-            node = (
-                self._mapping(mark)
-                if isinstance(event, events.MappingStartEvent)
-                else self._list(mark)
-            )
+            is_map = isinstance(event, events.MappingStartEvent)
+            node = self._mapping(mark) if is_map else self._list(mark)
             self.open.pop()
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -274,9 +262,7 @@ def _size_and_height(node: Node) -> tuple[int, int]:
     """Return the number of values in a tree, and its number of levels of lists and mappings."""
     if not node.is_map and not node.is_list:
         return 1, 0
-    inside = [
-        _size_and_height(child) for child in (node.value.values() if node.is_map else node.value)
-    ]
+    inside = [_size_and_height(child) for _, child in node.items()]
     return 1 + sum(size for size, _ in inside), 1 + max((height for _, height in inside), default=0)
 
 

@@ -18,9 +18,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from sweeps.core.errors import first_line
 from sweeps.core.text.secrets import masked, without_password
 from sweeps.study.events import Event, SweepEnded
-from sweeps.tracking.mlflow.error_texts import first_line
 from sweeps.tracking.mlflow.run_writer import RunWriter
 from sweeps.tracking.mlflow.sweep_runs import Destination, is_refusal
 

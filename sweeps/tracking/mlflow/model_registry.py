@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.errors import InputError, SweepsError, first_line
 from sweeps.core.text.secrets import without_password
-from sweeps.tracking.mlflow.error_texts import first_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
