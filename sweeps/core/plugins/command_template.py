@@ -118,27 +118,18 @@ def problems(
     for index, argument in enumerate(map(str, command)):
         for name in _names(argument):
             if name == "args" and argument != ARGS:
+                form = f'[python, train.py, "{ARGS}"]'
                 yield (
                     index,
-                    (
-                        f"`{ARGS}` must be an argument of its own, such as [python, train.py, "
-                        f'"{ARGS}"], got {argument!r}'
-                    ),
+                    f"`{ARGS}` must be an argument of its own, such as {form}, got {argument!r}",
                 )
             elif name not in known:
                 match = f"params.{name}" if name in names else closest(name, known)
-                hint = (
-                    f"did you mean `{{{match}}}`?"
-                    if match
-                    else f"valid: {', '.join(f'{{{each}}}' for each in known)};"
-                )
-                yield (
-                    index,
-                    (
-                        f"unknown placeholder `{{{name}}}`; {hint} For the text {{{name}}}, write "
-                        f"{{{{{name}}}}}"
-                    ),
-                )
+                hint = f"valid: {', '.join(f'{{{each}}}' for each in known)};"
+                if match:
+                    hint = f"did you mean `{{{match}}}`?"
+                as_it_is = f"For the text {{{name}}}, write {{{{{name}}}}}"
+                yield index, f"unknown placeholder `{{{name}}}`; {hint} {as_it_is}"
 
 
 def unused(command: Sequence[str | int | float], names: Collection[str]) -> list[str]:

@@ -209,11 +209,8 @@ def parse_source(path: Path) -> ast.Module | None:
         return None
     try:
         return syntax_tree(path.read_bytes())
-    except (
-        SyntaxError,
-        ValueError,
-        OSError,
-    ):  # Python 3.11 raises a ValueError if the file contains a null byte.
+    # Python 3.11 raises a ValueError if the file contains a null byte.
+    except (SyntaxError, ValueError, OSError):
         return None
 
 
@@ -273,10 +270,11 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     roots = tuple(roots)
     path = source_of(module, roots)
     if path is None:
-        hint = (
-            f"; write `{corrected}`, without `.py`" if (corrected := _without_suffix(ref)) else ""
-        )
-        return None if absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
+        if absent_allowed.get():
+            return None
+        corrected = _without_suffix(ref)
+        hint = f"; write `{corrected}`, without `.py`" if corrected else ""
+        return f"`{ref}`: {_absent(module, roots)}{hint}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
     if defined is not None and first not in defined:

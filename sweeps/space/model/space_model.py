@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.best_step import Constraint
+from sweeps.core.plugins import references
 from sweeps.core.plugins.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.text.secrets import hide_values
@@ -256,8 +256,6 @@ def user_references(space: Space) -> list[str]:
 
     References occur in the trainer, the data and the steps.
     """
-    from sweeps.core.plugins import references
-
     sources = [
         *(spec.train for spec in space.variants),
         *(s.path for s in (space.data.valid, space.data.test) if s is not None),
@@ -272,12 +270,7 @@ def user_references(space: Space) -> list[str]:
     names += [
         part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)
     ]
-    known = []
-    for name in names:
-        with contextlib.suppress(references.RefError):
-            references.parse(name or "")
-            known.append(str(name))
-    return list(dict.fromkeys(known))
+    return [name for name in dict.fromkeys(names) if name and references.is_reference(name)]
 
 
 def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
@@ -305,30 +298,23 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
     The list has distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain
     to fit on these data.
     """
-
-    class Unknown(Exception):
-        pass
-
     fits = {}
     dims = [
         *dimensions(space.sections.get("data")),
         *dimensions(space.sections.get("preprocessor")),
     ]
-    referenced = {term.name for dim in dims for term in dim.when}
+    deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
     for cell in space.cells:
         guessed: set[str] = set()
 
         def choose(dimension: Dimension, cell: Keys = cell, guessed: set[str] = guessed) -> Key:
             if dimension.name in cell:
                 return cell[dimension.name]
-            if dimension.name.split(".")[0] in ("preprocessor", "data"):
-                raise Unknown
             guessed.add(dimension.name)
             return any_key(dimension)
 
-        with contextlib.suppress(Unknown):
-            filled = space.fill(choose)
+        filled = space.fill(choose)
+        if not deciding & guessed:
             fit = (filled["data"], filled["preprocessor"])
-            if not referenced & guessed:
-                fits[repr(fit)] = fit
+            fits[repr(fit)] = fit
     return list(fits.values())

@@ -133,16 +133,13 @@ def _changed(
     tables: Mapping[str, Any] | None,
 ) -> SpaceSource:
     """Return a source with the arguments of `load`."""
-    source = replace(
+    return replace(
         source,
         overrides=(*source.overrides, *overrides),
         tables={**source.tables, **(tables or {})},
+        functions=source.functions if recorded is None else recorded.functions,
+        base=source.base if base is None else Path(base).absolute(),
     )
-    if recorded is not None:
-        source = replace(source, functions=recorded.functions)
-    if base is not None:
-        source = replace(source, base=Path(base).absolute())
-    return source
 
 
 def _overridden_tree(source: SpaceSource, problems: Problems) -> Node:

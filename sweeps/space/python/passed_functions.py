@@ -97,13 +97,10 @@ def importable_name(function: Function, roots: Sequence[Path]) -> str | None:
     if _attribute(module, name) is not function or references.source_of(module, roots) is None:
         return None
     parts = module.split(".")
-    if any(
-        part.startswith("_") for part in parts
-    ):  # `sklearn.svm._classes:SVC` is also `sklearn.svm:SVC`
-        parents = (".".join(parts[:count]) for count in range(1, len(parts)))
-        module = next(
-            (parent for parent in parents if _attribute(parent, name) is function), module
-        )
+    if any(part.startswith("_") for part in parts):
+        # `sklearn.svm._classes:SVC` is also `sklearn.svm:SVC`
+        names = (".".join(parts[: i + 1]) for i in range(len(parts)))
+        module = next(parent for parent in names if _attribute(parent, name) is function)
     return f"{module}:{name}"
 
 
@@ -150,12 +147,9 @@ def write_module(functions: Functions, place: str, folder: Path) -> str:
 
 def _import_lines(modules: Iterable[str], indent: str) -> str:
     """Return statements that import modules, without those of Python itself."""
-    others = (
-        name for name in sorted(modules) if name.partition(".")[0] not in sys.stdlib_module_names
-    )
-    return "\n".join(
-        f"{indent}import {name}" for name in others if name.partition(".")[0] != "cloudpickle"
-    )
+    known = {*sys.stdlib_module_names, "cloudpickle"}
+    names = (name for name in sorted(modules) if name.partition(".")[0] not in known)
+    return "\n".join(f"{indent}import {name}" for name in names)
 
 
 def free_name(function: Function, taken: Functions) -> str:
@@ -164,11 +158,8 @@ def free_name(function: Function, taken: Functions) -> str:
     name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_")
     if not name.isidentifier() or keyword.iskeyword(name):  # such as `lambda`
         name = "function"
-    return next(
-        each
-        for each in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3)))
-        if each not in taken
-    )
+    names = (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3)))
+    return next(each for each in names if each not in taken)
 
 
 def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
@@ -312,11 +303,9 @@ def _largest_value(functions: Functions) -> str:
             if name in used and not isinstance(used[name], types.ModuleType):
                 sizes[name] = len(cloudpickle.dumps(used[name]))
     largest = max(sizes, key=lambda name: sizes[name], default="")
-    return (
-        f"; the largest is `{largest}` with {sizes[largest] / 2**20:.0f} MB"
-        if largest and sizes[largest] > MOST_BYTES // 2
-        else ""
-    )
+    if not largest or sizes[largest] <= MOST_BYTES // 2:
+        return ""
+    return f"; the largest is `{largest}` with {sizes[largest] / 2**20:.0f} MB"
 
 
 # ---- the generated module in the sweep's folder

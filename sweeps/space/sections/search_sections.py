@@ -93,8 +93,7 @@ class SearchSections:
 
         The keys are the names of this object's attributes.
         """
-        names = ("objectives", *SEARCH_SECTIONS[1:])
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("objectives", *SEARCH_SECTIONS[1:])}
 
     def _read_objectives(self) -> tuple[Objective, ...]:
         """Parse `objective`. Return () after a problem."""
@@ -287,11 +286,9 @@ class SearchSections:
         """Add a problem for each section that contradicts the objectives."""
         scheduler = self.scheduler.name if compares_trials(self.scheduler) else None
         built_in = plugin_registry.is_built_in("scheduler", scheduler or "")
-        got = f"got {scheduler}" + (
-            ""
-            if built_in
-            else ", and sweeps assumes that a scheduler of yours compares running trials"
-        )
+        got = f"got {scheduler}"
+        if not built_in:
+            got += ", and sweeps assumes that a scheduler of yours compares running trials"
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
             text = (
@@ -325,11 +322,9 @@ class SearchSections:
 
     def _check_population(self, scheduler: SchedulerSpec) -> None:
         """Add a problem for limits and repeats that contradict the population of a scheduler."""
-        most, concurrent = (
-            (self.limits.max_trials, self.limits.max_concurrent_trials)
-            if self.limits
-            else (0, None)
-        )
+        limits = self.limits or Limits()
+        most = limits.max_trials
+        concurrent = limits.max_concurrent_trials
         size = scheduler.population or most
         if scheduler.population and most not in (0, size):
             text = (

@@ -55,8 +55,11 @@ class TrainerSection:
     """
 
     def __init__(self, roots: tuple[Path, ...], problems: Problems, started: bool):
-        self.roots, self.problems, self.started = roots, problems, started
-        self.name, self.definition = "", UNKNOWN
+        self.roots = roots
+        self.problems = problems
+        self.started = started
+        self.name = ""
+        self.definition = UNKNOWN
 
     def read(self, node: Node) -> TrainerSpec | None:
         """Return the trainer, or None after adding a problem."""
@@ -95,11 +98,8 @@ class TrainerSection:
 
     def _from_selecting_option(self, node: Node) -> TrainerSpec | None:
         """Return the built-in trainer that one of the options in a mapping selects."""
-        selected = {
-            option: trainer
-            for option, trainer in selecting_options().items()
-            if option in node.value
-        }
+        trainers = selecting_options()
+        selected = [option for option in trainers if option in node.value]
         if len(selected) > 1:
             node.wrong_key(
                 f"has the keys {' and '.join(selected)}, but each selects another trainer; keep "
@@ -108,8 +108,7 @@ class TrainerSection:
             return None
         if not selected:
             return self._from_loop(node)  # which adds the problem
-        name = replace(node, value=next(iter(selected.values())), mark=node.at)
-        return self._from_keys(name, node)
+        return self._from_keys(replace(node, value=trainers[selected[0]], mark=node.at), node)
 
     def _from_keys(self, name: Node, node: Node) -> TrainerSpec | None:
         """Return the trainer with a name. Return None after a problem.
@@ -129,37 +128,28 @@ class TrainerSection:
         if keys.load and (fault := self._reference_problem(keys.load, "load")):
             node.value["load"].wrong(fault)
         self._check_backend(keys.backend, node)
-        if (
-            trainer.name is not None
-            and keys.backend
-            and ":" not in keys.backend
-            and keys.backend != trainer.backend
-        ):
-            text = (
-                f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; "
-                "leave the key out"
+        backend = keys.backend or trainer.backend
+        if trainer.name is not None and ":" not in backend and backend != trainer.backend:
+            node.value["backend"].wrong(
+                f"`{name.value}` needs the backend `{trainer.backend}`, got `{backend}`; leave the "
+                "key out"
             )
-            node.value["backend"].wrong(text)
         given = {key: child for key, child in node.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value))
         return replace(
             trainer,
-            backend=keys.backend or trainer.backend,
+            backend=backend,
             load=keys.load or trainer.load,
             reuse=keys.reuse,
             options=options,
             references=self._of_format(REFERENCE_FORMAT, options),
             packages=self._of_format(PACKAGE_FORMAT, options),
-            environment=self._environment(options),
+            environment={
+                variable: str(options[key])
+                for variable, key in self.definition.environment.items()
+                if options.get(key) is not None
+            },
         )
-
-    def _environment(self, options: dict[str, Any]) -> dict[str, str]:
-        """Return the environment variables that the options set."""
-        return {
-            name: str(options[key])
-            for name, key in self.definition.environment.items()
-            if options.get(key) is not None
-        }
 
     def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
         """Return the values of the options whose fragment has a format."""
@@ -226,11 +216,8 @@ class TrainerSection:
         keys = check(LoopKeys, node)
         for key in ("loop", "load"):
             child = node.get(key)
-            if (
-                isinstance(child.value, str)
-                and child.value
-                and (fault := self._reference_problem(child.value, key))
-            ):
+            ref = child.value if isinstance(child.value, str) else ""
+            if ref and (fault := self._reference_problem(ref, key)):
                 child.wrong(fault)
         if keys is None:
             return None
@@ -285,16 +272,13 @@ class TrainerSection:
             package for package in definition.packages if references.source_of(package) is None
         ]
         if missing and not self.started:
-            command = (
-                install(definition.extra)
-                if definition.extra
-                else f"pip install {' '.join(missing)}"
-            )
-            text = (
+            command = f"pip install {' '.join(missing)}"
+            if definition.extra:
+                command = install(definition.extra)
+            node.wrong(
                 f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
                 f"`{command}`"
             )
-            node.wrong(text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
         for ref in (f"{module}:{definition.loop}", load, definition.backend):

@@ -91,18 +91,14 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
 
 def sweep_status(result: SweepResult | None) -> str:
     """Return the status of the parent run. A `result` of None means that the driver failed."""
-    return (
-        "FAILED"
-        if result is None
-        else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[result.outcome]
-    )
+    outcome = "failed" if result is None else result.outcome
+    return {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[outcome]
 
 
 def sweep_tags(result: SweepResult) -> dict[str, str]:
     """Return the tags of the parent run at the end of a sweep."""
-    tags = {
-        "sweeps.reason": result.reason or "every trial has ended"
-    }  # This replaces the tag that an interrupted driver set.
+    # This replaces the tag that an interrupted driver set.
+    tags = {"sweeps.reason": result.reason or "every trial has ended"}
     if result.front:
         tags["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
     if result.best is not None:

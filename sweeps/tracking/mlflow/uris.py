@@ -38,13 +38,10 @@ def check_uri(uri: str, place: str) -> None:
             to folders.
     """
     scheme, separator, rest = uri.partition("://")
-    scheme = (
-        scheme.partition("+")[0].lower()
-        if separator
-        else "databricks"
-        if uri.split(":")[0] == "databricks"
-        else ""
-    )
+    if separator:
+        scheme = scheme.partition("+")[0].lower()
+    else:
+        scheme = "databricks" if uri.split(":")[0] == "databricks" else ""
     shown = without_password(uri)
     if scheme in FILES:
         raise InputError(
