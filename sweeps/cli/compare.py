@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import sys
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.text.shell_text import printable
 from sweeps.terminal import terminal_text
 
 
@@ -27,8 +26,5 @@ def compare(sweeps: tuple[str, ...], as_json: bool, root: Path | str) -> None:
     from sweeps.stored.sweep_comparison import compare_sweeps
     from sweeps.terminal.comparison_text import format_comparison
 
-    comparison = compare_sweeps(sweeps, root)
-    if as_json:
-        click.echo(json.dumps(comparison.to_json()))
-    else:
-        click.echo(printable(format_comparison(comparison, terminal_text.width_of(sys.stdout))))
+    text = functools.partial(format_comparison, width=terminal_text.width_of(sys.stdout))
+    options.echo(compare_sweeps(sweeps, root), as_json, text)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.text.shell_text import printable
 from sweeps.terminal import result_text, sweep_text
 
 
@@ -72,7 +70,4 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
     from sweeps.stored.repair import repair as repair_sweep
     from sweeps.stored.sweep_lookup import find
 
-    repaired = repair_sweep(find(sweep, root))
-    click.echo(
-        json.dumps(repaired.to_json()) if as_json else printable(sweep_text.format_repair(repaired))
-    )
+    options.echo(repair_sweep(find(sweep, root)), as_json, sweep_text.format_repair)

@@ -167,13 +167,17 @@ def table(command: F) -> F:
     return command
 
 
-class Printable(Protocol):
-    """The outcome of a command: a text, and a JSON object."""
+class Outcome(Protocol):
+    """The outcome of a command, which has a JSON object."""
 
     def to_json(self) -> Mapping[str, object]:
         """Return the JSON object that `--json` prints."""
 
 
-def echo(outcome: Printable, as_json: bool) -> None:
-    """Print the outcome of a command."""
-    click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))
+P = TypeVar("P", bound=Outcome)
+
+
+def echo(outcome: P, as_json: bool, text: Callable[[P], str] = str) -> None:
+    """Print the outcome of a command as JSON, or as the text that `text` returns."""
+    shown = json.dumps(outcome.to_json(), default=str) if as_json else printable(text(outcome))
+    click.echo(shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import click
 from sweeps.cli import options
 from sweeps.cli.group import main
 from sweeps.core.errors import BundleError, Interrupted, SweepsError
-from sweeps.core.text.shell_text import printable
 from sweeps.terminal import result_text
 from sweeps.terminal.live import Progress
 
@@ -122,19 +120,14 @@ def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, qui
     try:
         result = run_sweep(on_progress=progress)
     except SweepsError as e:
-        if e.result is not None and as_json:
-            click.echo(json.dumps(e.result.to_json(), default=str))
-        elif (
-            isinstance(e, BundleError) and e.result is not None
-        ):  # The search has succeeded. Only the export has failed.
+        # After a BundleError, the search has succeeded. Only the export has failed.
+        if e.result is not None and (as_json or isinstance(e, BundleError)):
             progress.close()
-            click.echo(printable(result_text.format_result(e.result, unexported=True) + "\n"))
+            text = functools.partial(result_text.format_result, unexported=True)
+            options.echo(e.result, as_json, lambda result: text(result) + "\n")
         raise
     finally:
         progress.close()
-    if as_json:
-        click.echo(json.dumps(result.to_json(), default=str))
-    else:
-        click.echo(printable(result_text.format_result(result)))
+    options.echo(result, as_json, result_text.format_result)
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)

@@ -40,11 +40,9 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
     else:
-        click.echo(
-            printable(sweep_text.format_sweeps(sweeps, terminal_text.width_of(sys.stdout)))
-            if sweeps
-            else f"no sweeps in {root}"
-        )
+        width = terminal_text.width_of(sys.stdout)
+        text = sweep_text.format_sweeps(sweeps, width) if sweeps else f"no sweeps in {root}"
+        click.echo(printable(text))
 
 
 @main.command()

@@ -39,11 +39,8 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     }
     only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
     note = "; the trials differ only in their seeds" if only_seeds_differ else ""
-    click.echo(
-        f"{file}: valid; "
-        + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items())
-        + note
-    )
+    numbers = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items())
+    click.echo(f"{file}: valid; {numbers}{note}")
 
 
 @main.command(short_help="Print the JSON Schema of space files, for editors.")

@@ -54,9 +54,9 @@ def parameters_of(
     notes: list[str] = []
     changed: set[str] = set()
     for _, distributions in trials:
-        changed |= {
-            name for name, own in distributions.items() if name in latest and latest[name] != own
-        }
+        for name, own in distributions.items():
+            if latest.setdefault(name, own) != own:
+                changed.add(name)
         latest |= distributions
     if changed:
         notes.append(

@@ -102,8 +102,6 @@ def resolve(value: Any, environment: Mapping[str, str]) -> Any:
         return replace(value, lambda reference: reference.value(environment))
     if isinstance(value, Mapping):
         return {key: resolve(inner, environment) for key, inner in value.items()}
-    return (
-        [resolve(inner, environment) for inner in value]
-        if isinstance(value, (list, tuple))
-        else value
-    )
+    if isinstance(value, (list, tuple)):
+        return [resolve(inner, environment) for inner in value]
+    return value

@@ -291,12 +291,8 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"
     if not rule.needed <= len(args) <= len(rule.args):
-        count = (
-            str(len(rule.args))
-            if rule.needed == len(rule.args)
-            else f"{rule.needed} to {len(rule.args)}"
-        )
-        yield None, f"{kind} takes {count} numbers {form}"
+        fewest = "" if rule.needed == len(rule.args) else f"{rule.needed} to "
+        yield None, f"{kind} takes {fewest}{len(rule.args)} numbers {form}"
         return
     wrong = False
     for name, arg in zip(rule.args, args, strict=False):
@@ -308,13 +304,8 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         return
     given = dict(zip(rule.args, args, strict=False))
     if any(name in given and not given[name] > 0 for name in ("sd", "q")):
-        yield (
-            None,
-            (
-                f"{kind} needs "
-                f"{' and '.join(f'{name} > 0' for name in ('sd', 'q') if name in rule.args)}"
-            ),
-        )
+        positive = [f"{name} > 0" for name in ("sd", "q") if name in rule.args]
+        yield None, f"{kind} needs {' and '.join(positive)}"
     elif "lower" not in given:
         if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
             yield None, f"{kind} needs values that a float can hold"

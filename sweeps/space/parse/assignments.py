@@ -33,12 +33,8 @@ def parse_assignments(texts: Iterable[str], place: str) -> dict[str, Any]:
     for part in (part for text in texts for part in split(text)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
-            problems.append(
-                Problem(
-                    place,
-                    f"must be NAME=VALUE, such as eta=0.1, got {part.strip() or 'an empty text'}",
-                )
-            )
+            got = part.strip() or "an empty text"
+            problems.append(Problem(place, f"must be NAME=VALUE, such as eta=0.1, got {got}"))
         elif name in values:
             problems.append(Problem(place, f"`{name}` is given twice"))
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.space.parse.nodes import Mark, Node, Problems
-from sweeps.space.yaml.yaml12 import MAX_DEPTH, parse
+from sweeps.space.yaml.yaml12 import MAX_DEPTH, TOO_DEEP, parse
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,7 @@ def _override(root: Node, override: str, problems: Problems) -> Node:
         problems.add(mark, "", "must be key.path=value, such as limits.max_trials=8")
         return root
     if len(parts) > MAX_DEPTH:
-        problems.add(
-            mark, "", f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
-        )
+        problems.add(mark, "", TOO_DEEP)
         return root
     try:
         value = parse(text, mark.source, override=True)

@@ -22,7 +22,7 @@ from sweeps.space.parse.space_source import SpaceSource
 from sweeps.space.python import passed_functions
 from sweeps.space.python.passed_functions import Function
 from sweeps.space.python.table_overrides import KEYS
-from sweeps.space.yaml.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from sweeps.space.yaml.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES, TOO_DEEP
 from sweeps.space.yaml.yaml_writer import block, node_of
 
 # Place of a problem that concerns the whole dict.
@@ -128,6 +128,10 @@ class _Converter:
                 f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and "
                 "`rerun` use this copy, even if you change your code later"
             )
+            note = (
+                f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and "
+                "`rerun` use this copy, even if you change your code later"
+            )
             self.notes = (note,)
         return dict(plain)
 
@@ -137,9 +141,7 @@ class _Converter:
         Add a problem for each value that has no form in YAML.
         """
         if depth > MAX_DEPTH:
-            self._add(
-                path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
-            )
+            self._add(path, TOO_DEEP)
         elif isinstance(value, Mapping):
             return self._plain_mapping(value, path, depth)
         elif isinstance(value, (list, tuple, range)):
@@ -236,11 +238,9 @@ def _wrong(value: Any) -> str:
         "must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a "
         "function or a class"
     )
-    fix = (
-        "; write it as a list"
-        if isinstance(value, (set, frozenset))
-        else "; write the class itself, without `()`"
-        if hasattr(value, "fit")
-        else ""
-    )
+    fix = ""
+    if isinstance(value, (set, frozenset)):
+        fix = "; write it as a list"
+    elif hasattr(value, "fit"):
+        fix = "; write the class itself, without `()`"
     return f"is an object of {kind}, but {rule}{fix}"

@@ -105,11 +105,8 @@ class SpaceParser(ChainParser):
         for key, child in node.items():
             if key not in read:
                 hint = suggest("space", key, SECTIONS)
-                hint += (
-                    "; put a parameter of the loop under `params`"
-                    if hint.startswith("valid")
-                    else ""
-                )
+                if hint.startswith("valid"):
+                    hint += "; put a parameter of the loop under `params`"
                 self.problems.add(child.at, f"space.{key}", f"unknown section; {hint}")
             else:
                 sections[key] = read[key](child)
@@ -210,11 +207,9 @@ class SpaceParser(ChainParser):
                 return node.wrong(f"{form}: each bound {rule}", bound.mark)
         lower, upper = map(int, bounds.plain())  # 1.0 is an integer in JSON Schema.
         if lower >= upper:
-            hint = (
-                f"; for a fixed number of workers, write `num_workers: {lower}`"
-                if lower == upper
-                else ""
-            )
+            hint = ""
+            if lower == upper:
+                hint = f"; for a fixed number of workers, write `num_workers: {lower}`"
             return node.wrong(
                 f"{form}: the upper bound must be greater than the lower bound, got "
                 f"{bounds.show()}{hint}",
@@ -226,11 +221,9 @@ class SpaceParser(ChainParser):
         """Parse the amount of a resource of one worker."""
         if not isinstance(resource, str) or not resource:
             return node.wrong_key("a resource's name must be text")
-        if (
-            resource.upper() in ("CPU", "GPU") and resource != resource.upper()
-        ):  # Ray would wait forever for a custom resource of this name
-            text = f"unknown resource; did you mean `{resource.upper()}`?"
-            return node.wrong_key(text)
+        # Ray would wait forever for a custom resource of this name.
+        if resource not in ("CPU", "GPU") and resource.upper() in ("CPU", "GPU"):
+            return node.wrong_key(f"unknown resource; did you mean `{resource.upper()}`?")
         return self._scaling_value(node, AMOUNT)
 
     def _scaling_value(self, node: Node, fragment: Fragment, read: Read | None = None) -> Template:

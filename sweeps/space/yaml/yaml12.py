@@ -22,6 +22,7 @@ from sweeps.space.yaml.scalars import scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
+TOO_DEEP = f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
 # each alias counts as a copy, so a file with nested aliases is refused before the aliases are
 # expanded
 MAX_NODES = 10_000
@@ -216,9 +217,7 @@ class _Builder:
             text = f"at most {MAX_NODES} are allowed, and each alias counts as a copy of its value"
             raise _error(mark, f"the file has too many values; {text}")
         if len(self.open) + height > MAX_DEPTH:
-            raise _error(
-                mark, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
-            )
+            raise _error(mark, TOO_DEEP)
 
     def _alias(self, anchor: str, mark: Mark) -> Node:
         """Return the node that an alias stands for."""
