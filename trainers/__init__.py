@@ -142,6 +142,11 @@ def main_names(trainer: str, config: Params, reserved: Collection[str] = ()) -> 
     return whole_numbers(given, about["parameters"])
 
 
+def without(params: Mapping[str, Any], names: Collection[str]) -> Params:
+    """Return the parameters that have other names than these."""
+    return {name: value for name, value in params.items() if name not in names}
+
+
 def require_task(task: str | None) -> str:
     """Return the task unchanged. Raise an error if there is no task because the data has no label.
 

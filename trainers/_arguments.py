@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.core.plugins.trainer_file import read
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.trainers import Params, whole_numbers
+from sweeps.trainers import Params, whole_numbers, without
 
 
 class SplitParams:
@@ -59,8 +59,8 @@ class SplitParams:
             if name in framework and name not in reserved
         }
         known = [*rules, *framework, *users]
-        self.rest = {name: value for name, value in self.values.items() if name not in known}
-        if self.rest and not any(_accepts_any(function) for function in functions):
+        self.rest = without(self.values, known)
+        if self.rest and not any(accepts_any(function) for function in functions):
             name, places = next(iter(self.rest)), "the functions that the space file names"
             raise ValueError(
                 f"params.{name} is unknown to the trainer `{trainer}` and to {places}; "
@@ -77,11 +77,11 @@ class SplitParams:
         """
         values = {**known, **self.values}
         return {name: values[name] for name in _names(function) if name in values} | (
-            self.rest if _accepts_any(function) else {}
+            self.rest if accepts_any(function) else {}
         )
 
 
-def _accepts_any(function: Callable[..., Any]) -> bool:
+def accepts_any(function: Callable[..., Any]) -> bool:
     """Return whether a function accepts any keyword argument (`**kwargs`)."""
     return any(
         each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values()

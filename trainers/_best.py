@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps import trial
-from sweeps.trainers import report
+from sweeps.trainers import report, without
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,10 +82,7 @@ class Steps:
 
     def report_final(self, reported: Mapping[str, float]) -> None:
         """Report metrics of the best step's model, except those that the last step reports."""
-        final = self.final(reported)
-        self.cur.report_final(
-            {name: value for name, value in final.items() if name not in reported}
-        )
+        self.cur.report_final(without(self.final(reported), reported))
 
     def write(self, folder: Path) -> None:
         """Write a checkpoint, from which a resumed trial continues after the latest step."""

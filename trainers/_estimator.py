@@ -21,7 +21,8 @@ from sweeps.core.label_columns import MULTIOUTPUT
 from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.trainers import Params
+from sweeps.trainers import Params, without
+from sweeps.trainers._arguments import accepts_any
 
 STEPS = 10  # default number of steps of a trial without a scheduler
 GROWING = ("n_estimators", "max_iter")
@@ -48,7 +49,7 @@ def build(reference: str, params: Params, cur: Current) -> Any:
     """
     source = references.resolve(reference)
     accepted = inspect.signature(source).parameters if callable(source) else {}
-    anything = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
+    anything = callable(source) and accepts_any(source)
     given = {
         name: params[name] for name in params if name in accepted or (anything and "__" not in name)
     }
@@ -73,7 +74,7 @@ def build(reference: str, params: Params, cur: Current) -> Any:
         if value is None and name not in params
     }
     rest = {name: defaults[last] for name, last in unset.items() if last in defaults}
-    rest |= {name: value for name, value in params.items() if name not in given}
+    rest |= without(params, given)
     if rest:
         estimator.set_params(**rest)
     return estimator
@@ -256,10 +257,9 @@ class EstimatorTraining:
             reference: The estimator as `module:attr`, for the message.
         """
         method = "partial_fit" if self.kind in ("passes", "parts") else "fit"
-        accepted = inspect.signature(getattr(self.last, method)).parameters
-        if "sample_weight" not in accepted and not any(
-            each.kind is each.VAR_KEYWORD for each in accepted.values()
-        ):
+        function = getattr(self.last, method)
+        accepted = inspect.signature(function).parameters
+        if "sample_weight" not in accepted and not accepts_any(function):
             name = type(self.last).__name__
             advice = "leave out data.weight and data.class_weight, or choose another estimator"
             raise ValueError(

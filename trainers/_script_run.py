@@ -25,7 +25,7 @@ from sweeps import trial
 from sweeps.core.errors import SweepsError
 from sweeps.core.plugins.command_template import INTERPRETERS, fill, folder_of
 from sweeps.core.plugins.script_report import SOCKET
-from sweeps.trainers import Params, shard
+from sweeps.trainers import Params, shard, without
 from sweeps.trainers._mlflow_files import MlflowFiles
 from sweeps.trainers._script import Script, state_of
 from sweeps.trainers._script_reports import CALL, ScriptReport, number_names_in
@@ -124,7 +124,7 @@ class ScriptRun:
             port: A free port of this node.
         """
         context, size = self.context, str(self.context.get_world_size())
-        kept = {name: value for name, value in os.environ.items() if name not in OTHER_RUN}
+        kept = without(os.environ, OTHER_RUN)
         torchrun = {
             "RANK": str(self.rank),
             "WORLD_SIZE": size,

@@ -178,11 +178,7 @@ class TorchTraining(NetworkSteps):
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which the network computes its outputs."""
         dtype = DTYPES.get(self.settings.precision)
-        return (
-            contextlib.nullcontext()
-            if dtype is None
-            else torch.autocast(self.ranks.device.type, dtype)
-        )
+        return torch.autocast(self.ranks.device.type, dtype, enabled=dtype is not None)
 
     def train_epoch(self) -> torch.Tensor:
         """Train on the rows of this rank once.

@@ -26,7 +26,7 @@ from pathlib import Path
 import catboost as cb
 
 from sweeps import trial
-from sweeps.trainers import Params, main_names, require_task
+from sweeps.trainers import Params, main_names, require_task, without
 from sweeps.trainers._catboost_model import Model
 from sweeps.trainers._catboost_rounds import CatBoostTraining
 from sweeps.trainers._rounds import max_rounds
@@ -102,4 +102,4 @@ def parameters(config: Params, cur: trial.Current) -> Params:
     }
     if cur.classes is not None:
         params["class_names"] = list(range(len(cur.classes)))
-    return params | {name: value for name, value in config.items() if name not in OWN}
+    return params | without(config, OWN)

@@ -28,7 +28,7 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import Params, constraints_by_position, main_names, require_task
+from sweeps.trainers import Params, constraints_by_position, main_names, require_task, without
 from sweeps.trainers._lightgbm_booster import LightGBMTraining, predict
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def parameters(config: Params, cur: trial.Current) -> Params:
     """
     task = require_task(cur.task)
     columns = () if cur.check is None else cur.check.columns
-    given = {name: value for name, value in config.items() if name not in OWN}
+    given = without(config, OWN)
     params: Params = {
         "objective": task,
         "boosting": "gbdt",

@@ -43,7 +43,7 @@ from ray.tune.utils import flatten_dict
 from sweeps import trial
 from sweeps.core.files import trust
 from sweeps.core.plugins import references
-from sweeps.trainers import report
+from sweeps.trainers import report, without
 
 # Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which
 # Ray pickles.
@@ -144,7 +144,7 @@ def train(instance: Any, cur: trial.Current) -> None:
     while not progress.done:
         result = instance.train()
         progress.step, progress.done = progress.step + 1, bool(result.get(DONE))
-        metrics = {name: value for name, value in result.items() if name not in NOT_REPORTED}
+        metrics = without(result, NOT_REPORTED)
         measured = {name: number(metrics, name) for name in (cur.metric, *cur.asked)}
         improved = not cur.keep_last and cur.better(measured, progress.best)
         if improved:

@@ -254,9 +254,7 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
         """Log the loss before each evaluation."""
         control.should_log = control.should_evaluate
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log the loss before each evaluation."""
-        control.should_log = control.should_evaluate
+    on_epoch_end = on_step_end
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note the loss since the step before."""

@@ -28,7 +28,7 @@ import xgboost as xgb
 from scipy.special import expit
 
 from sweeps import trial
-from sweeps.trainers import Params, constraints_by_position, main_names, require_task
+from sweeps.trainers import Params, constraints_by_position, main_names, require_task, without
 from sweeps.trainers._booster import LOGITS, UNSLICEABLE, XGBoostTraining, has_gpu, predict
 from sweeps.trainers._dmatrix import matrix, with_codes
 
@@ -130,7 +130,7 @@ def parameters(config: Params, cur: trial.Current) -> Params:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    given = {name: value for name, value in config.items() if name not in OWN}
+    given = without(config, OWN)
     if given.get("objective") == "multi:softmax":
         given["objective"] = (
             "multi:softprob"  # the training is the same, but the predictions are probabilities

@@ -86,39 +86,13 @@ def require_supported(space: Space) -> None:
     raise InputError(OPTION, text)
 
 
-def export_ensemble(
-    models: SweepModels,
-    candidates: Sequence[SavedModel],
-    variants: DataVariants,
-    rounds: int,
-    target: Path,
-) -> tuple[str, ...]:
-    """Choose the models of an ensemble with `sweeps.bundle.selection`, and write their bundle.
-
-    Args:
-        models: The models of the sweep; `require_supported` has accepted its space.
-        candidates: The models to choose from, at least one.
-        variants: The data of the sweep.
-        rounds: Number of rounds of the selection.
-        target: Folder in which the subfolder `bundle` is written.
-
-    Returns:
-        Notes for the user: the scores, the members, and which candidates cannot be used.
-
-    Raises:
-        InputError: The metric cannot be computed, or no model can be scored.
-        BundleError: The bundle cannot be written, or predicts other values than the members.
-    """
-    return _Exporter(models, variants).export(candidates, rounds, target)
-
-
 @dataclass(frozen=True)
-class _Exporter:
-    """Exports an ensemble.
+class EnsembleExport:
+    """Export of an ensemble of a sweep's models.
 
     Attributes:
-        models: See `export_ensemble`.
-        variants: See `export_ensemble`.
+        models: The models of the sweep; `require_supported` has accepted its space.
+        variants: The data of the sweep.
         problems: Why candidates cannot be used, by the id of the trial.
     """
 
@@ -138,7 +112,20 @@ class _Exporter:
     def export(
         self, candidates: Sequence[SavedModel], rounds: int, target: Path
     ) -> tuple[str, ...]:
-        """Choose the members, and write their bundle; see `export_ensemble`."""
+        """Choose the members with `sweeps.bundle.selection`, and write their bundle.
+
+        Args:
+            candidates: The models to choose from, at least one.
+            rounds: Number of rounds of the selection.
+            target: Folder in which the subfolder `bundle` is written.
+
+        Returns:
+            Notes for the user: the scores, the members, and which candidates cannot be used.
+
+        Raises:
+            InputError: The metric cannot be computed, or no model can be scored.
+            BundleError: The bundle cannot be written, or predicts other values than the members.
+        """
         data = self.trial(candidates[0]).data
         info = self.models.prepared.load_info(data)
         labels = label_values(self.variants.splits(data).valid, info.label)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from sweeps.bundle.manifest import Facts, Manifest
+from sweeps.bundle.manifest import Manifest
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
 from sweeps.core.text.markdown_text import cell, code, table
@@ -47,7 +47,9 @@ def _single(manifest: Manifest) -> Iterator[str]:
         "This folder is one model with its fitted preprocessor. It takes raw rows and returns "
         "predictions."
     )
-    rows = [[_code_cell(name), _number(value)] for name, value in _values(facts).items()]
+    values = {facts["metric"]: facts.get("value")} if "metric" in facts else {}
+    values = facts.get("values") or values
+    rows = [[_code_cell(name), _number(value)] for name, value in values.items()]
     if facts.get("test") is not None and "metric" in facts:
         rows.append([f"{_code_cell(base_name(facts['metric']))} on test", _number(facts["test"])])
     settings = {
@@ -65,16 +67,6 @@ def _single(manifest: Manifest) -> Iterator[str]:
     yield table(["", ""], rows)
 
 
-def _values(facts: Facts) -> Facts:
-    """Return the values of the objectives, by metric.
-
-    Empty if the manifest does not name the metric.
-    """
-    return facts.get("values") or (
-        {facts["metric"]: facts.get("value")} if "metric" in facts else {}
-    )
-
-
 def _ensemble(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
     facts, about = manifest.training, manifest.training["ensemble"]
@@ -87,14 +79,8 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
         "This folder is one model: it averages the predictions of its members. Each member has "
         "its own fitted preprocessor."
     )
-    scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
-    scores += [
-        [
-            f"the best single model, trial {single['trial']}",
-            _number(single["value"]),
-            _number(single["test"]),
-        ]
-    ]
+    names = {"this ensemble": facts, f"the best single model, trial {single['trial']}": single}
+    scores = [[name, _number(m["value"]), _number(m["test"])] for name, m in names.items()]
     yield table(["", f"{metric} on valid", "on test"], scores)
     yield "## Members"
     members = [
@@ -134,22 +120,16 @@ def _use(manifest: Manifest) -> Iterator[str]:
         "Load only bundles that you trust."
     )
     if manifest.columns:
-        kinds = [f"{_code(column.name)} ({column.type})" for column in manifest.columns]
-        listed = _listed(kinds, "`manifest.json`")
+        columns = [f"{_code(column.name)} ({column.type})" for column in manifest.columns]
+        listed = _listed(columns, "`manifest.json`")
         yield f"Columns of the rows: {listed}. Other columns are ignored."
     if manifest.label is not None:
         labels = " and ".join(_code(name) for name in label_columns(manifest.label))
-        yield f"The model predicts {labels}{_output(manifest)}."
-
-
-def _output(manifest: Manifest) -> str:
-    """Return the end of the sentence that says what the model predicts."""
-    if manifest.classes is None:
-        return ", numbers" if manifest.task == "regression" else ""
-    return (
-        ", one of these classes: "
-        f"{_listed([_code(each) for each in manifest.classes], '`manifest.json`')}"
-    )
+        kinds = ", numbers" if manifest.task == "regression" else ""
+        if manifest.classes is not None:
+            classes = [_code(each) for each in manifest.classes]
+            kinds = f", one of these classes: {_listed(classes, '`manifest.json`')}"
+        yield f"The model predicts {labels}{kinds}."
 
 
 def _versions(manifest: Manifest) -> Iterator[str]:

@@ -18,14 +18,13 @@ from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from sweeps.core.errors import InputError
+from sweeps.core.errors import InputError, first_line
 from sweeps.core.host import logging_setup
 from sweeps.core.text.secrets import without_password
 from sweeps.dashboard import mlflow_pages
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.prediction_server import listening, url_of, warn_if_open
-from sweeps.tracking.mlflow.error_texts import first_line
 from sweeps.tracking.mlflow.mlflow_tracker import default_uri
 from sweeps.tracking.mlflow.uris import check_uri
 

@@ -266,9 +266,8 @@ class _Export:
             raise _exists(target)
         with self._writing(target) as work:
             variants = read_splits(self.folder, space, self.roots, fingerprint)
-            notes = ensemble_export.export_ensemble(
-                models, candidates, variants=variants, rounds=rounds, target=work
-            )
+            export = ensemble_export.EnsembleExport(models, variants)
+            notes = export.export(candidates, rounds, work)
             (work / "bundle").rename(target)
         return Written(target, notes)
 

@@ -75,7 +75,7 @@ self.weights.reshape(-1, x.shape[1])], axis=1)
 
 @dataclass
 class RecordedSweep:
-    """A sweep that has ended: its folder, and what `export_ensemble` needs."""
+    """A sweep that has ended: its folder, and what `EnsembleExport` needs."""
 
     folder: Path
     space: Space

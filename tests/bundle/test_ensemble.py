@@ -42,7 +42,7 @@ def written(monkeypatch):
 def export(sweep, rounds, tmp_path):
     models = SweepModels(sweep.store, sweep.space, sweep.roots)
     candidates = trial_choice.ensemble_candidates(sweep.store)
-    return ensemble.export_ensemble(models, candidates, sweep.variants, rounds, tmp_path)
+    return ensemble.EnsembleExport(models, sweep.variants).export(candidates, rounds, tmp_path)
 
 
 TWO = "[{metric: a, goal: minimize}, {metric: b, goal: minimize}]"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins import references
+from sweeps.data.checks.named_columns import check_columns, split_columns, split_rules
 from sweeps.space.parse.nodes import place_and_key
 
 if TYPE_CHECKING:
@@ -130,7 +131,6 @@ class _DataCheck:
     def _check_columns(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> list[Problem]:
         """Check that the columns that a variant and its preprocessing steps name exist."""
         from sweeps.data.checks.column_checks import check_step_columns
-        from sweeps.data.checks.named_columns import check_columns
 
         names = probed["train"].names
         problems = check_columns(spec, {key: info.names for key, info in probed.items()})
@@ -163,7 +163,6 @@ class _DataCheck:
         Raises:
             InputError: See `split_rows`.
         """
-        from sweeps.data.checks.named_columns import split_rules
         from sweeps.data.load_data import split_rows
         from sweeps.data.sources.file_rows import read_columns
         from sweeps.data.sources.ingest import estimate_bytes
@@ -241,8 +240,6 @@ def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
 
     They are the label, the weights, dropped columns, and columns that assign rows to splits.
     """
-    from sweeps.data.checks.named_columns import split_columns
-
     return {*names} & {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import glob
+import io
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -118,6 +119,24 @@ class SourceFiles:
     def is_text(self) -> bool:
         """True for CSV and TSV files."""
         return self.format in (".csv", ".tsv")
+
+    @property
+    def separator(self) -> str:
+        """The character that separates the values of text files."""
+        return self.read.separator or ("\t" if self.format == ".tsv" else ",")
+
+    def open_text(self, path: str, skip: int) -> io.TextIOWrapper:
+        """Open a text file after some lines.
+
+        A byte that cannot be decoded becomes a surrogate character.
+        """
+        encoding = self.read.encoding
+        stream = self.system.open_input_stream(path)
+        codec = encoding + "-sig" * (encoding == "utf-8")
+        text = io.TextIOWrapper(stream, codec, "surrogateescape", newline="")
+        for _ in range(skip):
+            text.readline()
+        return text
 
     def partition_values(self, path: str) -> dict[str, str]:
         """Return the values of the columns that a file's subfolders define.

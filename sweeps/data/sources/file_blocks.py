@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 from sweeps.data.columns.tables import ALWAYS_MISSING
 from sweeps.data.sources import text_shape
 from sweeps.data.sources.data_files import SourceFiles
-from sweeps.data.sources.schema_probe import FileSchema, probe_schema
-from sweeps.data.sources.text_files import json_table, open_text, separator_of
+from sweeps.data.sources.schema_probe import FileSchema, json_table, probe_schema
 
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may
 # contain a whole document.
@@ -77,7 +76,7 @@ def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
                         skip_rows=schema.start,
                         encoding=files.read.encoding,
                     ),
-                    csv.ParseOptions(delimiter=separator_of(files), newlines_in_values=True),
+                    csv.ParseOptions(delimiter=files.separator, newlines_in_values=True),
                     csv.ConvertOptions(
                         column_types=schema.schema,
                         null_values=list(ALWAYS_MISSING),
@@ -106,8 +105,8 @@ def _check_rows(files: SourceFiles, path: str, schema: FileSchema) -> None:
 
     Raise a `ValueError` that names the first line that is wrong.
     """
-    with open_text(files, path, schema.start) as text:
-        rows = text_shape.rows_of(text, separator_of(files), schema.start + 1)
+    with files.open_text(path, schema.start) as text:
+        rows = text_shape.rows_of(text, files.separator, schema.start + 1)
         if problem := text_shape.rows_problem(
             rows, list(schema.names), files.read.encoding, files.display_name(path)
         ):

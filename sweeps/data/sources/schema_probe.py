@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import json
 import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sweeps.core.errors import differences_text
+from sweeps.core.errors import differences_text, first_line
 from sweeps.data.columns.tables import drop_index_names
 from sweeps.data.sources import text_shape
 from sweeps.data.sources.data_files import (
@@ -18,7 +20,6 @@ from sweeps.data.sources.data_files import (
     reading,
     unsupported,
 )
-from sweeps.data.sources.text_files import json_table, open_text, separator_of
 
 # Characters and lines at the beginning of a text file in which its shape is looked for
 _PROBE_SIZE = 256 << 10
@@ -131,14 +132,14 @@ def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
             advice = "it is no text, or remove the byte with `tr -d '\\0'`"
             raise ValueError(f"line {line} has a NUL byte: {advice}")
         raise ValueError(f"it is not UTF-8 text; {advice}")
-    with open_text(files, path, read.skip_lines) as text:
+    with files.open_text(path, read.skip_lines) as text:
         lines = [*itertools.islice(text, 2), *text.readlines(_PROBE_SIZE)[:_PROBE_LINES]]
     if not "".join(lines).strip():
         after = f" after the {read.skip_lines} lines of `skip_lines`" if read.skip_lines else ""
         raise ValueError(f"it has only blank lines{after}")
-    if problem := text_shape.first_lines_problem(lines, read, separator_of(files)):
+    if problem := text_shape.first_lines_problem(lines, read, files.separator):
         raise ValueError(problem)
-    rows = text_shape.rows_of(lines, separator_of(files), read.skip_lines + 1)
+    rows = text_shape.rows_of(lines, files.separator, read.skip_lines + 1)
     end: text_shape.Row = (read.skip_lines + len(lines) + 1, [])
     first = next(rows)
     # Files with these names in the first line have a header nevertheless, which may lack the label
@@ -194,3 +195,28 @@ def _check_contents(start: bytes, wanted: str) -> None:
         other = f", but {signature}" if signature else ""
         shown = f"; it begins with `{begin}`" if begin else ""
         raise ValueError(f"it is not {wanted or 'text'}{other}{shown}")
+
+
+def json_table(files: SourceFiles, path: str) -> pa.Table:
+    """Read a file of JSON lines. A key that a line lacks is a missing value.
+
+    Raises:
+        ValueError: A line is no object, or the values of a key have different types.
+    """
+    rows: list[dict[str, object]] = []
+    with files.system.open_input_stream(path) as stream:
+        for number, line in enumerate(io.TextIOWrapper(stream, "utf-8-sig"), 1):
+            try:
+                rows += [{**json.loads(line)}] if line.strip() else []
+            except (TypeError, ValueError):
+                text = f"line {number} is not a JSON object: `{line.strip()[:40]}`"
+                raise ValueError(text) from None
+    names = dict.fromkeys(itertools.chain(*rows))
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except pa.ArrowException as e:
+            text = f"`{name}` holds values of different types ({first_line(e)})"
+            raise ValueError(f"{text}; give each column values of one type") from e
+    return pa.table(columns)

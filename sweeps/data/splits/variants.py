@@ -60,11 +60,14 @@ class Variants(ABC, Generic[S]):
         sources: What was read of each distinct source, before other tuned keys than `train` are
             applied, by `DataSpec.source`.
         fingerprint: Hash of all variants.
+        mark: Beginning of each fingerprint.
 
     Raises:
         InputError: A source cannot be read, a column in a tuned `drop` does not exist, or the
             sources differ in task or classes.
     """
+
+    mark = ""
 
     def __init__(
         self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()
@@ -100,10 +103,9 @@ class Variants(ABC, Generic[S]):
     def _fingerprint(self, spec: DataSpec) -> str:
         """Return the fingerprint of a variant. Equal variants have equal fingerprints."""
 
-    @staticmethod
-    def _digest(parts: Sequence[object]) -> str:
+    def _digest(self, parts: Sequence[object]) -> str:
         """Return the fingerprint that these parts have together."""
-        return hash_of(parts)
+        return (self.mark + hash_of(parts))[:64]
 
     def source_index(self, data: TunedData) -> str:
         """Return the index of a variant's source in `sources`, as text.

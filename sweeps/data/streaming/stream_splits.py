@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from sweeps.data.checks.label_checks import missing_class_notes
 from sweeps.data.checks.named_columns import split_columns
-from sweeps.data.columns.hashing import hash_of
 from sweeps.data.columns.missing import Markers
 from sweeps.data.columns.parse import misfits_note
 from sweeps.data.columns.parsed_columns import features_parse
@@ -75,16 +74,13 @@ def first_rows(dataset: Dataset, count: int, schema: pa.Schema) -> pa.Table:
 class StreamVariants(Variants[SplitSource]):
     """All data variants of a sweep, as streams."""
 
+    mark = STREAM_MARK
+
     def _read(self, variant: DataSpec) -> SplitSource:
         return split_source(variant, self.seed)
 
     def _columns(self, spec: DataSpec) -> list[str]:
         return list(self.sources[spec.source].schema.names)
-
-    @staticmethod
-    def _digest(parts: Sequence[object]) -> str:
-        # As many characters as the fingerprint of data in memory
-        return (STREAM_MARK + hash_of(parts))[:64]
 
     @property
     def first(self) -> StreamSplits:

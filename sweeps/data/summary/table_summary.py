@@ -61,9 +61,8 @@ def summarize(
     from sweeps.data.summary.summary_findings import find_all
 
     train = parts["train"]
-    simple = [
-        field.name for field in train.schema if kind_of(field) != "other"
-    ]  # a sample would copy images and other large values
+    # A sample would copy images and other large values.
+    simple = [field.name for field in train.schema if kind_of(field) != "other"]
     most = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
     sample = sample_rows(train.select(simple), most, seed)
     roles = column_roles(spec, train.column_names)
