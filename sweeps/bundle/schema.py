@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from sweeps.bundle.manifest import ColumnSchema, Scalar
 from sweeps.core.errors import InputError, Problem, first_of
-from sweeps.core.text.suggestions import did_you_mean
+from sweeps.core.text.suggestions import closest
 from sweeps.data.columns.column_values import (
     NUMERIC_KINDS,
     InvalidColumnValue,
@@ -122,8 +122,8 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
 
     Otherwise, return an empty string.
     """
-    tail = did_you_mean(name, names)
-    return f" ({tail})" if tail.startswith("did you mean") else ""
+    match = closest(name, names)
+    return "" if match is None else f" (did you mean `{match}`?)"
 
 
 def without_markers(values: pd.Series, markers: Sequence[Scalar] | None) -> pd.Series:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sweeps.core.errors import InputError, first_line
 from sweeps.core.files import stores
 from sweeps.core.text.secrets import masked
-from sweeps.core.text.suggestions import did_you_mean
+from sweeps.core.text.suggestions import closest, did_you_mean
 from sweeps.data.checks.named_columns import split_rules
 from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
 
@@ -245,11 +245,11 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
             raise_problem(place, f"no file matches `{source}`")
         siblings = sorted(p.name for p in candidates[0].parent.glob("*"))
     text = f"`{source}` does not exist"
-    hint = did_you_mean(Path(source).name, siblings)
+    match = closest(Path(source).name, siblings)
     if not any(path.parent.is_dir() for path in candidates):
         text += f"; there is no folder `{Path(source).parent}`"
-    elif hint.startswith("did"):
-        text += f"; {hint}"
+    elif match is not None:
+        text += f"; did you mean `{match}`?"
     raise_problem(place, text)
 
 
