@@ -18,11 +18,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def reserve(
-    name: str,
-    folder: Path,
-    address: str | None,
-    cpus: int | None,
-    gpus: int | None,
+    name: str, folder: Path, address: str | None, cpus: int | None, gpus: int | None
 ) -> Iterator[Share]:
     """Prepare this process for Ray, and reserve CPUs and GPUs while the `with` block runs.
 

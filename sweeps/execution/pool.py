@@ -31,14 +31,7 @@ from sweeps.execution.gangs.data_requests import DataRequests
 from sweeps.execution.gangs.memory_guard import MONITOR, MemoryGuard
 from sweeps.execution.gangs.pool_worker import Call
 from sweeps.execution.gangs.worker_pool import WorkerPool
-from sweeps.execution.messages import (
-    Ended,
-    Job,
-    Labels,
-    Stage,
-    TrialUpdate,
-    Usage,
-)
+from sweeps.execution.messages import Ended, Job, Labels, Stage, TrialUpdate, Usage
 from sweeps.execution.rank_calls import RankCalls
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.execution.trials.trial_driver import TrialDriver
@@ -186,12 +179,7 @@ class _Pool(RankCalls):
         """
         self.services.elastic.all_started = all_started
 
-    async def start(
-        self,
-        state: TrialState,
-        folder: str,
-        row_steps: tuple[int, ...] = (),
-    ) -> None:
+    async def start(self, state: TrialState, folder: str, row_steps: tuple[int, ...] = ()) -> None:
         """Start or continue a trial.
 
         Args:

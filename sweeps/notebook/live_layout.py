@@ -108,10 +108,7 @@ def _running(s: SweepStatus) -> Table:
     for head in ("trial", "step", "", printable(s.metric), "best", "workers", "time"):
         # In a narrow terminal, the columns on the right are cut off.
         table.add_column(
-            head,
-            justify="right" if head in right else "left",
-            min_width=len(head),
-            no_wrap=True,
+            head, justify="right" if head in right else "left", min_width=len(head), no_wrap=True
         )
     table.add_column("configuration", overflow="ellipsis")
     best = s.best.trial if s.best else None

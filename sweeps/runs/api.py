@@ -238,12 +238,7 @@ def _show_notes(
 
 
 def _check(
-    space: Space,
-    root: Path,
-    storage: str | None,
-    *,
-    address: str | None,
-    cpus: int | None,
+    space: Space, root: Path, storage: str | None, *, address: str | None, cpus: int | None
 ) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts.
 

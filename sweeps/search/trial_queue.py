@@ -122,11 +122,7 @@ class TrialQueue:
         self.configurations_started += 1
 
     def record_start(
-        self,
-        keys: Keys,
-        repeat_of: int | None,
-        existing: int | None = None,
-        enqueued: bool = False,
+        self, keys: Keys, repeat_of: int | None, existing: int | None = None, enqueued: bool = False
     ) -> None:
         """Record that a trial has started.
 

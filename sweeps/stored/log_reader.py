@@ -89,7 +89,4 @@ def _log_files(logs: Path) -> list[Path]:
         for path in logs.glob("rank-*.log")
         if re.fullmatch(r"rank-\d{1,9}", path.stem) and kind_of(path) == FILE
     ]
-    return sorted(
-        files,
-        key=lambda path: int(path.stem.partition("-")[2]),
-    )
+    return sorted(files, key=lambda path: int(path.stem.partition("-")[2]))

@@ -37,13 +37,7 @@ from sweeps.core.files.sweep_folder import (
 from sweeps.core.text.shell_text import DEFAULT_ROOT
 from sweeps.stored import sweep_lookup
 from sweeps.stored.store_driver import read_driver
-from sweeps.stored.store_mirror import (
-    find_files,
-    in_order,
-    is_behind,
-    is_copied,
-    refuse_running,
-)
+from sweeps.stored.store_mirror import find_files, in_order, is_behind, is_copied, refuse_running
 
 # The files that `show` and `compare` read.
 SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)

@@ -83,7 +83,7 @@ STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     SWEEP_PAUSED: TypeAdapter(Annotated[bool, Strict()]),
 }
 TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
-    PAUSED: TypeAdapter(Annotated[int, Strict()] | None),
+    PAUSED: TypeAdapter(Annotated[int, Strict()] | None)
 }
 
 

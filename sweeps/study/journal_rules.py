@@ -29,14 +29,7 @@ from sweeps.study.events import TrialEnded, TrialEvent, TrialStarted
 from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
 
 # Exceptions that can be raised while a record with unexpected content is read.
-UNREADABLE = (
-    TypeError,
-    ValueError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    RecursionError,
-)
+UNREADABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 @dataclass

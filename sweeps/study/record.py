@@ -22,12 +22,7 @@ from sweeps.study.event_records import (
     read_batch,
     with_batch,
 )
-from sweeps.study.events import (
-    TrialEnded,
-    TrialEvent,
-    TrialPaused,
-    TrialStarted,
-)
+from sweeps.study.events import TrialEnded, TrialEvent, TrialPaused, TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, known_total
 from sweeps.study.states import TrialState

@@ -24,13 +24,7 @@ from sweeps.core.trial import (
     Trial,
     format_trial_id,
 )
-from sweeps.study.events import (
-    AttemptFailed,
-    FailureCounts,
-    Perturbation,
-    RankPlace,
-    TrialStarted,
-)
+from sweeps.study.events import AttemptFailed, FailureCounts, Perturbation, RankPlace, TrialStarted
 from sweeps.study.log import Log
 from sweeps.study.objectives import Objectives
 

@@ -151,8 +151,7 @@ class StudyStore:
     def enqueued(self, command: str) -> int | None:
         """Return the number of the trial that a command has enqueued; None if there is none."""
         return next(
-            (t.number for t in self.trials() if t.user_attrs.get(ENQUEUED) == command),
-            None,
+            (t.number for t in self.trials() if t.user_attrs.get(ENQUEUED) == command), None
         )
 
     def add_given_points(self) -> None:

@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sweeps.core.best_step import UNKNOWN
-from sweeps.core.trial import (
-    Report,
-    State,
-)
+from sweeps.core.trial import Report, State
 from sweeps.study.events import (
     AttemptFailed,
     AttemptStarted,

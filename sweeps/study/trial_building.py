@@ -84,7 +84,5 @@ def complete(space: Space, state: TrialState) -> TrialState:
     start = state.started
     initial = recorded_trial(space, dataclasses.replace(state, trial=start.trial, keys=start.keys))
     return dataclasses.replace(
-        state,
-        trial=recorded_trial(space, state),
-        started=dataclasses.replace(start, trial=initial),
+        state, trial=recorded_trial(space, state), started=dataclasses.replace(start, trial=initial)
     )

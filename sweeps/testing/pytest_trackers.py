@@ -23,14 +23,7 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.result import SweepResult
-from sweeps.core.trial import (
-    Checkpoint,
-    GangSizePeriod,
-    Report,
-    Result,
-    State,
-    Trial,
-)
+from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial
 from sweeps.space import Space, load
 from sweeps.study.events import (
     ArtifactSaved,

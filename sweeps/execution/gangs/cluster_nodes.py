@@ -29,10 +29,7 @@ class ClusterNodes:
     """
 
     def __init__(
-        self,
-        fixed: Mapping[str, float] | None,
-        limit: Mapping[str, float],
-        reserves: bool,
+        self, fixed: Mapping[str, float] | None, limit: Mapping[str, float], reserves: bool
     ):
         self.limit = limit
         self.are_fixed = fixed is not None

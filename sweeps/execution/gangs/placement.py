@@ -160,10 +160,7 @@ def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
 
 
 def place(
-    request: Request,
-    cluster: Cluster,
-    size: int | None = None,
-    near: Collection[str] = (),
+    request: Request, cluster: Cluster, size: int | None = None, near: Collection[str] = ()
 ) -> Place | Grant | None:
     """Return the action that serves a request now; None if the request cannot be served.
 

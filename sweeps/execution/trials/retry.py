@@ -29,10 +29,7 @@ class Again:
 
 
 def after_attempt(
-    outcome: Ended | WorkerLost,
-    counts: FailureCounts,
-    max_failures: int,
-    retry_on: Collection[str],
+    outcome: Ended | WorkerLost, counts: FailureCounts, max_failures: int, retry_on: Collection[str]
 ) -> Ended | Again:
     """Return how the trial ends, or that it is tried again.
 

@@ -58,13 +58,7 @@ class TrialSession:
             workers; else None.
     """
 
-    def __init__(
-        self,
-        pool: Any,
-        job: Job,
-        assignment: Assignment,
-        cache: DatasetCache,
-    ):
+    def __init__(self, pool: Any, job: Job, assignment: Assignment, cache: DatasetCache):
         self.pool = pool
         self.ranks: Ranks = assignment.ranks
         self.job = job

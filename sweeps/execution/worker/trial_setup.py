@@ -75,10 +75,7 @@ def import_loop(job: Job, seconds: float | None) -> None:
         job: Settings that all trials of the sweep share.
         seconds: See `stacks_after`.
     """
-    with (
-        stacks_after(seconds),
-        contextlib.suppress(BaseException),
-    ):  # The trial reports errors.
+    with stacks_after(seconds), contextlib.suppress(BaseException):  # The trial reports errors.
         os.environ.update(job.environment)
         for reference in (job.loop, *job.references):
             references.resolve(reference)

@@ -25,10 +25,7 @@ class Cmaes(Algorithm):
     package: ClassVar[str | None] = "cmaes"
 
     n_startup_trials: Annotated[
-        AtLeast1,
-        Field(
-            description="number of complete trials before the distribution is adapted",
-        ),
+        AtLeast1, Field(description="number of complete trials before the distribution is adapted")
     ] = 1
     sigma0: Annotated[
         Number | None,
@@ -42,7 +39,7 @@ class Cmaes(Algorithm):
         AtLeast2 | None,
         Field(
             description="number of trials in a generation; by default computed from the number of "
-            "dimensions",
+            "dimensions"
         ),
     ] = None
 

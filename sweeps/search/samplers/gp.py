@@ -25,7 +25,7 @@ class Gp(Algorithm):
         AtLeast1,
         Field(
             description="number of trials that must have a value before the model is used; until "
-            "then, suggestions are random",
+            "then, suggestions are random"
         ),
     ] = 10
     deterministic_objective: Annotated[

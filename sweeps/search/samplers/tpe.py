@@ -24,14 +24,14 @@ class Tpe(Algorithm):
         AtLeast0,
         Field(
             description="number of trials that must reach the same rung before the values at this "
-            "rung guide the search",
+            "rung guide the search"
         ),
     ] = 10
     n_ei_candidates: Annotated[
         AtLeast1,
         Field(
             description="number of candidates that are drawn for a suggestion; the best one is "
-            "suggested",
+            "suggested"
         ),
     ] = 16
 

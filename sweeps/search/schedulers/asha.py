@@ -29,15 +29,13 @@ class Asha(Scheduler):
     max_t: Annotated[AtLeast1, Field(description="the step at which a trial ends")]
     grace_period: Annotated[
         AtLeast1,
-        Field(
-            description="step of the first rung; no trial is stopped or paused before this step",
-        ),
+        Field(description="step of the first rung; no trial is stopped or paused before this step"),
     ] = 1
     reduction_factor: Annotated[
         AtLeast2,
         Field(
             description="with 3, each rung is at 3 times the step of the previous one, and the "
-            "best third of the trials passes it",
+            "best third of the trials passes it"
         ),
     ] = 3
 
@@ -47,7 +45,7 @@ class Asha(Scheduler):
             description="what `max_t` and `grace_period` count: `step` counts steps of the loop, "
             "`data.rows` counts parts of the train "
             "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, "
-            "each time on more rows",
+            "each time on more rows"
         ),
     ] = field(default="step", kw_only=True)
     type: Annotated[
@@ -55,7 +53,7 @@ class Asha(Scheduler):
         Field(
             description="what happens to a trial that is not among the best at a rung: it stops "
             "for good, or it pauses and may continue"
-            " from its checkpoint after other trials have reached the rung",
+            " from its checkpoint after other trials have reached the rung"
         ),
     ] = field(default="stopping", kw_only=True)
 

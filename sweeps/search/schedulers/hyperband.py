@@ -25,9 +25,7 @@ class Hyperband(Asha):
 
     brackets: Annotated[
         AtLeast1,
-        Field(
-            description="number of brackets; if there are fewer rungs, the number of rungs",
-        ),
+        Field(description="number of brackets; if there are fewer rungs, the number of rungs"),
     ] = 3
 
     @property

@@ -29,14 +29,14 @@ class Median(Scheduler):
         AtLeast1,
         Field(
             description="first step at which trials are compared; after it, they are compared at "
-            "every step",
+            "every step"
         ),
     ] = 1
     min_trials: Annotated[
         AtLeast1,
         Field(
             description="number of other trials that must reach a step before a trial can be "
-            "stopped at this step",
+            "stopped at this step"
         ),
     ] = 5
 

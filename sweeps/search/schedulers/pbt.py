@@ -59,9 +59,7 @@ class Pbt(Scheduler):
     ] = 0.25
     population: Annotated[
         AtLeast2 | None,
-        Field(
-            description="number of trials of the sweep; by default `limits.max_trials`",
-        ),
+        Field(description="number of trials of the sweep; by default `limits.max_trials`"),
     ] = None
 
     def rungs(self, bracket: int = 0) -> range:
