@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -22,3 +23,18 @@ def space(tmp_path, monkeypatch) -> Callable[..., Space]:
         return load("space.yaml", overrides)
 
     return do
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Write `rows_module.py` beside the space file, and unload it after the test."""
+
+    def write(code: str) -> str:
+        (tmp_path / "rows_module.py").write_text(
+            "import numpy as np, pandas as pd, pyarrow as pa\n" + code
+        )
+        sys.modules.pop("rows_module", None)
+        return "rows_module:load"
+
+    yield write
+    sys.modules.pop("rows_module", None)

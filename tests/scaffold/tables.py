@@ -7,6 +7,8 @@ from datetime import date, timedelta
 import numpy as np
 import pandas as pd
 
+N = 600
+
 
 def dirty(seed=0, rows=600):
     """A table with every kind of dirt."""
@@ -42,4 +44,15 @@ def dirty(seed=0, rows=600):
         pd.concat([clean, clean.head(30)], ignore_index=True)
         .drop(columns="row")
         .assign(row=np.arange(rows + 30))
+    )
+
+
+def small():
+    """A table with `N` rows and two classes."""
+    return pd.DataFrame(
+        {
+            "x": np.random.default_rng(0).normal(size=N),
+            "z": [1, 2, 3] * (N // 3),
+            "y": [0, 1] * (N // 2),
+        }
     )

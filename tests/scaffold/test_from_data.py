@@ -6,7 +6,6 @@ import json
 import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -25,12 +24,11 @@ from sweeps.scaffold.read_table import describe_table, likely_label, open_table
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.scaffold.yaml_text import quoted
 from sweeps.space import load
-from sweeps.space.sections.data_models import ReadKeys
 from sweeps.space.yaml.yaml12 import parse
-from tests.scaffold.tables import dirty
+from tests.scaffold.init_command import invoke_init
+from tests.scaffold.tables import N, dirty, small
 
 SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
-N = 600
 
 
 def written(folder, frame, label="y", name="rows.parquet"):
@@ -121,7 +119,7 @@ def test_the_file_of_each_trainer_and_task_is_valid(tmp_path, trainer, task):
         "--metric",
         "r2" if task == "regression" else "f1_macro",
     )
-    done = run(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
+    done = invoke_init(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
     assert done.exit_code == 0, done.output
     space = load(tmp_path / "s.yaml")
     assert (space.trainer.name, load_splits(space.data).task) == (trainer, task)
@@ -140,7 +138,7 @@ def test_the_file_of_each_trainer_and_task_is_valid(tmp_path, trainer, task):
 )
 def test_a_request_that_does_not_fit_the_table(tmp_path, asked, message):
     small().assign(y=np.arange(N) % 7).to_csv(tmp_path / "rows.csv", index=False)
-    done = run(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
+    done = invoke_init(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
     assert done.exit_code != 0 and message in done.output
     assert not (tmp_path / "s.yaml").exists()
 
@@ -252,94 +250,6 @@ def test_a_quoted_value_is_read_back(value):
 # ---- the command
 
 
-def run(*arguments, **others):
-    return CliRunner().invoke(main, ["init", *map(str, arguments)], **others)
-
-
-def small():
-    return pd.DataFrame(
-        {
-            "x": np.random.default_rng(0).normal(size=N),
-            "z": [1, 2, 3] * (N // 3),
-            "y": [0, 1] * (N // 2),
-        }
-    )
-
-
-def test_the_command_writes_the_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    pd.DataFrame(
-        {
-            "x": np.random.default_rng(0).normal(size=N),
-            "z": [1, 2, 3] * (N // 3),
-            "y": [0, 1] * (N // 2),
-        }
-    ).to_csv("rows.csv", index=False)
-    done = run("--data", "rows.csv", "--label", "y")
-    assert load("space.yaml").name == "rows"
-    assert done.output.splitlines() == [
-        "wrote space.yaml",
-        "y 0 50 %, 1 50 % (positive: 1): binary, valid-logloss (for another metric: --metric)",
-        "next: sweeps plan space.yaml --data, then sweeps run space.yaml",
-    ]
-    assert load("space.yaml").data.train == "rows.csv"
-    assert (
-        "space.yaml: already exists; name another FILE"
-        in run("--data", "rows.csv", "--label", "y").output
-    )
-    assert run("--data", "rows.csv", "--label", "y", "--force").exit_code == 0
-    assert (
-        "is required; name one of the 3 columns, such as y: x, z, y"
-        in run("other.yaml", "--data", "rows.csv").output
-    )
-    assert "--data: is required" in run("other.yaml").output
-    assert "cannot be combined" in run("other.yaml", "--data", "a", "--from-wandb", "b").output
-
-
-def test_the_command_asks(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    pd.DataFrame(
-        {
-            "x": np.random.default_rng(0).normal(size=N),
-            "z": [1, 2, 3] * (N // 3),
-            "y": [0, 1] * (N // 2),
-        }
-    ).to_csv("rows.csv", index=False)
-    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("sweeps.cli.init.sys", terminal)
-    done = run(input="rows.csv\n\n")
-    assert (
-        "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\n"
-        "Column to predict [y]: \nwrote space.yaml" in done.output
-    )
-
-
-def test_the_name_of_the_file_is_the_name_of_the_sweep(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    small().to_csv("rows.csv", index=False)
-    assert run("churn.yaml", "--data", "rows.csv", "--label", "y").exit_code == 0
-    assert load("churn.yaml").name == "churn"
-
-
-def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    prices = small().assign(Price=["on request", *(f"{i / 4}" for i in range(1, N))], row=range(N))
-    prices.to_csv("rows.csv", index=False)
-    lines = run("--data", "rows.csv", "--label", "y").output.splitlines()
-    assert lines[2] == "dropped row (numbers the rows)"
-    constant = prices.assign(**{f"same{chr(97 + i)}": ["x"] * N for i in range(12)})
-    constant.to_csv("rows.csv", index=False)
-    lines = run("--data", "rows.csv", "--label", "y", "--force").output.splitlines()
-    assert len([line for line in lines if line.startswith("dropped ")]) == 11
-    assert lines[12] == "dropped 3 more columns; see data.drop in space.yaml"
-
-
-def test_row_numbers_with_gap_are_dropped(tmp_path):
-    labels = ["no", None, *["no", "yes"] * (N // 2 - 1)]
-    space, _ = written(tmp_path, small().assign(y=labels, row=range(N)))
-    assert space.data.drop == ("row",)
-
-
 def test_copies_do_not_hide_what_identifies_rows(tmp_path):
     rows = small().assign(
         cust=[f"C{i:05d}" for i in range(N)],
@@ -401,15 +311,3 @@ def test_frequent_label_word_is_class_and_rare_one_is_missing(tmp_path):
     space, _ = written(tmp_path, rare)
     assert space.data.drop_missing_label and not space.data.missing
     assert load_splits(space.data).classes == ("no", "yes")
-
-
-def test_the_keys_of_read_reach_the_space_file(tmp_path):
-    lines = [f"{i / 7:.3f};{i % 3};{i % 2}".replace(".", ",") for i in range(300)]
-    (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-16")
-    space, data = tmp_path / "s.yaml", tmp_path / "rows.csv"
-    given = ("--data", data, "--label", "y", "--read")
-    keys = 'separator: ";"\ndecimal: ","\nencoding: utf-16\nnames: [x, z, y]'
-    assert run(space, *given, keys).exit_code == 0
-    assert load(space, []).data.read == ReadKeys(("x", "z", "y"), 0, ";", ",", "utf-16")
-    refused = run(space, *given, "{sep: x}", "--force")
-    assert "--read: read.sep: unknown key" in refused.output

@@ -1,0 +1,16 @@
+"""Fixtures of the tests of `sweeps init`."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("own_objective", "space_loop"):
+        sys.modules.pop(name, None)
