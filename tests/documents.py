@@ -91,6 +91,8 @@ def generated() -> Iterator[Document]:
 WRITTEN = list(written())
 GENERATED = list(generated())
 DOCUMENTS = {document.path: document for document in (*WRITTEN, *GENERATED)}
+SPACE_FILE = DOCUMENTS["docs/reference/space-file.md"]
+COMMAND_LINE = DOCUMENTS["docs/reference/command-line.md"]
 # What users read: without the reports of measurements and the tables of tests.
 MANUAL = [d for d in WRITTEN if not d.path.startswith("reports/") and d.path not in TABLES_OF_TESTS]
 BLOCKS = [block for document in MANUAL for block in document.blocks]
@@ -117,3 +119,21 @@ def block_beginning(first_line: str) -> str:
     texts = {block.text for block in BLOCKS if block.text.startswith(first_line + "\n")}
     assert len(texts) == 1, f"{len(texts)} blocks begin with {first_line!r}"
     return texts.pop()
+
+
+def rows(document: Document) -> list[list[str]]:
+    """Return the rows of the tables of a document."""
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+        for line in document.prose.splitlines()
+        if line.startswith("|")
+    ]
+
+
+def row_of(document: Document, name: str) -> list[str]:
+    """Return the row whose first cell is this name in code, maybe with arguments behind it."""
+    matching = [
+        row for row in rows(document) if re.match(rf"\[?`{re.escape(name)}(:[^`]*)?`", row[0])
+    ]
+    assert matching, f"`{name}` has no row in {document.path}"
+    return matching[0]
