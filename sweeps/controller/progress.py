@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sweeps.controller.eta import TimeLeft, time_left
+from sweeps.controller.eta import time_left
 from sweeps.controller.status import (
     BestTrial,
     ResourceUse,
@@ -62,12 +62,10 @@ class SweepProgress:
     """
 
     def __init__(self, search: SearchLoop, began: float):
-        self._search, self._store, self._space, self._began = (
-            search,
-            search.store,
-            search.space,
-            began,
-        )
+        self._search = search
+        self._store = search.store
+        self._space = search.space
+        self._began = began
         self.running: dict[int, Run] = {}
         self.ends: list[float] = []
         # Numbers of the trials that this driver started or continued
@@ -198,13 +196,22 @@ class SweepProgress:
         states["RUNNING"] = len(self.running)
         states.update(["PAUSED"] * len(self._search.view.paused))
         now = clock.monotonic() - self._began
+        left = None
+        if not reason:
+            left = time_left(
+                now,
+                self._runs_left(),
+                self.ends,
+                concurrency=self.concurrency,
+                timeout=self.timeout,
+            )
         failed, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(
             states=states,
             total=self._search.queue.known_total,
             best=self.best,
             seconds=now,
-            left=None if reason else self._time_left(now),
+            left=left,
             reason=reason,
             name=self._store.folder.name,
             metric=", ".join(o.metric for o in self._space.objectives),
@@ -230,11 +237,6 @@ class SweepProgress:
         changed = sorted(before.items() ^ after.items()) if before else ()
         words = {True: "was lost", False: "has joined"}
         return tuple(f"node {name} {words[node in before]}" for node, name in changed)
-
-    def _time_left(self, now: float) -> TimeLeft | None:
-        return time_left(
-            now, self._runs_left(), self.ends, concurrency=self.concurrency, timeout=self.timeout
-        )
 
     def _runs_left(self) -> int:
         """Return the number of runs of trials that have not ended. See `ends`.
@@ -295,12 +297,11 @@ class SweepProgress:
     def _resource_use(self) -> tuple[ResourceUse, ...]:
         if self.usage is None:
             return ()
-        u, requested = (
-            self.usage,
-            {name for shape in self._space.shapes for name, _ in shape.per_worker},
-        )
-        names = [name for name in u.total if name in requested or name in ("CPU", "GPU")]
+        usage = self.usage
+        shown = {name for shape in self._space.shapes for name, _ in shape.per_worker}
+        shown |= {"CPU", "GPU"}
         return tuple(
-            ResourceUse(name, u.total[name], u.busy.get(name, 0.0), u.warm.get(name, 0.0))
-            for name in names
+            ResourceUse(name, total, usage.busy.get(name, 0.0), usage.warm.get(name, 0.0))
+            for name, total in usage.total.items()
+            if name in shown
         )

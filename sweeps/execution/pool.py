@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from sweeps.data.splits.refit_rows import RefitRows
     from sweeps.space import Step
 
-log = logging.getLogger(__name__)
-
 # If a trial has new reports, the driver gets an answer after this time at the latest, in seconds.
 PROGRESS_EVERY = 1.0
 # `step` waits this long for the driver's `start` of the same trial, in seconds. After a restart
@@ -53,6 +50,8 @@ START_WITHIN = 60.0
 # At the end of a sweep, longest wait for ranks that were told to stop, in seconds. The trainer
 # `command` gives a script ten seconds.
 STOP_WITHIN = 15.0
+# At the end of a sweep, longest wait for workers that close, in seconds.
+CLOSE_WITHIN = 10.0
 
 
 class _Pool(RankCalls):
@@ -313,8 +312,8 @@ class _Pool(RankCalls):
                 usage.missing[name] = missing
         return usage
 
-    async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
-        """Wait until all ranks of all trials have ended, for at most `timeout` seconds.
+    async def await_stopped(self) -> None:
+        """Wait until all ranks of all trials have ended, for at most `STOP_WITHIN` seconds.
 
         The driver calls this method when it has recorded the end of every trial. Ray keeps no order
         among the calls of an actor, so some calls of `forget` may come later than this one.
@@ -323,15 +322,15 @@ class _Pool(RankCalls):
             running.stop()
         tasks = [running.task for running in self.trials.values() if running.task is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=timeout)
+            await asyncio.wait(tasks, timeout=STOP_WITHIN)
 
-    async def shutdown(self, timeout: float = 10.0) -> None:
+    async def shutdown(self) -> None:
         """End all trials and close all workers.
 
-        Kill workers that take longer than `timeout` seconds.
+        Kill workers that take longer than `CLOSE_WITHIN` seconds.
         """
         await self.interrupt(self.stopping or State.RUNNING)
-        await self.workers.close_all(timeout)
+        await self.workers.close_all(CLOSE_WITHIN)
 
     # ---- what the driver waits for
 

@@ -62,12 +62,10 @@ class SearchLoop:
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
-        self.store, self.scheduler, self.sampler, self.space = (
-            store,
-            scheduler,
-            sampler,
-            store.space,
-        )
+        self.store = store
+        self.scheduler = scheduler
+        self.sampler = sampler
+        self.space = store.space
         store.study.sampler = sampler
         compares = bool(scheduler.rungs())
         store.record_comparisons(compares)

@@ -295,10 +295,6 @@ class StudyStore:
         """
         return self.study.get_trials(deepcopy=False)
 
-    def frozen(self, number: int) -> FrozenTrial:
-        """Return a trial as Optuna recorded it. The frozen trial is not a copy."""
-        return self.trials()[number]
-
     def trial(self, number: int) -> Trial:
         """Return a recorded trial, with its current parameters."""
         return trial_building.recorded_trial(self.space, self.states[number])

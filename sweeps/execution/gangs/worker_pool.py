@@ -173,7 +173,7 @@ class WorkerPool:
         return []
 
     @contextlib.asynccontextmanager
-    async def resources(self, need: Mapping[str, float], tasks: bool = True) -> AsyncIterator[None]:
+    async def resources(self, need: Mapping[str, float], tasks: bool) -> AsyncIterator[None]:
         """Wait for resources, and hold them during the block.
 
         Args:

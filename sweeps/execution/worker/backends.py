@@ -190,7 +190,7 @@ class Membership:
         groups: Process groups of torch that belong to the gang; empty before `enter`.
     """
 
-    def __init__(self, ranks: Ranks, visible_gpus: str | None = None):
+    def __init__(self, ranks: Ranks, visible_gpus: str | None):
         self.ranks = ranks
         self.groups: frozenset[Any] = frozenset()
         self._environment = dict(os.environ)
