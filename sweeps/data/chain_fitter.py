@@ -106,7 +106,7 @@ class ChainFitter:
         valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
         check_readable(valid, label, self.trainer)
         # The check has arrays instead of Ray Data's tensors, as a bundle passes rows to the model.
-        check = valid.head(CHECK_ROWS)
+        check = valid.head(CHECK_ROWS).drop(columns=[*label_columns(label)], errors="ignore")
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
         prepared = arrays_to_tensors(prepared, tensors)
         valid = arrays_to_tensors(valid, tensors)
@@ -126,12 +126,11 @@ class ChainFitter:
             if isinstance(label, str) and splits.classes:
                 codes = splits.train.column(label).to_numpy()
             prepared = prepared.iloc[nested_order(len(prepared), codes, seed)]
-        features = check.drop(columns=list(label_columns(label)), errors="ignore")
         return PreparedRows(
             key=key,
             train=pa.Table.from_pandas(prepared, preserve_index=False),
             valid=valid,
-            check=features,
+            check=check,
             weight=None if weights is None else COLUMN,
             copied=copied,
         )

@@ -261,10 +261,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         )
         count = functools.partial(count_rows, select=selects[key], parse=spec.parse)
         counts[key] = _count(source, count, f"data.{key}")
-    task = None
-    classes = None
-    if spec.only_label is not None:
-        task, classes = _task(spec, schema, counts)
+    task, classes = _task(spec, schema, counts)
     for key, counted in counts.items():
         if not counted.rows:
             raise InputError(
@@ -301,9 +298,11 @@ def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str
 
 def _task(
     spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]
-) -> tuple[str, Classes | None]:
-    """Return the task and the classes of the label; see `infer_task`."""
-    label = str(spec.label)
+) -> tuple[str | None, Classes | None]:
+    """Return the task and the classes of the label; see `infer_task`. Both are None without one."""
+    label = spec.only_label
+    if label is None:
+        return None, None
     kind = schema.field(label).type
     for key, count in counts.items():
         if count.missing:
