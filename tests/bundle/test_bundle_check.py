@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.bundle.check import describe_difference
 from sweeps.bundle.manifest import GPU_TOLERANCE
-from sweeps.bundle.write import _had_gpus
 
 
 def frame(*probabilities: float) -> pd.DataFrame:
@@ -58,12 +56,3 @@ def test_tolerance_is_relative_for_large_and_absolute_for_small(value, times):
         assert describe_difference(expected, got, GPU_TOLERANCE) is None
     if abs(times) > 2.01:
         assert describe_difference(expected, got, GPU_TOLERANCE) is not None
-
-
-@pytest.mark.parametrize(
-    "resources, had",
-    [(None, False), ({}, False), ({"CPU": 1}, False), ({"GPU": 0}, False), ({"GPU": 0.5}, True)],
-)
-def test_a_trial_had_gpus_if_its_workers_asked_for_them(resources, had):
-    assert _had_gpus({"scaling": {"num_workers": 2, "resources_per_worker": resources}}) is had
-    assert not _had_gpus({})

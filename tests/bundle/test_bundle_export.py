@@ -18,7 +18,7 @@ import pytest
 
 from sweeps.bundle import check_process
 from sweeps.bundle.bundle_model import load_bundle
-from sweeps.bundle.manifest import Manifest
+from sweeps.bundle.manifest import GPU_TOLERANCE, Manifest
 from sweeps.bundle.predict_rows import predict_file
 from sweeps.bundle.write import copy_checkpoint
 from sweeps.core.errors import BundleError, InputError
@@ -387,3 +387,21 @@ def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, mon
     with check_process.started_early():
         pass
     assert processes[2].returncode is not None
+
+
+@pytest.mark.parametrize(
+    ("scaling", "tolerance"),
+    [
+        ({}, 0.0),
+        ({"resources_per_worker": {"CPU": 1}}, 0.0),
+        ({"resources_per_worker": {"CPU": 1, "GPU": 0}}, 0.0),
+        ({"resources_per_worker": {"GPU": 0.5}}, GPU_TOLERANCE),
+    ],
+)
+def test_predictions_have_a_tolerance_if_the_workers_had_gpus(
+    checked_in_this_process, tmp_path, monkeypatch, scaling, tolerance
+):
+    parts = bundle_parts.ingredients(tmp_path, monkeypatch, f"gpus{len(str(scaling))}")
+    parts["training"] |= {"scaling": {"num_workers": 2, **scaling}}
+    path = bundle_parts.write_parts(tmp_path / "bundle", **parts)
+    assert Manifest.read(path).tolerance == tolerance

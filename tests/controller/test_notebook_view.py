@@ -15,7 +15,6 @@ from sweeps.core.files.result_file import read_result
 from sweeps.notebook import notebook_view
 from sweeps.notebook.notebook_view import STOPPING, NotebookView, live_view
 from sweeps.notebook.output_cell import in_notebook
-from sweeps.runs import api
 from tests.controller.test_sweep import ONE, branches
 from tests.controller.test_sweep_lookup import ended, recorded_sweep
 from tests.terminal.test_live_layout import STANDING
@@ -42,19 +41,10 @@ def clock(monkeypatch):
     return now
 
 
-def test_notes_about_the_space_are_lines_of_the_view_and_not_of_the_log(monkeypatch, caplog):
+def test_notes_about_the_space_are_lines_of_the_view():
     handle = Handle()
     NotebookView(handle, ["note: the functions are stored"])(STANDING)
     assert "note: the functions are stored" in handle.shown[0][1]
-    notes = ("the functions are stored",)
-    assert api._show_notes(notes, None) == ()
-    assert caplog.messages == ["note: the functions are stored"]
-    monkeypatch.setattr(api, "in_notebook", lambda: True)
-    assert api._show_notes(notes, None) == ("note: the functions are stored",)
-    assert len(caplog.messages) == 1
-    assert api._show_notes(notes, print) == () and len(caplog.messages) == 2, (
-        "the user's own function shows no notes"
-    )
 
 
 def test_the_view_is_updated_in_place_and_not_too_often(clock):

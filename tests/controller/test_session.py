@@ -234,6 +234,23 @@ def test_a_run_goes_from_the_space_file_to_the_result(
     assert ended[0] == 2, "a resume counts the trials of earlier drivers from its first status on"
 
 
+@pytest.mark.parametrize(
+    ("is_notebook", "on_progress", "is_logged"),
+    [(False, None, True), (True, None, False), (True, lambda status: None, True)],
+    ids=["a script", "a notebook", "a notebook with an own view"],
+)
+def test_notes_about_the_space_are_logged_unless_a_notebook_shows_them(
+    events, space, no_report, tmp_path, monkeypatch, caplog, is_notebook, on_progress, is_logged
+):
+    monkeypatch.setattr(tune_adapter, "run", run_all)
+    monkeypatch.setattr(api, "in_notebook", lambda: is_notebook)
+    text = SPACE.replace("params: {", "params: {twice: 'params.eta * 2', ")
+    (tmp_path / "faked.yaml").write_text(text)
+    swept(tmp_path, on_progress=on_progress)
+    notes = [line for line in caplog.messages if line.startswith("note: space.params.twice: ")]
+    assert len(notes) == is_logged
+
+
 def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monkeypatch):
     monkeypatch.setattr(tune_adapter, "run", run_all)
     monkeypatch.setattr("ray.is_initialized", lambda: True)

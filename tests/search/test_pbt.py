@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
-from sweeps.core.files.sweep_folder import JOURNAL
+from sweeps.controller.decide import Continue, decide
 from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
@@ -269,11 +269,9 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
 
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
     controller = drive(space, tmp_path)
-    before = (tmp_path / JOURNAL).read_bytes()
-    member = controller.search.store.states[1]
-    controller.pool.now = member
-    assert controller._decide(trial_update("0001", rung=EVERY)) is None
-    assert (tmp_path / JOURNAL).read_bytes() == before
+    (command,) = decide(controller.driver, trial_update("0001", rung=EVERY), controller.policy)
+    assert isinstance(command, Continue)
+    assert not command.is_new, "the decision is not recorded again"
 
 
 def test_a_perturbed_option_is_text_and_a_perturbed_number_a_metric():

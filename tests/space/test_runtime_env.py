@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
+from sweeps.core.result import SweepResult
 from sweeps.core.text.secrets import LONG_VALUE, hide_values
 from sweeps.space import load
+from sweeps.study.objectives import Objectives
+from sweeps.study.record import Record
+from sweeps.sweep_report.content import report
 from tests.space.test_load import top
 
 
@@ -128,8 +132,9 @@ def test_values_of_environment_variables_are_hidden(form, value):
 def test_a_mlflow_artifact_a_report_and_a_bundle_show_names_only(tmp_path):
     space = loaded(tmp_path, "{env_vars: {HF_TOKEN: hf_secret_of_mine, N: 3}}")
     assert "runtime_env: {env_vars: {HF_TOKEN: '***', N: '***'}}" in space.public(space.text)
-    from sweeps.sweep_report.report_sections import _space
-
-    assert "HF_TOKEN" in _space(space) and "hf_secret_of_mine" not in _space(space) + repr(
-        space.runtime_env
-    )
+    assert "hf_secret_of_mine" not in repr(space.runtime_env)
+    result = SweepResult("shown", tmp_path, {}, None, None, None, mlflow={}, fits=0, seconds=1.0)
+    text, page = vars(report(Record(Objectives(space.objectives), ()), space, result)).values()
+    for shown in (text, page):
+        assert "HF_TOKEN" in shown
+        assert "hf_secret_of_mine" not in shown
