@@ -13,11 +13,7 @@ from sweeps.cli.group import main
 
 @main.command(short_help="Write the bundle of a trial, by default of the best trial.")
 @options.sweep
-@click.option(
-    "--trial",
-    metavar="ID",
-    help="Export this trial.  [default: the best]",
-)
+@click.option("--trial", metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), metavar="K", help="Export the K best trials.")
 @click.option(
     "--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives."

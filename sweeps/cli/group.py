@@ -17,7 +17,7 @@ from sweeps.core.text.shell_text import printable
 # Verbs that users look for, and what to use instead.
 OTHER_VERBS = {
     "report": "the report of a sweep is `report.html` in its folder, "
-    "which `sweeps show SWEEP` prints",
+    "which `sweeps show SWEEP` prints"
 }
 
 

@@ -54,14 +54,10 @@ SOURCES = {
     help="Optuna study: an SQLite or journal file, or the URL of a database.",
 )
 @click.option(
-    "--study",
-    metavar="NAME",
-    help="Name of the study in --from-optuna.  [default: its only study]",
+    "--study", metavar="NAME", help="Name of the study in --from-optuna.  [default: its only study]"
 )
 @click.option(
-    "--from-objective",
-    metavar="MODULE:FUNCTION",
-    help="Optuna objective. It is run once.",
+    "--from-objective", metavar="MODULE:FUNCTION", help="Optuna objective. It is run once."
 )
 @click.option(
     "--direction",

@@ -92,8 +92,7 @@ allowed_hosts = _option(
 )
 token_file = _option("--token-file", "File with the token.", type=PATH)
 token = click.option(
-    "--token",
-    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
+    "--token", help="Bearer token that requests must have. `ps` shows it, so prefer --token-file."
 )
 host = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -128,10 +127,7 @@ def share(default: str) -> Callable[[F], F]:
         for name, least in (("GPU", 0), ("CPU", 1)):
             text = f"Use at most N {name}s at once.  [default: {default}]"
             command = click.option(
-                f"--{name.lower()}s",
-                type=click.IntRange(min=least),
-                metavar="N",
-                help=text,
+                f"--{name.lower()}s", type=click.IntRange(min=least), metavar="N", help=text
             )(command)
         return command
 

@@ -65,12 +65,7 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
 @options.quiet
 @options.stored_root
 def resume(
-    sweep: str,
-    add_trials: int | None,
-    root: Path | str,
-    as_json: bool,
-    quiet: bool,
-    **how: Any,
+    sweep: str, add_trials: int | None, root: Path | str, as_json: bool, quiet: bool, **how: Any
 ) -> None:
     """Continue SWEEP after an interruption, a crash or a pause.
 

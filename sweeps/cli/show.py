@@ -74,12 +74,7 @@ def show(sweep: str, root: Path | str, **how: Any) -> None:
 
 
 def _show(
-    folder: Path,
-    is_copy: bool,
-    trial: str | None,
-    show_all: bool,
-    as_csv: bool,
-    as_json: bool,
+    folder: Path, is_copy: bool, trial: str | None, show_all: bool, as_csv: bool, as_json: bool
 ) -> None:
     from sweeps.bundle.ensemble_summary import ensembles_of
     from sweeps.stored.sweep_comparison import space_or_none, sweep_importance
@@ -168,9 +163,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     help="Require no token: every account of this machine may then send commands.",
 )
 @click.option(
-    "--sweep",
-    metavar="NAME",
-    help="Show this sweep first.  [default: the list of all sweeps]",
+    "--sweep", metavar="NAME", help="Show this sweep first.  [default: the list of all sweeps]"
 )
 @click.option(
     "--no-mlflow",

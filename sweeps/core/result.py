@@ -208,10 +208,7 @@ class SweepResult:
         if self.reason:
             pairs.append(("ended early", self.reason))
         if self.best is not None:
-            pairs += [
-                ("best trial", self.best["trial"]),
-                ("value", self.best["value"]),
-            ]
+            pairs += [("best trial", self.best["trial"]), ("value", self.best["value"])]
             if self.best["test"] is not None:
                 pairs.append(("test", self.best["test"]))
             pairs += [

@@ -19,9 +19,7 @@ MAX_LINES = 3
 
 
 def find_infeasible_shapes(
-    space: Space,
-    cluster: Mapping[str, float],
-    nodes: Sequence[Mapping[str, float]] = (),
+    space: Space, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]] = ()
 ) -> list[Problem]:
     """Return a problem for each shape that can never run.
 

@@ -112,11 +112,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
 
 
 def describe_request(
-    source: str,
-    reader: TableReader,
-    rows: pa.Table,
-    request: TableRequest,
-    folder: Path,
+    source: str, reader: TableReader, rows: pa.Table, request: TableRequest, folder: Path
 ) -> Table:
     """Find out what the label is, summarise the table, and check the request.
 

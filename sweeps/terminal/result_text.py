@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.durations import format_clock
-from sweeps.core.text.shell_text import (
-    DEFAULT_ROOT,
-    relative_path,
-    shell_command,
-    shell_quoted,
-)
-from sweeps.core.text.texts import (
-    count_noun,
-    count_states,
-)
+from sweeps.core.text.shell_text import DEFAULT_ROOT, relative_path, shell_command, shell_quoted
+from sweeps.core.text.texts import count_noun, count_states
 from sweeps.core.trial import trained_on
 from sweeps.sweep_report.configuration import short_rows
 

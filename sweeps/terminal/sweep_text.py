@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 from sweeps.core.files.stores import is_address
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.durations import format_clock
-from sweeps.core.text.shell_text import (
-    relative_path,
-)
-from sweeps.core.text.texts import (
-    count_noun,
-    count_states,
-    first_names,
-    value_text,
-)
+from sweeps.core.text.shell_text import relative_path
+from sweeps.core.text.texts import count_noun, count_states, first_names, value_text
 from sweeps.sweep_report.trial_rows import trial_facts
 
 if TYPE_CHECKING:

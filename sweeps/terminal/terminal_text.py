@@ -6,14 +6,8 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sweeps.core.text.shell_text import (
-    printable,
-)
-from sweeps.core.text.texts import (
-    aligned,
-    shortened,
-    value_text,
-)
+from sweeps.core.text.shell_text import printable
+from sweeps.core.text.texts import aligned, shortened, value_text
 from sweeps.sweep_report.configuration import short_rows
 
 if TYPE_CHECKING:

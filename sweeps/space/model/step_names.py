@@ -13,10 +13,7 @@ from sweeps.space.schema.parameter_schema import Fragment
 
 
 def _optional(
-    kind: str | list[str] | None,
-    description: str,
-    default: Any = None,
-    **rules: Any,
+    kind: str | list[str] | None, description: str, default: Any = None, **rules: Any
 ) -> Fragment:
     """Return the JSON Schema of an optional parameter; `kind` None allows any type."""
     types = {} if kind is None else {"type": kind}
@@ -28,11 +25,7 @@ _MAX_CATEGORIES: Fragment = _optional(
     "Largest number of categories to encode, starting with the most frequent: {column: number}, "
     "or one number for every column.",
 )
-_NUM_FEATURES: Fragment = {
-    "type": "integer",
-    "minimum": 1,
-    "description": "Number of new columns.",
-}
+_NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns."}
 # The steps that `sweeps.data.preprocessing.builtin_steps` fits, and a JSON Schema fragment for
 # each of their parameters. A parameter without a `default` is required. `columns` is
 # not listed, because every step has it.
@@ -42,9 +35,7 @@ BUILTIN_STEPS: dict[str, dict[str, Fragment]] = {
     "MaxAbsScaler": {},
     "MinMaxScaler": {},
     "Normalizer": {
-        "norm": _optional(
-            None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"]
-        ),
+        "norm": _optional(None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"])
     },
     "OneHotEncoder": {"max_categories": _MAX_CATEGORIES},
     "OrdinalEncoder": {},
@@ -60,7 +51,7 @@ BUILTIN_STEPS: dict[str, dict[str, Fragment]] = {
     "RobustScaler": {
         "quantile_range": _optional(
             "array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75]
-        ),
+        )
     },
     "SimpleImputer": {
         "fill_value": _optional(None, "The value for `strategy: constant`."),
@@ -77,7 +68,7 @@ BUILTIN_STEPS: dict[str, dict[str, Fragment]] = {
             "type": ["integer", "object"],
             "minimum": 1,
             "description": "Number of bins in every column, or {column: number}.",
-        },
+        }
     },
 }
 

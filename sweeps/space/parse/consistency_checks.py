@@ -12,10 +12,7 @@ from sweeps.space.parse.nodes import Node
 from sweeps.space.sections.built_in_trainers import trainer_definitions
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
-from sweeps.space.sections.search_sections import (
-    SearchSections,
-    perturbs,
-)
+from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.trainer_definition import NAME
 from sweeps.space.sections.trainer_models import TrainerSpec
 from sweeps.space.sections.trainer_section import TrainerSection

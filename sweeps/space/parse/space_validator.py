@@ -26,10 +26,7 @@ from sweeps.space.sections.command_checks import check_commands
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.data_section import DataSection, whole
 from sweeps.space.sections.runtime_env_section import KEY, read_runtime_env
-from sweeps.space.sections.search_sections import (
-    SearchSections,
-    perturbs,
-)
+from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.space_sections import SpaceParser
 from sweeps.space.sections.tracker_section import read_trackers
 from sweeps.space.sections.trainer_section import TrainerSection

@@ -30,13 +30,7 @@ class Choice:
     reason: str = ""
 
 
-def choose(
-    *,
-    sampled: int,
-    objectives: int,
-    max_trials: int,
-    perturbs: bool = False,
-) -> Choice:
+def choose(*, sampled: int, objectives: int, max_trials: int, perturbs: bool = False) -> Choice:
     """Choose the algorithm for `auto`.
 
     Args:

@@ -118,17 +118,12 @@ class DataSection:
         train = templates.get("train")
         if isinstance(train, Dimension) and train.when:
             node.value["train"].wrong(
-                "is always needed, so it cannot have a `when`",
-                node.find("train.when").at,
+                "is always needed, so it cannot have a `when`", node.find("train.when").at
             )
         return templates
 
     def _check_columns(
-        self,
-        node: Node,
-        keys: DataKeys,
-        templates: Sections,
-        weight_columns: tuple[str, ...],
+        self, node: Node, keys: DataKeys, templates: Sections, weight_columns: tuple[str, ...]
     ) -> None:
         """Check that the keys for the label, weights and dropped columns do not conflict."""
         dropped = set(_texts(templates.get("drop")))

@@ -97,11 +97,7 @@ def _key_obstacles(data: DataSpec, tuned: Container[str]) -> Iterator[tuple[str,
         tuned: The keys of `data` that are tuned.
     """
     weights = f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights"
-    yield (
-        "data.weight",
-        bool(data.weight_columns) or "weight" in tuned,
-        f"{weights} in the loop",
-    )
+    yield ("data.weight", bool(data.weight_columns) or "weight" in tuned, f"{weights} in the loop")
     yield (
         "data.class_weight",
         bool(data.class_weight) or "class_weight" in tuned,

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
 from sweeps.core.label_columns import Label
 from sweeps.core.plugins import references

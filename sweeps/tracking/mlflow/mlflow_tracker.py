@@ -98,10 +98,7 @@ class MlflowTracker:
         self._messages.put(event)
 
     def close(
-        self,
-        timeout: float = CLOSE_WITHIN,
-        on_wait: OnWait = ignore_wait,
-        until: float = math.inf,
+        self, timeout: float = CLOSE_WITHIN, on_wait: OnWait = ignore_wait, until: float = math.inf
     ) -> bool:
         """Wait until all events are written.
 

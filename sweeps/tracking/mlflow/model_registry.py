@@ -195,8 +195,7 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
         yield
     except RestException as e:
         raise InputError(
-            "--register",
-            f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}",
+            "--register", f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}"
         ) from e
     except SweepsError:
         raise

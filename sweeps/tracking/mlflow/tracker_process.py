@@ -24,12 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from sweeps.core.host import logging_setup
-from sweeps.tracking.mlflow.mlflow_tracker import (
-    CloseTracker,
-    Lost,
-    Message,
-    MlflowTracker,
-)
+from sweeps.tracking.mlflow.mlflow_tracker import CloseTracker, Lost, Message, MlflowTracker
 from sweeps.tracking.mlflow.sweep_runs import Destination
 
 if TYPE_CHECKING:
