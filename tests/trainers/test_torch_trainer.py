@@ -353,60 +353,6 @@ def test_predictions_do_not_depend_on_threads(threads, tmp_path):
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    ("options", "params", "message"),
-    [
-        (
-            {},
-            {"widht": 3},
-            r"params.widht is unknown to the trainer `torch` and .*; did you mean `width`\?",
-        ),
-        (
-            {},
-            {"optimizer": "torch.optim:Adamw"},
-            "params.optimizer: `torch.optim:Adamw`: `torch.optim` has no `Adamw`",
-        ),
-        (
-            {},
-            {"optimizer_args": {"beta": 1}},
-            "params.optimizer: `torch.optim:AdamW` cannot be called with the arguments lr, beta",
-        ),
-        (
-            {},
-            {"schedule": "torch.optim.lr_scheduler:StepLR"},
-            "params.schedule: .* missing .* 'step_size'",
-        ),
-        ({}, {"loader_workers": 1}, "params.loader_workers: needs trainer.dataset"),
-        (
-            {},
-            {"out_features": 5},
-            r"the outputs have the shape \(1, 5\), but must have \(batch, 1\) or \(batch, 2\)",
-        ),
-    ],
-)
-def test_messages(options, params, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        run("binary", tmp_path, {"epochs": 1} | params, options)
-
-
-def test_columns_that_are_neither_numbers_nor_arrays(tmp_path):
-    _, shards = small_table("binary")
-    frames = {name: shard.frame for name, shard in shards.items()}
-    text = {name: FakeShard(frame.assign(town="Pau")) for name, frame in frames.items()}
-    with pytest.raises(ValueError, match="these columns are not numeric after preprocessing: town"):
-        run("binary", tmp_path, {"epochs": 1}, shards=text, _kept={})
-    ragged = {
-        name: FakeShard(frame.assign(a=[np.ones(1 + i % 2) for i in range(len(frame))]))
-        for name, frame in frames.items()
-    }
-    with pytest.raises(
-        ValueError,
-        match="the column `a` must have an array of numbers in every row, and all arrays the same "
-        "shape",
-    ):
-        run("binary", tmp_path, {"epochs": 1}, shards=ragged, _kept={})
-
-
 @pytest.mark.parametrize("sweep_max_t", [6, None])
 def test_a_trial_that_is_trained_again_follows_the_schedule_of_the_sweep(tmp_path, sweep_max_t):
     """`export --refit` trains up to the best step, but the schedule was made for all steps of the
