@@ -173,8 +173,6 @@ class SweepController:
         # The earlier driver may have spent a budget and died before it stopped the sweep.
         self._check_limits()
 
-    # Decide
-
     def _decide(self, event: Happening) -> str | None:
         """Decide what follows from an event, and do it.
 
@@ -278,7 +276,8 @@ class SweepController:
     def _check_limits(self) -> None:
         """Stop the sweep if it has reached a limit of the space file and has trials left."""
         limit = None if self.reason else self._time_limits.reached(clock.monotonic())
-        spent = self.progress.usage.worker_seconds if self.progress.usage else {}
+        active = self.progress.usage.trials if self.progress.usage else {}
+        spent = {trial: usage.worker_seconds for trial, usage in active.items()}
         self._decide(LimitsChecked(limit, spent))
 
     def why_no_training(self) -> str | None:

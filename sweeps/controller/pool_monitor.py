@@ -14,7 +14,7 @@ from sweeps.controller.ports import PoolHandle
 from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import write_text
 from sweeps.core.files.sweep_folder import SweepFolder
-from sweeps.execution.messages import Stage, Usage
+from sweeps.execution.pool_usage import Stage, Usage
 
 
 class PoolMonitor:
@@ -107,13 +107,12 @@ class PoolMonitor:
         A stage says what the trial is doing, such as "waiting for workers". `sweeps show` reads the
         file, because the study does not have this information.
         """
-        stages = {
-            trial: stage.value
-            for trial, (stage, _) in usage.stages.items()
-            if stage is not Stage.TRAINING
-        }
-        stages |= usage.missing
-        stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
+        stages = {}
+        for name, trial in usage.trials.items():
+            if trial.silent:
+                stages[name] = f"silent: {trial.silent}"
+            elif trial.stage is not Stage.TRAINING:
+                stages[name] = trial.missing or trial.stage.value
         if stages != self._stages:
             self._stages = stages
             write_text(self._stages_file, json.dumps(stages) + "\n")

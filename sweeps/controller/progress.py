@@ -18,7 +18,7 @@ from sweeps.controller.status import (
 )
 from sweeps.core import clock
 from sweeps.core.trial import Result, State, Trial, format_trial_id
-from sweeps.execution.messages import Stage, Usage
+from sweeps.execution.pool_usage import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import ranking
 from sweeps.study.states import TrialState
@@ -252,7 +252,8 @@ class SweepProgress:
 
     def _row(self, state: TrialState, seconds: float, stopping: bool) -> TrialRow:
         """Return the row of a running trial. Its run has taken `seconds` so far."""
-        metric, stage = self._store.objectives.metric, self._stage(state, stopping)
+        metric = self._store.objectives.metric
+        stage, notice = self._stage(state, stopping)
         last = state.reports[-1] if state.reports else None
         return TrialRow(
             trial=state.id,
@@ -265,34 +266,28 @@ class SweepProgress:
             seconds=seconds,
             attempt=max(1, state.attempt),
             configuration=short_configuration(state.trial),
-            notice=self._notice(state.id, stage),
+            notice=notice,
         )
 
-    def _notice(self, trial: str, stage: str) -> str:
-        """Return the text that explains why a trial does not train.
+    def _stage(self, state: TrialState, stopping: bool) -> tuple[str, str]:
+        """Return a short text that says what a trial is doing, and why it does not train.
 
-        Return "" if there is nothing to explain.
+        The second text is "" if there is nothing to explain.
         """
-        if self.usage is None or stage not in ("silent", MISSING):
-            return ""
-        return self.usage.silent[trial] if stage == "silent" else self.usage.missing[trial]
-
-    def _stage(self, state: TrialState, stopping: bool) -> str:
-        """Return a short text that says what a trial is doing."""
-        usage = self.usage
-        stage, rung = usage.stages.get(state.id, (None, None)) if usage else (None, None)
+        usage = self.usage.trials.get(state.id) if self.usage else None
         if stopping:
-            return "stopping"
-        if rung is not None:
-            return f"at rung {rung}"
-        if usage is not None and usage.silent.get(state.id):
-            return "silent"
-        if usage is not None and state.id in usage.missing:
-            return MISSING
+            return "stopping", ""
+        if usage is not None:
+            if usage.rung is not None:
+                return f"at rung {usage.rung}", ""
+            if usage.silent:
+                return "silent", usage.silent
+            if usage.missing:
+                return MISSING, usage.missing
         # The pool's latest report of its usage may be older than the trial's latest report.
         if self.running[state.number].reported is not None and state.attempt == 1:
-            return Stage.TRAINING.value
-        return stage.value if stage else "beginning"
+            return Stage.TRAINING.value, ""
+        return usage.stage.value if usage else "beginning", ""
 
     def _resource_use(self) -> tuple[ResourceUse, ...]:
         if self.usage is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -352,45 +351,3 @@ class TrialUpdate:
     events: tuple[TrialEvent, ...] = ()
     rung: int | None = None
     end: Ended | None = None
-
-
-class Stage(enum.Enum):
-    """What an active trial does now. A trial is active from its start to its end."""
-
-    PREPARING = "preparing data"
-    WAITING = "waiting for workers"
-    STARTING = "starting workers"
-    TRAINING = "training"
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Resources in use, and the stage of each active trial (see `Stage`).
-
-    The pool sends this object to the driver.
-
-    Attributes:
-        total: All resources of the cluster.
-        busy: Resources that trials and fits hold.
-        warm: Resources that idle workers and closing workers hold.
-        fits: Number of fits of preprocessing chains that succeeded.
-        stages: Maps the id of each active trial to its stage, and to the step at which the trial
-            waits for a decision (None if the trial does not wait).
-        worker_seconds: Maps the id of each active trial to the sum of the seconds over its workers:
-            ten seconds on two workers are 20.
-        silent: Maps the id of an active trial to a text about the ranks that have not reported for
-            a long time. Trials without such ranks have no entry.
-        missing: Trials that do not fit on the cluster. Maps each trial's id to a text that says for
-            which nodes the trial waits, and since when.
-        nodes: Host and address of each living node, by the node's id.
-    """
-
-    total: dict[str, float]
-    busy: dict[str, float] = field(default_factory=dict)
-    warm: dict[str, float] = field(default_factory=dict)
-    fits: int = 0
-    stages: dict[str, tuple[Stage, int | None]] = field(default_factory=dict)
-    worker_seconds: dict[str, float] = field(default_factory=dict)
-    silent: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    nodes: dict[str, str] = field(default_factory=dict)

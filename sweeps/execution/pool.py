@@ -30,7 +30,8 @@ from sweeps.execution.gangs.data_requests import DataRequests
 from sweeps.execution.gangs.memory_guard import MONITOR, MemoryGuard
 from sweeps.execution.gangs.pool_worker import Call
 from sweeps.execution.gangs.worker_pool import WorkerPool
-from sweeps.execution.messages import Ended, Job, Labels, Stage, TrialUpdate, Usage
+from sweeps.execution.messages import Ended, Job, Labels, TrialUpdate
+from sweeps.execution.pool_usage import Stage, TrialUsage, Usage
 from sweeps.execution.rank_calls import RankCalls
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.execution.trials.trial_driver import TrialDriver
@@ -303,13 +304,16 @@ class _Pool(RankCalls):
         for name, running in self.trials.items():
             if running.ended is not None:
                 continue
-            usage.stages[name] = running.stage, running.rung
-            usage.worker_seconds[name] = running.worker_seconds_spent()
-            if running.silent:
-                usage.silent[name] = "\n".join(map(str, running.silent.values()))
-            missing = self.workers.what_is_missing(running.trial.shape)
-            if running.stage is Stage.WAITING and missing is not None:
-                usage.missing[name] = missing
+            missing = None
+            if running.stage is Stage.WAITING:
+                missing = self.workers.what_is_missing(running.trial.shape)
+            usage.trials[name] = TrialUsage(
+                running.stage,
+                running.rung,
+                running.worker_seconds_spent(),
+                silent="\n".join(map(str, running.silent.values())),
+                missing=missing or "",
+            )
         return usage
 
     async def await_stopped(self) -> None:

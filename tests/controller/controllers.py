@@ -10,7 +10,8 @@ from sweeps.controller.controller import STATUS_INTERVAL, SweepController
 from sweeps.core import clock
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.messages import TrialUpdate, Usage
+from sweeps.execution.messages import TrialUpdate
+from sweeps.execution.pool_usage import Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
 from sweeps.study import record

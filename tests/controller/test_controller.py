@@ -13,7 +13,7 @@ from sweeps.controller.controller import SweepController
 from sweeps.controller.trial_lifecycle import MAX_POOL_DEATHS
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State
-from sweeps.execution.messages import Usage
+from sweeps.execution.pool_usage import Usage
 from sweeps.study.events import TrialReported, TrialResized
 from sweeps.study.journal import Journal
 from sweeps.tracking.earlier_events import TrialHistory

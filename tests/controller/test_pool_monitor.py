@@ -12,7 +12,7 @@ import ray
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.files.sweep_folder import STAGES
-from sweeps.execution.messages import Stage, Usage
+from sweeps.execution.pool_usage import Stage, TrialUsage, Usage
 from tests.search.deaths import Deaf
 
 
@@ -64,11 +64,9 @@ def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monk
     pool: Any = SimpleNamespace(usage=SimpleNamespace(remote=object))
     monitor = PoolMonitor(pool, tmp_path)
     assert not (tmp_path / STAGES).exists()
-    stages: dict[str, tuple[Stage, int | None]] = {
-        "0000": (Stage.TRAINING, None),
-        "0001": (Stage.WAITING, None),
-    }
-    usage = Usage({"CPU": 2.0}, stages=stages)
+    training = TrialUsage(Stage.TRAINING)
+    trials = {"0000": training, "0001": TrialUsage(Stage.WAITING)}
+    usage = Usage({"CPU": 2.0}, trials=trials)
     use_fake_ray(monkeypatch, True, lambda reference: usage)
     monitor.update_usage()
 
@@ -77,10 +75,10 @@ def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monk
         return json.loads((tmp_path / STAGES).read_text())
 
     assert saved() == {"0001": "waiting for workers"}
-    stages["0001"] = (Stage.TRAINING, None)
-    usage.silent["0000"] = "rank 1 has not reported for 301 s"
+    silence = "rank 1 has not reported for 301 s"
+    trials |= {"0000": TrialUsage(Stage.TRAINING, silent=silence), "0001": training}
     assert saved() == {"0000": "silent: rank 1 has not reported for 301 s"}
-    usage.silent.clear()
+    trials["0000"] = training
     assert saved() == {}
     monitor.close()
     assert not (tmp_path / STAGES).exists()

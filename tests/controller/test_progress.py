@@ -13,7 +13,7 @@ from sweeps.controller.controller import SweepController
 from sweeps.controller.status import ResourceUse, shape_text, short_configuration
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, State, Trial
-from sweeps.execution.messages import Stage, Usage
+from sweeps.execution.pool_usage import Stage, TrialUsage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from tests.controller.controllers import FakeMonitor
@@ -118,7 +118,7 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
     a, b = controller.start_trial(), controller.start_trial()
     assert [row.stage for row in controller.status().rows] == ["beginning", "beginning"]
     controller.progress.usage = Usage(
-        {"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)}
+        {"CPU": 4.0}, trials={a: TrialUsage(Stage.STARTING), b: TrialUsage(Stage.WAITING)}
     )
     assert [row.stage for row in controller.status().rows] == [
         "starting workers",
@@ -136,9 +136,9 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
     )
     assert shape_text(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
     assert [name for name, _ in row.configuration] == ["preprocessor", "lr"]
-    controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
+    controller.progress.usage = Usage({"CPU": 4.0}, trials={a: TrialUsage(Stage.TRAINING, 3)})
     assert controller.status().rows[0].stage == "at rung 3"
-    controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
+    controller.progress.usage = Usage({"CPU": 4.0}, trials={a: TrialUsage(Stage.WAITING)})
     controller.on_update(trial_update(a, attempt=2))
     row = controller.status().rows[0]
     assert row.stage == "waiting for workers" and row.attempt == 2, (
@@ -149,7 +149,7 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
 def test_waiting_trials_are_not_running(controller):
     a, b = controller.start_trial(), controller.start_trial()
     controller.progress.usage = Usage(
-        {"CPU": 4.0}, stages={a: (Stage.TRAINING, None), b: (Stage.WAITING, None)}
+        {"CPU": 4.0}, trials={a: TrialUsage(Stage.TRAINING), b: TrialUsage(Stage.WAITING)}
     )
     assert controller.status().counts == {
         "RUNNING": 1,

@@ -11,7 +11,8 @@ from sweeps.core import clock
 from sweeps.core.text.secrets import masked
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.gangs.pool_worker import PoolWorker
-from sweeps.execution.messages import Ended, RankUpdate, Silence, Stage, TrialUpdate
+from sweeps.execution.messages import Ended, RankUpdate, Silence, TrialUpdate
+from sweeps.execution.pool_usage import Stage
 from sweeps.execution.trials.checkpoint_parts import CheckpointParts
 from sweeps.study.events import (
     AttemptFailed,

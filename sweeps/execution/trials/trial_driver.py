@@ -16,7 +16,8 @@ from sweeps.core.trial import State, Trial
 from sweeps.data.prepared_data import PreparedData
 from sweeps.execution.gangs.data_requests import DataRequests, is_data_loss
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, WorkerLost
-from sweeps.execution.messages import Ended, Stage
+from sweeps.execution.messages import Ended
+from sweeps.execution.pool_usage import Stage
 from sweeps.execution.trials import retry
 from sweeps.execution.trials.attempt import Attempt
 from sweeps.execution.trials.running_trial import RunningTrial
