@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import http.client
 import json
 import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 NOBODY = 65534
-CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -60,55 +55,6 @@ def as_nobody(function: Callable[[], Answer]) -> Answer:
         os.setuid(NOBODY)
 
     return _in_child(function, become_nobody)
-
-
-class OtherHost:
-    """A network namespace of the test, with an address of its own.
-
-    Attributes:
-        address: Address of this machine, as the other host sees it.
-    """
-
-    def __init__(self, name: str, address: str):
-        self.name = name
-        self.address = address
-
-    def call(self, function: Callable[[], Answer]) -> Answer:
-        """Call a function in a child process on the other host."""
-
-        def enter() -> None:
-            libc = ctypes.CDLL(None, use_errno=True)
-            with open(f"/run/netns/{self.name}") as namespace:
-                if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
-                    raise OSError(ctypes.get_errno(), "setns")
-
-        return _in_child(function, enter)
-
-
-@contextlib.contextmanager
-def other_host() -> Iterator[OtherHost]:
-    """Make a network namespace that is connected with this machine, and remove it at the end."""
-    name = f"sweeps{os.getpid()}"
-    ours = f"sw{os.getpid() % 10**8}"
-    if os.getuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("needs root and the command `ip`, as `apt-get install iproute2` brings it")
-    if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
-        pytest.skip("this machine allows no network namespaces")
-    try:
-        inside = ["ip", "-n", name]
-        for command in (
-            ["ip", "link", "add", ours, "type", "veth", "peer", "name", "eth0", "netns", name],
-            ["ip", "address", "add", "10.213.7.1/30", "dev", ours],
-            ["ip", "link", "set", ours, "up"],
-            [*inside, "address", "add", "10.213.7.2/30", "dev", "eth0"],
-            [*inside, "link", "set", "eth0", "up"],
-            [*inside, "link", "set", "lo", "up"],
-        ):
-            subprocess.run(command, check=True, capture_output=True)
-        yield OtherHost(name, "10.213.7.1")
-    finally:
-        subprocess.run(["ip", "link", "delete", ours], capture_output=True)
-        subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
 def _in_child(function: Callable[[], Answer], prepare: Callable[[], None]) -> Answer:

@@ -191,9 +191,6 @@ ROWS = st.lists(
 )
 
 
-DRESSES = ["text", "objects", "nullable", "whole numbers", "as they are"]
-
-
 def canonical(rows: list[dict]) -> pd.DataFrame:
     """Rows with the dtypes of training: floats, text, booleans."""
     frame = pd.DataFrame(rows, columns=["rooms", "area", "town", "garden"])

@@ -11,16 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.core.errors import InputError
 from sweeps.core.files.sweep_folder import ORIGIN
 from sweeps.plan import plan
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.model.settings_texts import settings_of
 from sweeps.space.python.saved_space import resumed_space, save_space
-
-USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
-
 
 SPACE = """\
 name: own
@@ -71,12 +67,6 @@ def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(
         .output
     )
     assert any(line.split()[:1] == ["search"] and algorithm in line for line in shown.splitlines())
-
-
-def refused_keys(file: Path) -> list[str]:
-    with pytest.raises(InputError) as caught:
-        load(file)
-    return [problem.text.partition(":")[0] for problem in caught.value.problems]
 
 
 def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):

@@ -51,9 +51,6 @@ def bagged(n_jobs: int | None = None) -> BaggingClassifier:
     return BaggingClassifier(RandomForestClassifier(n_estimators=3), n_estimators=4, n_jobs=n_jobs)
 
 
-a_pipeline = scaled(C=0.5)
-
-
 class Blind(BaseEstimator):
     def fit(self, x: pd.DataFrame, y: np.ndarray) -> Blind:
         return self
