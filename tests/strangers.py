@@ -1,4 +1,4 @@
-"""Send HTTP requests as another account of this machine, or from another address."""
+"""Send HTTP requests as another account of this machine."""
 
 from __future__ import annotations
 
