@@ -27,10 +27,13 @@ from typing import TypeGuard
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-MARKERS = (
-    "not slow and not faults and not browser and not long and not gpu and not frameworks "
+SHORT = (
+    "not faults and not browser and not long and not gpu and not frameworks "
     "and not frameworks_all and not extended"
 )
+QUICK = f"not slow and {SHORT}"
+# Tests of lines that only other processes execute, such as those of commands.
+WHOLE_SWEEPS = ("tests/test_cli.py", "tests/test_quickstart.py", "tests/test_control.py")
 # A module with fewer possible mutants is not drawn.
 MIN_MUTANTS = 15
 # Time for the tests of one mutant, in seconds. A mutant that takes longer hangs, which is noticed.
@@ -190,8 +193,9 @@ class Tests:
             "disable_warnings = no-data-collected, module-not-measured\n"
         )
         command = ["-m", "coverage", "run", "--rcfile", str(config), "-m", "pytest", "-q"]
+        command += ["--continue-on-collection-errors", "-m", QUICK]
         results = copy / "tests.xml"
-        run(copy, [*command, "-m", MARKERS, f"--junitxml={results}", *paths], timeout=3600)
+        run(copy, [*command, f"--junitxml={results}", *paths], timeout=3600)
         # (test, seconds) by the name that coverage gives to the context of a test.
         self.seconds: dict[str, float] = {}
         failed = set()
@@ -209,7 +213,8 @@ class Tests:
     def of(self, mutant: Mutant) -> list[str]:
         """Return the node ids of the tests that execute a line, the fastest first.
 
-        If none does, these are all tests that name the module.
+        If none does in the process of the tests, these are all tests that name the module, and
+        tests of whole sweeps.
         """
         contexts = self.contexts.get((mutant.file, mutant.line), set())
         known = sorted((context for context in contexts if context in self.seconds), key=self._cost)
@@ -219,11 +224,9 @@ class Tests:
         package, _, name = dotted.rpartition(".")
         imports = rf"from {re.escape(package)} import .*\b{name}\b"
         pattern = re.compile(rf"{re.escape(dotted)}\b|{imports}")
-        return [
-            str(file.relative_to(self.copy))
-            for file in sorted((self.copy / "tests").rglob("test_*.py"))
-            if pattern.search(file.read_text())
-        ]
+        files = sorted((self.copy / "tests").rglob("test_*.py"))
+        naming = [file for file in files if pattern.search(file.read_text())]
+        return [*(str(file.relative_to(self.copy)) for file in naming), *WHOLE_SWEEPS]
 
     def _cost(self, context: str) -> float:
         return self.seconds[context]
@@ -274,15 +277,13 @@ def run(copy: Path, arguments: list[str], timeout: float) -> int | None:
 
 
 def outcome(copy: Path, mutant: Mutant, nodes: list[str]) -> str:
-    """Run the tests of a mutant. Return `caught`, `hangs`, `not caught` or `no test`."""
-    if not nodes:
-        return "no test"
+    """Run the tests of a mutant. Return `caught`, `hangs` or `not caught`."""
     file = copy / mutant.file
     original = file.read_bytes()
     file.write_bytes(mutant.apply(original))
     try:
         options = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        status = run(copy, [*options, "-m", MARKERS, *nodes], TIMEOUT)
+        status = run(copy, [*options, "-m", SHORT, *nodes], TIMEOUT)
     finally:
         file.write_bytes(original)
     if status is None:
