@@ -63,6 +63,12 @@ def module_files() -> dict[str, Path]:
     return modules
 
 
+def package_of(file: Path) -> str:
+    """Return the name of the package that contains a file of `sweeps` or `trainers`."""
+    name = ".".join(file.relative_to(ROOT).parent.parts)
+    return name if name.startswith("sweeps") else f"sweeps.{name}"
+
+
 def imports_of(file: Path, modules: Iterable[str]) -> dict[str, int]:
     """Return the modules that a file imports, with the line of the first import of each.
 
@@ -77,10 +83,13 @@ def imports_of(file: Path, modules: Iterable[str]) -> dict[str, int]:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level <= 1, f"{place(file, node.lineno)}: `..` leads out of the folder"
+            folder = package_of(file) if node.level else None
+            module = ".".join(name for name in (folder, node.module) if name)
             for alias in node.names:
-                submodule = f"{node.module}.{alias.name}"
-                names.append(submodule if submodule in modules else node.module)
+                submodule = f"{module}.{alias.name}"
+                names.append(submodule if submodule in modules else module)
         for name in names:
             if name in modules:
                 lines.setdefault(name, node.lineno)

@@ -8,7 +8,8 @@ from typing import Any
 
 from sweeps.core.plugins.trainer_file import read
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.trainers import Params, whole_numbers, without
+
+from . import Params, whole_numbers, without
 
 
 class SplitParams:

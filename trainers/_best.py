@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps import trial
-from sweeps.trainers import report, without
+
+from . import report, without
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,9 @@ import xgboost as xgb
 from scipy.special import expit
 
 from sweeps import trial
-from sweeps.trainers import Params, shard
-from sweeps.trainers._dmatrix import (
+
+from . import Params, shard
+from ._dmatrix import (
     MatrixColumns,
     matrix,
     named,
@@ -24,10 +25,10 @@ from sweeps.trainers._dmatrix import (
     unnamed,
     unweighted,
 )
-from sweeps.trainers._metrics import measure
-from sweeps.trainers._requested import RequestedMetrics
-from sweeps.trainers._rounds import BoostingSteps
-from sweeps.trainers._xgboost_metrics import METRICS, metric_name, parsed
+from ._metrics import measure
+from ._requested import RequestedMetrics
+from ._rounds import BoostingSteps
+from ._xgboost_metrics import METRICS, metric_name, parsed
 
 LOGITS = '"name":"binary:logitraw"'
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees,

@@ -13,7 +13,8 @@ from scipy.special import expit, softmax
 
 from sweeps import trial
 from sweeps.core.metrics import OWN
-from sweeps.trainers import read_rows
+
+from . import read_rows
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,18 +14,19 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.metrics import USUAL
-from sweeps.trainers import Params
-from sweeps.trainers._best import Steps
-from sweeps.trainers._catboost_model import (
+
+from . import Params
+from ._best import Steps
+from ._catboost_model import (
     ERRORS,
     Model,
     labeled_pool,
     metric_name,
     predictions_of,
 )
-from sweeps.trainers._metrics import SPLITS, measure
-from sweeps.trainers._requested import RequestedMetrics
-from sweeps.trainers._rounds import Rounds
+from ._metrics import SPLITS, measure
+from ._requested import RequestedMetrics
+from ._rounds import Rounds
 
 NEVER = 10**9  # seconds between two snapshots; CatBoost also writes one when `fit` ends
 

@@ -11,7 +11,8 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps.core.label_columns import QUERY, label_columns
-from sweeps.trainers import Params, queries, require_numbers, safe_names
+
+from . import Params, queries, require_numbers, safe_names
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,9 @@ from sweeps.core.label_columns import MULTIOUTPUT
 from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.trainers import Params, without
-from sweeps.trainers._arguments import accepts_any
+
+from . import Params, without
+from ._arguments import accepts_any
 
 STEPS = 10  # default number of steps of a trial without a scheduler
 GROWING = ("n_estimators", "max_iter")

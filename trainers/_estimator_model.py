@@ -14,7 +14,8 @@ from threadpoolctl import ThreadpoolController
 
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
 from sweeps.core.metrics import needs
-from sweeps.trainers._metrics import measure
+
+from ._metrics import measure
 
 NUMBERS = ("regression", MULTIOUTPUT)
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.plugins import references
-from sweeps.trainers import Params, float_array
-from sweeps.trainers._arguments import SplitParams
+
+from . import Params, float_array
+from ._arguments import SplitParams
 
 if TYPE_CHECKING:
     import pandas as pd

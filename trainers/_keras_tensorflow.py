@@ -14,8 +14,8 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
-from sweeps.trainers import Params
-from sweeps.trainers._torch_parallel import Ranks
+from . import Params
+from ._torch_parallel import Ranks
 
 
 def set_threads(threads: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from sweeps.trainers import Params
-from sweeps.trainers._torch_parallel import Ranks
+from . import Params
+from ._torch_parallel import Ranks
 
 
 def set_threads(threads: int) -> None:

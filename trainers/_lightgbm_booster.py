@@ -17,10 +17,11 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.metrics import OWN, USUAL
-from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, safe_names
-from sweeps.trainers._metrics import SPLITS, measure
-from sweeps.trainers._requested import RequestedMetrics
-from sweeps.trainers._rounds import BoostingSteps
+
+from . import LabeledRows, Params, read_rows, require_numbers, safe_names
+from ._metrics import SPLITS, measure
+from ._requested import RequestedMetrics
+from ._rounds import BoostingSteps
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,10 +12,11 @@ from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch.plugins.precision import Precision
 
 from sweeps.core.plugins import references
-from sweeps.trainers import Params
-from sweeps.trainers._torch_data import Inputs, TensorColumns, TensorRows, few_threads
-from sweeps.trainers._torch_network import NetworkDefinition, load_weights
-from sweeps.trainers._torch_training import evaluating
+
+from . import Params
+from ._torch_data import Inputs, TensorColumns, TensorRows, few_threads
+from ._torch_network import NetworkDefinition, load_weights
+from ._torch_training import evaluating
 
 if TYPE_CHECKING:
     import pandas as pd

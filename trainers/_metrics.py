@@ -8,7 +8,8 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.metrics import USUAL, find, score
-from sweeps.trainers import require_metric
+
+from . import require_metric
 
 SPLITS = ("valid", "train")
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from sweeps import trial
 from sweeps.core.metrics import find
-from sweeps.trainers import Params, require_metric, require_task
-from sweeps.trainers._metrics import SPLITS, asked, is_computed, measure
+
+from . import Params, require_metric, require_task
+from ._metrics import SPLITS, asked, is_computed, measure
 
 if TYPE_CHECKING:
     import numpy as np

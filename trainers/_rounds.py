@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import Params
-from sweeps.trainers._best import Steps
-from sweeps.trainers._requested import RequestedMetrics
+
+from . import Params
+from ._best import Steps
+from ._requested import RequestedMetrics
 
 # A trial reports at most this number of rounds, and the steps that the scheduler needs.
 MOST_REPORTS = 200

@@ -27,8 +27,9 @@ from typing import IO
 
 from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.text.secrets import hide_known_bytes
-from sweeps.trainers._mlflow_files import MlflowFiles, files_in
-from sweeps.trainers._script_reports import (
+
+from ._mlflow_files import MlflowFiles, files_in
+from ._script_reports import (
     CALL,
     LINE,
     MLFLOW,

@@ -25,10 +25,11 @@ from sweeps import trial
 from sweeps.core.errors import SweepsError
 from sweeps.core.plugins.command_template import INTERPRETERS, fill, folder_of
 from sweeps.core.plugins.script_report import SOCKET
-from sweeps.trainers import Params, shard, without
-from sweeps.trainers._mlflow_files import MlflowFiles
-from sweeps.trainers._script import Script, state_of
-from sweeps.trainers._script_reports import CALL, ScriptReport, number_names_in
+
+from . import Params, shard, without
+from ._mlflow_files import MlflowFiles
+from ._script import Script, state_of
+from ._script_reports import CALL, ScriptReport, number_names_in
 
 # The checkpoint folder of the running script, in the trial's folder; the record of the script, in
 # the trial's folder for other files.

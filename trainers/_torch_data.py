@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sweeps.trainers import LabeledRows, float_array, require_numbers
+from . import LabeledRows, float_array, require_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,17 +19,18 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps import trial
-from sweeps.trainers import Params
-from sweeps.trainers._metrics import measure
-from sweeps.trainers._torch_data import Split, call, forward
-from sweeps.trainers._torch_network import (
+
+from . import Params
+from ._metrics import measure
+from ._torch_data import Split, call, forward
+from ._torch_network import (
     NetworkDefinition,
     NetworkSteps,
     Predictor,
     load_weights,
 )
-from sweeps.trainers._torch_optimizer import Schedule, build, resolve
-from sweeps.trainers._torch_parallel import Ranks, weights_of
+from ._torch_optimizer import Schedule, build, resolve
+from ._torch_parallel import Ranks, weights_of
 
 # A loss of outputs and targets
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

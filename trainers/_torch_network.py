@@ -15,10 +15,11 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
-from sweeps.trainers._best import Steps
-from sweeps.trainers._metrics import SPLITS, measure
-from sweeps.trainers._torch_data import TensorColumns
-from sweeps.trainers._torch_parallel import Ranks, weights_of
+
+from ._best import Steps
+from ._metrics import SPLITS, measure
+from ._torch_data import TensorColumns
+from ._torch_parallel import Ranks, weights_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,8 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps.core.plugins import references
-from sweeps.trainers import Params
+
+from . import Params
 
 
 def build(place: str, reference: str, arguments: Params, *positional: Any) -> Any:

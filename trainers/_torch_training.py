@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from sweeps.trainers import Params
-from sweeps.trainers._torch_loop import seed_of
-from sweeps.trainers._torch_network import NetworkSteps
+from . import Params
+from ._torch_loop import seed_of
+from ._torch_network import NetworkSteps
 
 SETTINGS = "settings.pt"
 

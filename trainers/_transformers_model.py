@@ -13,10 +13,11 @@ import torch
 import transformers
 
 from sweeps.core.plugins import references
-from sweeps.trainers import Params
-from sweeps.trainers._torch_data import few_threads
-from sweeps.trainers._torch_network import NetworkDefinition, load_weights
-from sweeps.trainers._torch_training import evaluating
+
+from . import Params
+from ._torch_data import few_threads
+from ._torch_network import NetworkDefinition, load_weights
+from ._torch_training import evaluating
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,10 +26,11 @@ from pathlib import Path
 import catboost as cb
 
 from sweeps import trial
-from sweeps.trainers import Params, main_names, require_task, without
-from sweeps.trainers._catboost_model import Model
-from sweeps.trainers._catboost_rounds import CatBoostTraining
-from sweeps.trainers._rounds import max_rounds
+
+from . import Params, main_names, require_task, without
+from ._catboost_model import Model
+from ._catboost_rounds import CatBoostTraining
+from ._rounds import max_rounds
 
 LOSSES = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}
 # Parameters of the trainer, which CatBoost does not have

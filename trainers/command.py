@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from ray.train.backend import Backend, BackendConfig
 
-from sweeps.trainers import Params
-from sweeps.trainers._script_run import ScriptRun
+from . import Params
+from ._script_run import ScriptRun
 
 
 class SharedGpus(BackendConfig):

@@ -30,7 +30,8 @@ import numpy as np
 
 from sweeps import trial
 from sweeps.core.plugins.trainer_file import read
-from sweeps.trainers import (
+
+from . import (
     Params,
     fill_parameters,
     float_array,
@@ -38,8 +39,8 @@ from sweeps.trainers import (
     require_metric,
     require_task,
 )
-from sweeps.trainers._best import Steps
-from sweeps.trainers._keras_model import (
+from ._best import Steps
+from ._keras_model import (
     BLOCK,
     ROWS_AT_ONCE,
     KerasDefinition,
@@ -51,7 +52,7 @@ from sweeps.trainers._keras_model import (
     predict,
     require_outputs,
 )
-from sweeps.trainers._metrics import asked, is_computed, measure
+from ._metrics import asked, is_computed, measure
 
 LATEST = "latest.npz"
 
@@ -143,7 +144,7 @@ class KerasTraining(Steps):
     """
 
     def __init__(self, cur: trial.Current, config: Params):
-        from sweeps.trainers._torch_parallel import Ranks  # a bundle may predict without torch
+        from ._torch_parallel import Ranks  # a bundle may predict without torch
 
         self.usual = tuple(read("keras")["metrics"][require_task(cur.task)])
         self.asked = asked(cur, self.usual)
@@ -175,7 +176,7 @@ class KerasTraining(Steps):
         """Set the description, with the moments of the target, and the batches of train."""
         import torch
 
-        from sweeps.trainers._torch_loop import moments
+        from ._torch_loop import moments
 
         cur, y, weights = self.cur, self.train.y, self.train.weights
         if weights is not None:  # with a mean of 1, the weights do not change the learning rate

@@ -28,8 +28,9 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import Params, constraints_by_position, main_names, require_task, without
-from sweeps.trainers._lightgbm_booster import LightGBMTraining, predict
+
+from . import Params, constraints_by_position, main_names, require_task, without
+from ._lightgbm_booster import LightGBMTraining, predict
 
 if TYPE_CHECKING:
     import pandas as pd

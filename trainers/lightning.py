@@ -36,14 +36,15 @@ from lightning.pytorch.utilities.warnings import PossibleUserWarning
 from sweeps import trial
 from sweeps.core.metrics import USUAL
 from sweeps.core.plugins import references
-from sweeps.trainers import Params, read_rows, require_metric, shard
-from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._lightning_model import CPU, LightningDefinition, Table, load, outputs_of
-from sweeps.trainers._metrics import asked, is_computed, measure
-from sweeps.trainers._torch_data import TensorColumns, TensorRows
-from sweeps.trainers._torch_loop import seed_of, set_seeds
-from sweeps.trainers._torch_parallel import Ranks
-from sweeps.trainers._torch_training import FrameworkSteps, TorchBatches, settings_of
+
+from . import Params, read_rows, require_metric, shard
+from ._arguments import SplitParams
+from ._lightning_model import CPU, LightningDefinition, Table, load, outputs_of
+from ._metrics import asked, is_computed, measure
+from ._torch_data import TensorColumns, TensorRows
+from ._torch_loop import seed_of, set_seeds
+from ._torch_parallel import Ranks
+from ._torch_training import FrameworkSteps, TorchBatches, settings_of
 
 # Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole
 # epochs, because a trial that is resumed in the middle of an epoch would see other batches.

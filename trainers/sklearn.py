@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any
 from sweeps import trial
 from sweeps.core.files import trust
 from sweeps.core.metrics import USUAL
-from sweeps.trainers import LabeledRows, Params, read_rows, require_numbers, require_task
-from sweeps.trainers._best import Steps
-from sweeps.trainers._estimator import EstimatorTraining, build
-from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
-from sweeps.trainers._metrics import requested
+
+from . import LabeledRows, Params, read_rows, require_numbers, require_task
+from ._best import Steps
+from ._estimator import EstimatorTraining, build
+from ._estimator_model import Model, can_measure, columns, threads
+from ._metrics import requested
 
 if TYPE_CHECKING:
     import numpy as np

@@ -49,10 +49,11 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.label_columns import MULTIOUTPUT, label_columns
 from sweeps.core.plugins.trainer_file import read
-from sweeps.trainers import Params, fill_parameters, read_rows, require_task
-from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._metrics import SPLITS, requested
-from sweeps.trainers._torch_data import (
+
+from . import Params, fill_parameters, read_rows, require_task
+from ._arguments import SplitParams
+from ._metrics import SPLITS, requested
+from ._torch_data import (
     DatasetRows,
     Rows,
     Split,
@@ -63,10 +64,10 @@ from sweeps.trainers._torch_data import (
     forward,
     row_shape,
 )
-from sweeps.trainers._torch_loop import Loss, Settings, TorchTraining, moments, set_seeds
-from sweeps.trainers._torch_network import NetworkDefinition, Predictor, load_weights
-from sweeps.trainers._torch_optimizer import build, resolve
-from sweeps.trainers._torch_parallel import Ranks
+from ._torch_loop import Loss, Settings, TorchTraining, moments, set_seeds
+from ._torch_network import NetworkDefinition, Predictor, load_weights
+from ._torch_optimizer import build, resolve
+from ._torch_parallel import Ranks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,10 +20,11 @@ import torch
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import Params, fill_parameters
-from sweeps.trainers._torch_data import NUMBERS, few_threads
-from sweeps.trainers.torch import Model as NetworkModel
-from sweeps.trainers.torch import train
+
+from . import Params, fill_parameters
+from ._torch_data import NUMBERS, few_threads
+from .torch import Model as NetworkModel
+from .torch import train
 
 if TYPE_CHECKING:
     import pandas as pd

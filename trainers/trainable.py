@@ -43,7 +43,8 @@ from ray.tune.utils import flatten_dict
 from sweeps import trial
 from sweeps.core.files import trust
 from sweeps.core.plugins import references
-from sweeps.trainers import report, without
+
+from . import report, without
 
 # Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which
 # Ray pickles.

@@ -37,14 +37,15 @@ from transformers.trainer_callback import PrinterCallback
 from sweeps import trial
 from sweeps.core.plugins import references
 from sweeps.core.plugins.trainer_file import read
-from sweeps.trainers import Params, read_rows, require_task
-from sweeps.trainers._arguments import SplitParams
-from sweeps.trainers._metrics import SPLITS, measure, requested
-from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
-from sweeps.trainers._torch_parallel import Ranks
-from sweeps.trainers._torch_training import FrameworkSteps, TorchBatches, settings_of
-from sweeps.trainers._transformers_arguments import ARGUMENTS, RESERVED
-from sweeps.trainers._transformers_model import (
+
+from . import Params, read_rows, require_task
+from ._arguments import SplitParams
+from ._metrics import SPLITS, measure, requested
+from ._torch_loop import moments, seed_of, set_seeds
+from ._torch_parallel import Ranks
+from ._torch_training import FrameworkSteps, TorchBatches, settings_of
+from ._transformers_arguments import ARGUMENTS, RESERVED
+from ._transformers_model import (
     TOKENIZER,
     Rows,
     TransformersDefinition,

@@ -28,9 +28,10 @@ import xgboost as xgb
 from scipy.special import expit
 
 from sweeps import trial
-from sweeps.trainers import Params, constraints_by_position, main_names, require_task, without
-from sweeps.trainers._booster import LOGITS, UNSLICEABLE, XGBoostTraining, has_gpu, predict
-from sweeps.trainers._dmatrix import matrix, with_codes
+
+from . import Params, constraints_by_position, main_names, require_task, without
+from ._booster import LOGITS, UNSLICEABLE, XGBoostTraining, has_gpu, predict
+from ._dmatrix import matrix, with_codes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,17 +12,6 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from sweeps.bundle import integrity, schema
-from sweeps.bundle.averaging import average, to_numbers
-from sweeps.bundle.manifest import (
-    DATA_FOLDER,
-    MEMBERS_FOLDER,
-    MODEL_FOLDER,
-    Manifest,
-    require_bundle,
-)
-from sweeps.bundle.predictions import label_output, unlabeled_output
-from sweeps.bundle.schema import Cell
 from sweeps.core.errors import BundleError, InputError, SweepsError
 from sweeps.core.files.sweep_folder import is_sweep
 from sweeps.core.plugins import references
@@ -30,6 +19,18 @@ from sweeps.data.columns.columns import InputColumn
 from sweeps.data.columns.parse import is_lenient, parse_values
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
+
+from . import integrity, schema
+from .averaging import average, to_numbers
+from .manifest import (
+    DATA_FOLDER,
+    MEMBERS_FOLDER,
+    MODEL_FOLDER,
+    Manifest,
+    require_bundle,
+)
+from .predictions import label_output, unlabeled_output
+from .schema import Cell
 
 # Dtypes of checked values, by the type of the column in the manifest. Other values are objects.
 _DTYPES = {"integer": "float64", "double": "float64", "string": "str"}

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA_FOLDER, Manifest
-from sweeps.bundle.predictions import label_output
 from sweeps.core.errors import BundleError, SweepsError
+
+from .manifest import CHECK_OUTPUT, CHECK_ROWS, DATA_FOLDER, Manifest
+from .predictions import label_output
 
 if TYPE_CHECKING:
     from mlflow.pyfunc import PyFuncModel

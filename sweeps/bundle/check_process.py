@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sweeps.bundle import integrity
-from sweeps.bundle.check import SPEED
 from sweeps.core.errors import BundleError
+
+from . import integrity
+from .check import SPEED
 
 # Program of the process: import packages, wait for a line with the folder of the bundle, and check
 # the bundle. Without a line, end.

@@ -15,12 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import selection, write
-from sweeps.bundle.averaging import average, has_only_classes, to_numbers
-from sweeps.bundle.manifest import Facts, Member, members_text
-from sweeps.bundle.sweep_models import SweepModels, recorded_predictions, score_test
-from sweeps.bundle.trial_choice import SavedModel
-from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.files.trust import UntrustedFile
@@ -31,6 +25,13 @@ from sweeps.core.trial import Trial
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.data.preprocessing.fit import data_key, label_values
 from sweeps.space import Space
+
+from . import selection, write
+from .averaging import average, has_only_classes, to_numbers
+from .manifest import Facts, Member, members_text
+from .sweep_models import SweepModels, recorded_predictions, score_test
+from .trial_choice import SavedModel
+from .trial_facts import describe_recorded
 
 if TYPE_CHECKING:
     from sweeps.data.splits.variants import DataVariants

@@ -13,11 +13,6 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sweeps.bundle import write
-from sweeps.bundle.manifest import Facts, Manifest
-from sweeps.bundle.sweep_models import SweepModels, recorded_predictions, score_test
-from sweeps.bundle.trial_choice import SavedModel, saved_model, why_not_saved
-from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, SweepsError, UnreadableFile
 from sweeps.core.files.checkpoint_files import local_checkpoint
@@ -30,6 +25,12 @@ from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.study.study_store import StudyStore
+
+from . import write
+from .manifest import Facts, Manifest
+from .sweep_models import SweepModels, recorded_predictions, score_test
+from .trial_choice import SavedModel, saved_model, why_not_saved
+from .trial_facts import describe_recorded
 
 log = logging.getLogger(__name__)
 

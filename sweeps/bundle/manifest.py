@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.files.file_format import FORMAT, format_problem
 from sweeps.core.files.json_files import read_json_object
 from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
+
+from . import integrity
 
 FILE = integrity.MANIFEST
 DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from sweeps.bundle.manifest import Manifest
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
 from sweeps.core.text.markdown_text import cell, code, table
 from sweeps.core.trial import trained_on
+
+from .manifest import Manifest
 
 # The most columns, classes and packages that are listed by name.
 LISTED = 50

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.bundle import integrity
-from sweeps.bundle.requirements import (
+from sweeps.core.plugins import references
+from sweeps.data.preprocessing import step_files
+from sweeps.space.sections.built_in_trainers import trainer_modules
+
+from . import integrity
+from .requirements import (
     find_requirements,
     owners_of_packages,
     pickled_modules,
     pin_versions,
 )
-from sweeps.core.plugins import references
-from sweeps.data.preprocessing import step_files
-from sweeps.space.sections.built_in_trainers import trainer_modules
 
 # These modules and their imports are the part of sweeps that a bundle needs
 BUNDLE_MODULES = ("sweeps.bundle.check", "sweeps.bundle.bundle_model")

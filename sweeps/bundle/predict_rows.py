@@ -16,8 +16,6 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
-from sweeps.bundle.bundle_model import Bundle, load_bundle
-from sweeps.bundle.manifest import Manifest
 from sweeps.core.errors import InputError, Problem, first_line
 from sweeps.data.columns.column_values import InvalidColumnValue
 from sweeps.data.columns.tables import infer_types
@@ -25,6 +23,9 @@ from sweeps.data.sources.data_files import SUFFIXES, SourceFiles, file_format
 from sweeps.data.sources.file_blocks import read_blocks
 from sweeps.data.sources.schema_probe import probe_schema
 from sweeps.space.sections.data_models import ReadKeys
+
+from .bundle_model import Bundle, load_bundle
+from .manifest import Manifest
 
 CHUNK_ROWS = 50_000  # rows in memory at a time
 BUFFER_BYTES = 8 << 20  # bytes read at a time from a Parquet column

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle.averaging import (
+from sweeps.core.errors import BundleError
+from sweeps.core.label_columns import MULTILABEL
+
+from .averaging import (
     class_probabilities,
     has_only_classes,
     invalid_output,
     to_numbers,
     without_extra_axis,
 )
-from sweeps.bundle.manifest import Manifest
-from sweeps.core.errors import BundleError
-from sweeps.core.label_columns import MULTILABEL
+from .manifest import Manifest
 
 
 def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from pydantic import JsonValue
 
-from sweeps.bundle.manifest import ColumnSchema, Scalar
 from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.text.suggestions import closest
 from sweeps.data.columns.column_values import (
@@ -30,6 +29,8 @@ from sweeps.data.columns.column_values import (
     to_text,
 )
 from sweeps.data.columns.missing import is_missing
+
+from .manifest import ColumnSchema, Scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa

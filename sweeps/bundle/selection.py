@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.bundle.averaging import average
+from .averaging import average
 
 Score = Callable[[np.ndarray], float]
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweeps.bundle.manifest import Facts
-from sweeps.bundle.model_code import ModelCode
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, Problem, UnreadableFile
 from sweeps.core.files import provenance
@@ -27,6 +25,9 @@ from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space import Space
 from sweeps.space.sections.trainer_definition import TrainerDefinition, definition_of
 from sweeps.study.study_store import StudyStore
+
+from .manifest import Facts
+from .model_code import ModelCode
 
 if TYPE_CHECKING:
     import pandas as pd

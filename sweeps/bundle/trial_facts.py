@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sweeps.bundle.manifest import Facts
 from sweeps.core.trial import Result, format_trial_id
 from sweeps.study.study_store import StudyStore
+
+from .manifest import Facts
 
 
 def describe_recorded(study_store: StudyStore, number: int, step: int | None = None) -> Facts:

@@ -24,17 +24,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import check_process, integrity, manifest, schema
-from sweeps.bundle.check import import_pyfunc
-from sweeps.bundle.manifest import Facts, Manifest, Member
-from sweeps.bundle.model_card import model_card
-from sweeps.bundle.model_code import ModelCode, copy_code
 from sweeps.core.errors import BundleError, first_line
 from sweeps.core.files.atomic_files import staged
 from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.columns.column_values import json_scalar, tensors_to_arrays
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
+
+from . import check_process, integrity, manifest, schema
+from .check import import_pyfunc
+from .manifest import Facts, Manifest, Member
+from .model_card import model_card
+from .model_code import ModelCode, copy_code
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature

@@ -4,7 +4,7 @@ Examples are `ls` and `show`.
 """
 
 # Importing a module adds its verbs to `main`.
-from sweeps.cli import (  # noqa: F401
+from . import (  # noqa: F401
     compare,
     control_commands,
     export_command,
@@ -15,6 +15,6 @@ from sweeps.cli import (  # noqa: F401
     show,
     space,
 )
-from sweeps.cli.group import main
+from .group import main
 
 __all__ = ["main"]

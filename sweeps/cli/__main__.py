@@ -1,6 +1,6 @@
 """Run the command line with `python -m sweeps.cli`."""
 
-from sweeps.cli import main
+from . import main
 
 if __name__ == "__main__":
     main()

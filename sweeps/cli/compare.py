@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
 from sweeps.terminal import terminal_text
+
+from . import options
+from .group import main
 
 
 @main.command(short_help="Compare sweeps side by side.")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
+from . import options
+from .group import main
 
 timeout_option = click.option(
     "--timeout",

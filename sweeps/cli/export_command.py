@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
+from . import options
+from .group import main
 
 
 @main.command(short_help="Write the bundle of a trial, by default of the best trial.")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.text.shell_text import printable, shell_quoted
+
+from . import options
+from .group import main
 
 if TYPE_CHECKING:
     from sweeps.scaffold.from_data import Table

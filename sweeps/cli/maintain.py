@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
 from sweeps.terminal import result_text, sweep_text
+
+from . import options
+from .group import main
 
 
 @main.command(short_help="Delete checkpoints that are no longer needed.")

@@ -163,14 +163,14 @@ def table(command: F) -> F:
     return command
 
 
-class Outcome(Protocol):
+class JsonOutput(Protocol):
     """The outcome of a command, which has a JSON object."""
 
     def to_json(self) -> Mapping[str, object]:
         """Return the JSON object that `--json` prints."""
 
 
-P = TypeVar("P", bound=Outcome)
+P = TypeVar("P", bound=JsonOutput)
 
 
 def echo(outcome: P, as_json: bool, text: Callable[[P], str] = str) -> None:

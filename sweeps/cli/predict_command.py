@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
+from . import options
+from .group import main
 
 
 @main.command(short_help="Predict from the raw rows of a table.")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
 from sweeps.core.errors import BundleError, Interrupted, SweepsError
 from sweeps.terminal import result_text
 from sweeps.terminal.live import Progress
+
+from . import options
+from .group import main
 
 if TYPE_CHECKING:
     from sweeps.core.result import SweepResult

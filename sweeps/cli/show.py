@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
 from sweeps.core.text.shell_text import printable
 from sweeps.terminal import sweep_text, terminal_text
 from sweeps.terminal.trial_table import format_trials, trials_csv
+
+from . import options
+from .group import main
 
 if TYPE_CHECKING:
     from sweeps.stored.sweep_summary import SweepSummary

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweeps.cli import options
-from sweeps.cli.group import main
 from sweeps.core.text.shell_text import printable
 from sweeps.terminal import terminal_text
+
+from . import options
+from .group import main
 
 if TYPE_CHECKING:
     from sweeps.data.summary.early_summary import SourceSummary

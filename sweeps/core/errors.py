@@ -20,11 +20,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.text.secrets import masked
-from sweeps.core.text.suggestions import did_you_mean
+from .text.secrets import masked
+from .text.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from sweeps.core.result import SweepResult
+    from .result import SweepResult
 
 # Longer error texts are shortened to this many characters.
 ERROR_LENGTH = 20_000

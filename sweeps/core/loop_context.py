@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.best_step import Constraint, StepOrder
+from .best_step import Constraint, StepOrder
 
 if TYPE_CHECKING:
     import numpy as np

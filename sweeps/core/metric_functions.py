@@ -101,7 +101,7 @@ def scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
     """
     import numpy as np
 
-    from sweeps.core.sklearn_scorers import call
+    from .sklearn_scorers import call
 
     if not np.isfinite(p).all():
         return float("nan")

@@ -21,12 +21,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
-from sweeps.core.plugins import references
+from .label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
+from .plugins import references
 
 if TYPE_CHECKING:
     import numpy as np
-from sweeps.core.metric_functions import auc, error_rate, f1, log_loss, mae, mse, r2, scorer
+from .metric_functions import auc, error_rate, f1, log_loss, mae, mse, r2, scorer
 
 CLASSIFICATION = ("binary", "multiclass")
 REGRESSION = ("regression",)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeps.core.json_values import Number, Text, Workers
+from .json_values import Number, Text, Workers
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6

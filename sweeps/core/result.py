@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Field, GetPydanticSchema
 from typing_extensions import TypedDict
 
-from sweeps.core.json_values import Count, FiniteNumber, PrintablePath, PrintableText, Workers
-from sweeps.core.resources import workers_text
-from sweeps.core.text.durations import format_clock
-from sweeps.core.text.html_tables import facts
-from sweeps.core.text.secrets import masked
-from sweeps.core.text.shell_text import relative_path
-from sweeps.core.trial import Result, flat
+from .json_values import Count, FiniteNumber, PrintablePath, PrintableText, Workers
+from .resources import workers_text
+from .text.durations import format_clock
+from .text.html_tables import facts
+from .text.secrets import masked
+from .text.shell_text import relative_path
+from .trial import Result, flat
 
 # Keys of `trials` that count ended trials.
 ENDED = ("completed", "pruned", "failed")

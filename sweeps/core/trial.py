@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer
 
-from sweeps.core.files.safe_names import loop_name
-from sweeps.core.json_values import (
+from .files.safe_names import loop_name
+from .json_values import (
     Configuration,
     Count,
     FolderName,
@@ -20,7 +20,7 @@ from sweeps.core.json_values import (
     Time,
     Workers,
 )
-from sweeps.core.resources import Shape
+from .resources import Shape
 
 # The entry of `limits.retry_on` that stands for lost worker processes.
 LOST = "lost"

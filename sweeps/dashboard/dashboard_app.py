@@ -36,10 +36,6 @@ from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.sweep_folder import is_sweep
 from sweeps.core.text.texts import count_states, value_text
-from sweeps.dashboard import page_content
-from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
-from sweeps.dashboard.mlflow_pages import POLICY as MLFLOW_POLICY
-from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access, AllowedHosts, TokenGuard
 from sweeps.space.model.domains import short_names
 from sweeps.stored.control import DriverEnded, ask
@@ -50,6 +46,11 @@ from sweeps.sweep_report import html_page
 from sweeps.sweep_report.configuration import dotted_rows
 from sweeps.sweep_report.plots import FIGURES
 from sweeps.sweep_report.traces import TITLES
+
+from . import page_content
+from .mlflow_pages import PATH, MlflowPages
+from .mlflow_pages import POLICY as MLFLOW_POLICY
+from .reader import SweepReader
 
 STATIC = Path(__file__).parent / "static"
 TEMPLATES = Environment(

@@ -21,18 +21,19 @@ from urllib.parse import quote
 from sweeps.core.errors import InputError, first_line
 from sweeps.core.host import logging_setup
 from sweeps.core.text.secrets import without_password
-from sweeps.dashboard import mlflow_pages
-from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.prediction_server import listening, url_of, warn_if_open
 from sweeps.tracking.mlflow.mlflow_tracker import default_uri
 from sweeps.tracking.mlflow.uris import check_uri
 
+from . import mlflow_pages
+from .mlflow_pages import PATH, MlflowPages
+
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-    from sweeps.dashboard.dashboard_app import Dashboard
+    from .dashboard_app import Dashboard
 
 # Seconds in which open requests may end at a shutdown.
 END_SECONDS = 3
@@ -79,8 +80,9 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     Raises:
         InputError: The root is not a folder, there is no such sweep, or the server cannot listen.
     """
-    from sweeps.dashboard.dashboard_app import Dashboard, make_app
     from sweeps.stored.sweep_lookup import find
+
+    from .dashboard_app import Dashboard, make_app
 
     _check(root, options)
     root = root.resolve()

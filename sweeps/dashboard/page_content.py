@@ -13,10 +13,11 @@ from pydantic import BaseModel, JsonValue
 
 from sweeps.core.json_values import is_number
 from sweeps.core.text.texts import count_states, value_text
-from sweeps.dashboard.reader import Snapshot
 from sweeps.space.model.domains import short_names
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.trial_rows import trial_facts, trial_rows
+
+from .reader import Snapshot
 
 Cell = float | str | None
 # Rows of a page of the table.

@@ -11,23 +11,25 @@ import ray
 
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import QUERY, label_columns
-from sweeps.data.columns.columns import check_readable
-from sweeps.data.columns.tables import arrays_to_tensors, split_equally
-from sweeps.data.columns.weights import COLUMN, row_weights
-from sweeps.data.prepared_data import PreparedData, Shards
-from sweeps.data.prepared_store import PreparedStore
-from sweeps.data.preprocessing.fit import fit_transform
-from sweeps.data.splits.row_parts import nested_order, rows_at
-from sweeps.data.splits.split_tables import Splits
-from sweeps.data.streaming.stream_splits import StreamSplits, first_rows
-from sweeps.data.streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
 from sweeps.space.sections.trainer_definition import TrainerDefinition
+
+from .columns.columns import check_readable
+from .columns.tables import arrays_to_tensors, split_equally
+from .columns.weights import COLUMN, row_weights
+from .prepared_data import PreparedData, Shards
+from .prepared_store import PreparedStore
+from .preprocessing.fit import fit_transform
+from .splits.row_parts import nested_order, rows_at
+from .splits.split_tables import Splits
+from .streaming.stream_splits import StreamSplits, first_rows
+from .streaming.streamed_fit import FIRST_ROWS, RowStream, prepared_stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweeps.data.preprocessing.fitted_chain import FittedChain
     from sweeps.space import Step
+
+    from .preprocessing.fitted_chain import FittedChain
 
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must
 # reproduce these predictions.

@@ -29,25 +29,27 @@ import ray
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.host import exit_causes
 from sweeps.core.text.secrets import remember_variables
-from sweeps.data.chain_fitter import CHECK_ROWS, ChainFitter, is_large
-from sweeps.data.checks.preflight import locate_problems
-from sweeps.data.freed_memory import return_freed_memory
-from sweeps.data.load_request import LoadRequest, ReloadError
-from sweeps.data.prepared_data import PreparedData
-from sweeps.data.prepared_store import DatasetInfo, PreparedStore
-from sweeps.data.preprocessing.fit import data_key
-from sweeps.data.splits.row_parts import check_parts
-from sweeps.data.splits.split_tables import Splits
-from sweeps.data.splits.variants import DataVariants, TunedData, variant_name
-from sweeps.data.streaming.stream_splits import StreamSplits, StreamVariants
 from sweeps.space.sections.trainer_definition import UNKNOWN, TrainerDefinition
+
+from .chain_fitter import CHECK_ROWS, ChainFitter, is_large
+from .checks.preflight import locate_problems
+from .freed_memory import return_freed_memory
+from .load_request import LoadRequest, ReloadError
+from .prepared_data import PreparedData
+from .prepared_store import DatasetInfo, PreparedStore
+from .preprocessing.fit import data_key
+from .splits.row_parts import check_parts
+from .splits.split_tables import Splits
+from .splits.variants import DataVariants, TunedData, variant_name
+from .streaming.stream_splits import StreamSplits, StreamVariants
 
 if TYPE_CHECKING:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from sweeps.data.splits.refit_rows import RefitRows
-    from sweeps.data.streaming.stream_settings import StreamSettings
     from sweeps.space import Space, Step
+
+    from .splits.refit_rows import RefitRows
+    from .streaming.stream_settings import StreamSettings
 
 
 def _import_all(modules: Iterable[str]) -> None:

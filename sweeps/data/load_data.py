@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import MULTILABEL, QUERY, Classes
-from sweeps.data.checks.label_checks import drop_unlabeled, infer_tasks, positive_last
-from sweeps.data.checks.named_columns import check_columns, split_columns, split_rules
-from sweeps.data.columns.hashing import fingerprint
-from sweeps.data.columns.parsed_columns import (
+
+from .checks.label_checks import drop_unlabeled, infer_tasks, positive_last
+from .checks.named_columns import check_columns, split_columns, split_rules
+from .columns.hashing import fingerprint
+from .columns.parsed_columns import (
     ReadRows,
     drop_copies,
     drop_unnamed,
@@ -23,17 +24,18 @@ from sweeps.data.columns.parsed_columns import (
     read_rows,
     split_values,
 )
-from sweeps.data.columns.tables import Parts
-from sweeps.data.columns.weights import check_class_weight, check_train_weights, check_weights
-from sweeps.data.sources.data_files import Source, sources_of
-from sweeps.data.sources.sources import read_source
-from sweeps.data.splits.split_tables import Splits, subsample
-from sweeps.data.summary.data_summary import DataSummary
-from sweeps.data.summary.table_summary import summarize
+from .columns.tables import Parts
+from .columns.weights import check_class_weight, check_train_weights, check_weights
+from .sources.data_files import Source, sources_of
+from .sources.sources import read_source
+from .splits.split_tables import Splits, subsample
+from .summary.data_summary import DataSummary
+from .summary.table_summary import summarize
 
 if TYPE_CHECKING:
-    from sweeps.data.splits.folds import Folds
     from sweeps.space import DataSpec, Split
+
+    from .splits.folds import Folds
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -207,7 +209,7 @@ def _labeled(spec: DataSpec, parts: Parts) -> ReadRows:
 
 def _folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> Folds:
     """Assign the rows that are not in test to the folds of a cross-validation."""
-    from sweeps.data.splits.folds import assign_folds
+    from .splits.folds import assign_folds
 
     assert spec.valid is not None
     rows = parts["train"]
@@ -236,7 +238,7 @@ def _read_parts(spec: DataSpec, read: Callable[[Source], pa.Table]) -> Parts:
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
     """Return the rows ordered by group, with the number of the group in the column `QUERY`."""
-    from sweeps.data.splits import split
+    from .splits import split
 
     groups = split.group_codes(split_values(spec, table, str(spec.group)))
     return table.append_column(QUERY, pa.array(groups)).sort_by(QUERY)
@@ -247,7 +249,7 @@ def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
 
     All rows of a group have the latest time of the group.
     """
-    from sweeps.data.splits import split
+    from .splits import split
 
     values = split_values(spec, table, str(rule.column))
     if spec.group is None or rule.kind not in ("time", "rolling"):
@@ -275,7 +277,7 @@ def encode_label(
 
 def _split_train(spec: DataSpec, parts: Parts, classify: bool, seed: int) -> Parts:
     """Move the rows of valid and test out of train, unless these splits have their own sources."""
-    from sweeps.data.splits import split
+    from .splits import split
 
     remaining = {
         key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds

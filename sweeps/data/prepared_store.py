@@ -28,21 +28,23 @@ from sweeps.core.files import trust as trusting
 from sweeps.core.files.atomic_files import staged
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.label_columns import Classes, Label
-from sweeps.data.columns.column_values import json_scalar
-from sweeps.data.columns.tables import extension_name
-from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fit import data_key, label_values
-from sweeps.data.preprocessing.fitted_chain import FittedChain
-from sweeps.data.splits.variants import TunedData, variant_name
-from sweeps.data.summary.data_summary import DataSummary
+
+from .columns.column_values import json_scalar
+from .columns.tables import extension_name
+from .preprocessing import step_files
+from .preprocessing.fit import data_key, label_values
+from .preprocessing.fitted_chain import FittedChain
+from .splits.variants import TunedData, variant_name
+from .summary.data_summary import DataSummary
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
 
-    from sweeps.data.columns.missing import Markers
     from sweeps.space import Step
+
+    from .columns.missing import Markers
 
 INFO_FILE = "facts.json"
 # Ray Data's types of tensor columns. Reading a column of another extension type may unpickle data.

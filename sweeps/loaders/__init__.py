@@ -10,6 +10,6 @@ function's arguments, not the rows. The libraries that read the source are impor
 needed: `pip install "sweeps-ray[sources]"`.
 """
 
-from sweeps.loaders.image_files import images
+from .image_files import images
 
 __all__ = ["images"]

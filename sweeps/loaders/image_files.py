@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sweeps.loaders.lookup import find
+from .lookup import find
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 

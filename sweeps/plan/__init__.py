@@ -14,8 +14,8 @@ summary      combines all predictions in a `Plan`
 text         formats a `Plan` as text for the terminal
 """
 
-from sweeps.plan.feasibility import find_infeasible_shapes, find_infeasible_shapes_here
-from sweeps.plan.plan_summary import Plan, plan
-from sweeps.plan.plan_text import render
+from .feasibility import find_infeasible_shapes, find_infeasible_shapes_here
+from .plan_summary import Plan, plan
+from .plan_text import render
 
 __all__ = ["Plan", "find_infeasible_shapes", "find_infeasible_shapes_here", "plan", "render"]

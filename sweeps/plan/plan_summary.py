@@ -11,14 +11,15 @@ from sweeps.core.errors import InputError
 from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials
 from sweeps.data.sources.ingest import Ingest
 from sweeps.data.sources.ingest import choose as choose_ingest
-from sweeps.plan.cell_counts import ShapeCount, count_shapes, has_conditional_grid, trials_per_cell
-from sweeps.plan.chain_counts import FitCount, count_fits, count_variants
-from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
-from sweeps.plan.steps import StepCount, count_steps
 from sweeps.search.cells import Cell
 from sweeps.search.configurations import list_configurations, most_trials
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
+
+from .cell_counts import ShapeCount, count_shapes, has_conditional_grid, trials_per_cell
+from .chain_counts import FitCount, count_fits, count_variants
+from .feasibility import PLENTY, find_infeasible_shapes
+from .steps import StepCount, count_steps
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

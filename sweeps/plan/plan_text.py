@@ -7,11 +7,12 @@ import textwrap
 from collections.abc import Collection, Sequence
 
 from sweeps.core.text.texts import aligned, count_noun, shortened, value_text
-from sweeps.plan.plan_summary import Plan
-from sweeps.plan.steps import StepCount
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
 from sweeps.space.model.domains import short_names
+
+from .plan_summary import Plan
+from .steps import StepCount
 
 # The largest number of cells that are listed one by one. The same number applies to shapes.
 MAX_LINES = 12

@@ -10,9 +10,10 @@ from sweeps.core.metrics import usual_goal
 from sweeps.data.summary.data_summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary.summary_text import label_text, one_line
 from sweeps.data.summary.summary_warnings import groups, missing_entry, parse_entry
-from sweeps.scaffold.table_search import FOLDS, TableSearch, choose_search
-from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml.yaml_writer import flow
+
+from .table_search import FOLDS, TableSearch, choose_search
+from .yaml_text import comment_lines, line, quoted, sweep_name
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

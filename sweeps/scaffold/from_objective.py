@@ -9,7 +9,8 @@ from unittest.mock import patch
 from sweeps.core.errors import InputError
 from sweeps.core.plugins import references
 from sweeps.core.plugins.references import describe_error, short
-from sweeps.scaffold.from_optuna import Parameter, metric_names, space_text
+
+from .from_optuna import Parameter, metric_names, space_text
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.text.secrets import masked
-from sweeps.scaffold.yaml_text import comment_lines, line, quoted, space_file
 from sweeps.space.model.conditions import Key
 from sweeps.space.model.domains import RULES, argument_problems, build
 from sweeps.space.yaml.yaml_writer import flow
 
+from .yaml_text import comment_lines, line, quoted, space_file
+
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
-from sweeps.scaffold.optuna_study import best_points, open_study
+from .optuna_study import best_points, open_study
 
 TRIALS = 30
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.scaffold.yaml_text import line, quoted, space_file
 from sweeps.space.parse.foreign_syntax import translate_mapping
 from sweeps.space.parse.nodes import Mark, Node
 from sweeps.space.yaml.yaml_writer import flow
+
+from .yaml_text import line, quoted, space_file
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")

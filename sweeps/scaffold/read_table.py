@@ -28,12 +28,13 @@ from sweeps.data.summary.data_summary import DataSummary, Finding
 from sweeps.data.summary.early_summary import TableReader
 from sweeps.data.summary.table_summary import summarize
 from sweeps.data.summary.text_findings import text_findings
-from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space.parse.nodes import Problems, located
 from sweeps.space.parse.section_checks import check
 from sweeps.space.sections.data_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 from sweeps.space.yaml import yaml12
 from sweeps.space.yaml.yaml_writer import flow
+
+from .from_data import Table, columns_of
 
 # Largest number of classes of a label.
 MOST_CLASSES = 1_000

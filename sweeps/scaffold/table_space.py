@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.scaffold.table_search import TRAINERS
 from sweeps.space import Space, load
 from sweeps.space.parse.space_source import SpaceSource
 from sweeps.space.yaml.yaml12 import parse
+
+from .table_search import TRAINERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sweeps.data.summary.early_summary import TableReader
-    from sweeps.scaffold.from_data import Table
+
+    from .from_data import Table
 
 # Suffixes of files that are tables and no space files. They may be compressed.
 SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
@@ -68,7 +70,7 @@ def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | N
             raise InputError("--label", text)
         return TableRequest(label, **others)
     if is_path and any(suffix in SUFFIXES for suffix in Path(given).suffixes):
-        from sweeps.scaffold import read_table
+        from . import read_table
 
         keys, _ = read_table.read_keys(others["read"] or "")
         names = read_table.open_table(str(given), None, keys)[2].column_names
@@ -92,7 +94,8 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
         InputError: The table cannot be read, or the request does not fit the table.
     """
     from sweeps.data.sources.passed_tables import save_tables
-    from sweeps.scaffold import from_data, read_table
+
+    from . import from_data, read_table
 
     tables = {} if isinstance(table, (str, os.PathLike)) else {"train": table}
     keys, read = read_table.read_keys(request.read or "")
@@ -121,7 +124,7 @@ def describe_request(
     Raises:
         InputError: The request does not fit the table.
     """
-    from sweeps.scaffold import read_table
+    from . import read_table
 
     trainer = request.trainer or "xgboost"
     if trainer not in TRAINERS:

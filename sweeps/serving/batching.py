@@ -15,7 +15,8 @@ from concurrent.futures import Future
 import pydantic_core
 
 from sweeps.bundle.bundle_model import Bundle
-from sweeps.serving.request_checks import Rows
+
+from .request_checks import Rows
 
 Answer = bytes | Exception
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pydantic_core
 from pydantic import JsonValue
 
-from sweeps.serving.request_checks import Refused, read
+from .request_checks import Refused, read
 
 if TYPE_CHECKING:
     from sweeps.bundle.bundle_model import Bundle

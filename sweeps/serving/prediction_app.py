@@ -28,12 +28,13 @@ from sweeps.bundle.manifest import members_text
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import shown
 from sweeps.data.columns.column_values import InvalidColumnValue
-from sweeps.serving import request_checks
-from sweeps.serving.access import Access, AllowedHosts, TokenGuard
-from sweeps.serving.batching import Batcher
-from sweeps.serving.example import Records, example_of
-from sweeps.serving.limits import RequestLimits
-from sweeps.serving.request_checks import JsonSchema, Refused
+
+from . import request_checks
+from .access import Access, AllowedHosts, TokenGuard
+from .batching import Batcher
+from .example import Records, example_of
+from .limits import RequestLimits
+from .request_checks import JsonSchema, Refused
 
 JSON = "application/json"
 PATHS = ("/predict", "/health", "/schema", "/example", "/metrics")

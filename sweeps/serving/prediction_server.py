@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError
-from sweeps.serving.access import Access, open_to_others
-from sweeps.serving.limits import RequestLimits
+
+from .access import Access, open_to_others
+from .limits import RequestLimits
 
 if TYPE_CHECKING:
     import uvicorn
@@ -56,8 +57,9 @@ def serve(bundle: Path, options: ServerOptions, say: Callable[[str], None]) -> N
         BundleError: The bundle is broken.
     """
     from sweeps.bundle.bundle_model import load_bundle
-    from sweeps.serving.example import curl_command, example_of
-    from sweeps.serving.prediction_app import make_app
+
+    from .example import curl_command, example_of
+    from .prediction_app import make_app
 
     loaded = load_bundle(bundle)
     app = make_app(loaded, options.limits, options.access, options.example)

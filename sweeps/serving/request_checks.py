@@ -24,7 +24,8 @@ from sweeps.bundle.schema import Cell, tensor_rule
 from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.columns.column_values import to_tensor
 from sweeps.data.columns.missing import is_missing
-from sweeps.serving.limits import MAX_ROWS
+
+from .limits import MAX_ROWS
 
 # The largest number of problems in one answer.
 MAX_PROBLEMS = 20

@@ -9,13 +9,14 @@
 """
 
 from sweeps.core.best_step import Constraint
-from sweeps.space.model.domains import Dimension, Option
-from sweeps.space.model.space_model import Space, known_fits
-from sweeps.space.model.step_names import Step
-from sweeps.space.parse.load_space import load
-from sweeps.space.schema.json_schema import schema
-from sweeps.space.sections.data_models import DataSpec, Split
-from sweeps.space.sections.search_models import (
+
+from .model.domains import Dimension, Option
+from .model.space_model import Space, known_fits
+from .model.step_names import Step
+from .parse.load_space import load
+from .schema.json_schema import schema
+from .sections.data_models import DataSpec, Split
+from .sections.search_models import (
     InitialPoint,
     Limits,
     Objective,
@@ -23,7 +24,7 @@ from sweeps.space.sections.search_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.sections.trainer_models import TrainerSpec
+from .sections.trainer_models import TrainerSpec
 
 __all__ = [
     "Constraint",

@@ -15,9 +15,10 @@ from sweeps.space import Space
 from sweeps.space.model.settings_texts import SAME_VALID_ROWS, settings_of
 from sweeps.study import ranking
 from sweeps.study.record import Record
-from sweeps.sweep_report.configuration import dotted_rows
-from sweeps.sweep_report.importance import Importance
-from sweeps.sweep_report.regret import Moment, best_result, pauses_of, progress_of
+
+from .configuration import dotted_rows
+from .importance import Importance
+from .regret import Moment, best_result, pauses_of, progress_of
 
 V = TypeVar("V")
 # A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep

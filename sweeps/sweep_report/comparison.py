@@ -16,7 +16,8 @@ from pydantic import JsonValue
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Result, State
 from sweeps.study import ranking
-from sweeps.sweep_report.compared_sweep import (
+
+from .compared_sweep import (
     ComparedSweep,
     Row,
     _differences,
@@ -26,7 +27,7 @@ from sweeps.sweep_report.compared_sweep import (
     leader_of,
     regret_of,
 )
-from sweeps.sweep_report.regret import (
+from .regret import (
     BUDGETS,
     best_after,
     steps_of,

@@ -20,9 +20,10 @@ from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.result import SweepResult
 from sweeps.space import Space
 from sweeps.study.record import Record, read
-from sweeps.sweep_report import html_page, plots
-from sweeps.sweep_report.plot_data import plot_data
-from sweeps.sweep_report.report_sections import format_appendix, format_results
+
+from . import html_page, plots
+from .plot_data import plot_data
+from .report_sections import format_appendix, format_results
 
 if TYPE_CHECKING:
     from sweeps.data.summary.data_summary import DataSummary

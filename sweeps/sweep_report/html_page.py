@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.sweep_report.figures import Figure
+from .figures import Figure
 
 STATIC = Path(__file__).parent / "static"
 # Figures that take the whole width of the page.

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.space import Dimension
-from sweeps.sweep_report.figures import Figure, PlotlyObject, Raw, option_texts
-from sweeps.sweep_report.plot_data import PlotData
-from sweeps.sweep_report.traces import EVERY, NO_VALUES, NOTHING_VARIES, drawn, empty, sample
+
+from .figures import Figure, PlotlyObject, Raw, option_texts
+from .plot_data import PlotData
+from .traces import EVERY, NO_VALUES, NOTHING_VARIES, drawn, empty, sample
 
 if TYPE_CHECKING:
     from sweeps.study.states import TrialState

@@ -14,7 +14,8 @@ from sweeps.space.model.conditions import Key
 from sweeps.space.model.domains import short_names
 from sweeps.space.sections.search_models import Objective
 from sweeps.study import ranking
-from sweeps.sweep_report.importance import Importance, importance_of
+
+from .importance import Importance, importance_of
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Result

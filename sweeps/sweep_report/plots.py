@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.core.text.texts import shortened
-from sweeps.sweep_report.figures import (
+
+from .figures import (
     MOST_CHARACTERS,
     Figure,
     PlotlyObject,
@@ -22,9 +23,9 @@ from sweeps.sweep_report.figures import (
     option_texts,
     short_texts,
 )
-from sweeps.sweep_report.parallel_plot import parallel
-from sweeps.sweep_report.plot_data import PlotData, best_so_far, finite, thin
-from sweeps.sweep_report.traces import (
+from .parallel_plot import parallel
+from .plot_data import PlotData, best_so_far, finite, thin
+from .traces import (
     EVERY,
     MAX_POINTS,
     NO_VALUES,

@@ -18,8 +18,9 @@ from sweeps.space import Space
 from sweeps.space.model.domains import short_names
 from sweeps.study.record import STOPPED, Record
 from sweeps.study.states import TrialState
-from sweeps.sweep_report.configuration import short_rows
-from sweeps.sweep_report.plot_data import PlotData
+
+from .configuration import short_rows
+from .plot_data import PlotData
 
 if TYPE_CHECKING:
     from sweeps.data.summary.data_summary import DataSummary

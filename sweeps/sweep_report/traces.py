@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from sweeps.core.resources import workers_text
 from sweeps.space.model.conditions import Key
-from sweeps.sweep_report.figures import Figure, PlotlyObject, Raw
-from sweeps.sweep_report.plot_data import PlotData, thin
+
+from .figures import Figure, PlotlyObject, Raw
+from .plot_data import PlotData, thin
 
 if TYPE_CHECKING:
     from sweeps.study.states import TrialState

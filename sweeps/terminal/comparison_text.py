@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sweeps.core.files.stores import is_address
 from sweeps.core.text.shell_text import relative_path
-from sweeps.terminal.terminal_text import format_table
+
+from .terminal_text import format_table
 
 if TYPE_CHECKING:
     from sweeps.sweep_report.compared_sweep import Row

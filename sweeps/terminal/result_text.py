@@ -16,7 +16,7 @@ from sweeps.sweep_report.configuration import short_rows
 
 if TYPE_CHECKING:
     from sweeps.core.result import SweepResult
-from sweeps.terminal.terminal_text import UNBOUNDED, configuration, format_bytes, format_table
+from .terminal_text import UNBOUNDED, configuration, format_bytes, format_table
 
 
 def format_result(result: SweepResult, unexported: bool = False) -> str:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sweeps.study.record import Record
     from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
-from sweeps.terminal.result_text import model_text, scores
-from sweeps.terminal.terminal_text import configuration, format_age, format_table, pairs
+from .result_text import model_text, scores
+from .terminal_text import configuration, format_age, format_table, pairs
 
 # Number of dimensions in the line about importance.
 MOST_IMPORTANT = 6

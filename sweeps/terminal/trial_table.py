@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweeps.sweep_report.trial_rows import trial_rows
-from sweeps.terminal.terminal_text import format_table
+
+from .terminal_text import format_table
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -10,7 +10,8 @@ from sweeps.core.plugins.references import RefError
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.tracker_section import KIND, TrackerSpec
-from sweeps.tracking.tracker import Tracker
+
+from .tracker import Tracker
 
 NamedTracker = tuple[str, Tracker]
 PORT = ("handle", "close")  # methods of a tracker

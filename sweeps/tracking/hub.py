@@ -18,8 +18,9 @@ from collections.abc import Iterable
 
 from sweeps.core.text.secrets import masked
 from sweeps.study.events import Event, TrialEvent
-from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, OnWait, ignore_wait
-from sweeps.tracking.tracker import Tracker
+
+from .mlflow.mlflow_tracker import MlflowTracker, OnWait, ignore_wait
+from .tracker import Tracker
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from pydantic import JsonValue
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.trial import State
 from sweeps.study import events
-from sweeps.tracking.tracked_values import json_value
+
+from .tracked_values import json_value
 
 # Fields of `Result` that are written at the end of a trial.
 RESULT_FIELDS = (

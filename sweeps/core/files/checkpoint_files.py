@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sweeps.core.errors import StoreError
-from sweeps.core.files import stores
-from sweeps.core.files.atomic_files import staged
-from sweeps.core.files.stores import Store
-from sweeps.core.files.sweep_folder import SweepFolder
+
+from . import stores
+from .atomic_files import staged
+from .stores import Store
+from .sweep_folder import SweepFolder
 
 # Suffix of a checkpoint that is being deleted.
 GONE = ".gone"

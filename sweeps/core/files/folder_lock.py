@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Self
 
 from sweeps.core.errors import InputError, SweepLocked, UnreadableFile
-from sweeps.core.files.regular_files import FILE, kind_of, open_regular
-from sweeps.core.files.sweep_folder import SweepFolder
+
+from .regular_files import FILE, kind_of, open_regular
+from .sweep_folder import SweepFolder
 
 TRIES = 5
 RETRY_SECONDS = 0.02

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from sweeps.core.errors import UnreadableFile
-from sweeps.core.files.regular_files import read_bytes
 from sweeps.core.json_values import is_deep
+
+from .regular_files import read_bytes
 
 
 def read_json(file: Path) -> Any:

@@ -16,10 +16,11 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.files.file_format import format_problem
-from sweeps.core.files.json_files import find_errors, read_json_object
-from sweeps.core.files.sweep_folder import ORIGIN, SweepFolder
 from sweeps.core.json_values import Count, FiniteNumber, PrintableText
+
+from .file_format import format_problem
+from .json_files import find_errors, read_json_object
+from .sweep_folder import ORIGIN, SweepFolder
 
 
 def read_origin(folder: Path) -> dict[str, Any]:

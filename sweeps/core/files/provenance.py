@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import installed_package
-from sweeps.core.files.atomic_files import write_text
-from sweeps.core.files.json_files import read_json
-from sweeps.core.files.sweep_folder import PROVENANCE
 from sweeps.core.text.secrets import masked
+
+from .atomic_files import write_text
+from .json_files import read_json
+from .sweep_folder import PROVENANCE
 
 PACKAGES = (
     "ray",

@@ -10,12 +10,13 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from sweeps.core.errors import InputError, UnreadableFile
-from sweeps.core.files.json_files import describe
-from sweeps.core.files.regular_files import read_bytes
-from sweeps.core.files.sweep_folder import RESULT
 from sweeps.core.json_values import is_deep
 from sweeps.core.result import ENDED, SweepResult
 from sweeps.core.text.command_hints import repair_command
+
+from .json_files import describe
+from .regular_files import read_bytes
+from .sweep_folder import RESULT
 
 _READER: TypeAdapter[SweepResult] = TypeAdapter(SweepResult)
 

@@ -18,8 +18,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, StoreError
-from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.text.secrets import is_secret_variable, remember_variables
+
+from .sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -321,7 +322,7 @@ def recorded_store(folder: Path) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _recorded(file: Path, changed: int) -> str | None:
-    from sweeps.core.files.json_files import (
+    from .json_files import (
         read_json_object,  # imports pydantic, which takes a while
     )
 

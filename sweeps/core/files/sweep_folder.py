@@ -37,8 +37,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.core.errors import InputError
-from sweeps.core.files.regular_files import FILE, FOLDER, kind_of, refuse_other_kind
 from sweeps.core.trial import format_trial_id
+
+from .regular_files import FILE, FOLDER, kind_of, refuse_other_kind
 
 SPACE = "space.yaml"
 ORIGIN = "origin.json"

@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sweeps.core.errors import InputError, Problem, UnreadableFile
-from sweeps.core.files.atomic_files import write_text
-from sweeps.core.files.regular_files import read_bytes
+
+from .atomic_files import write_text
+from .regular_files import read_bytes
 
 KEY_FILE = "SWEEPS_KEY_FILE"
 KEY_BYTES = 32

@@ -21,7 +21,8 @@ from sweeps.core.files import folder_lock, stores
 from sweeps.core.files.atomic_files import remove, write_text
 from sweeps.core.files.json_files import read_json_object
 from sweeps.core.files.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
-from sweeps.core.host.processes import start_time
+
+from .processes import start_time
 
 END_WITHIN_SECONDS = 10.0
 # Rounds of killing. A process of Ray may start another process before it is killed.

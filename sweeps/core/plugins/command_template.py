@@ -21,9 +21,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.plugins.references import source_of
 from sweeps.core.text.suggestions import closest
 from sweeps.core.trial import flat
+
+from .references import source_of
 
 ARGS = "{args}"
 # A command that starts with one of these names runs with the interpreter of the worker.

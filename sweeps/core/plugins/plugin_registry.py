@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.plugins import references
 from sweeps.core.text.suggestions import did_you_mean
+
+from . import references
 
 # Reference of each built-in plug-in, by kind and name. Messages and reference pages list the
 # plug-ins in this order.

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import installed_package
-from sweeps.core.plugins.library_code import is_library_file
 from sweeps.core.text.suggestions import did_you_mean
+
+from .library_code import is_library_file
 
 # Regular expression of a reference, for JSON Schemas.
 PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"

@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 
 from sweeps.core.files.stores import recorded_store
-from sweeps.core.text.shell_text import shell_command, shell_quoted
+
+from .shell_text import shell_command, shell_quoted
 
 
 def repair_command(folder: Path) -> str:

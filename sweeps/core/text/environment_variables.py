@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.core.text.secrets import is_secret_variable, remember
+from .secrets import is_secret_variable, remember
 
 FORM = "write ${NAME}, or ${NAME:-default}; write $${ for the characters ${"
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\})?")

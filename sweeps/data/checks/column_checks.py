@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweeps.core.errors import Problem, first_of
 from sweeps.core.label_columns import Label, label_columns
-from sweeps.data.checks.named_columns import nearest_column
 from sweeps.data.preprocessing.step_kinds import ENCODERS, EXPANDING
 from sweeps.space import Dimension, Space, Step
 from sweeps.space.model.templates import Template, walk
 from sweeps.space.sections.trainer_definition import TrainerDefinition
+
+from .named_columns import nearest_column
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # Beginnings of the names of types that the keyword "categorical" leaves out

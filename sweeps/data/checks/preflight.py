@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins import references
-from sweeps.data.checks.named_columns import check_columns, split_columns, split_rules
 from sweeps.space.parse.nodes import place_and_key
+
+from .named_columns import check_columns, split_columns, split_rules
 
 if TYPE_CHECKING:
     from sweeps.core.label_columns import Classes
@@ -130,7 +131,7 @@ class _DataCheck:
 
     def _check_columns(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> list[Problem]:
         """Check that the columns that a variant and its preprocessing steps name exist."""
-        from sweeps.data.checks.column_checks import check_step_columns
+        from .column_checks import check_step_columns
 
         names = probed["train"].names
         problems = check_columns(spec, {key: info.names for key, info in probed.items()})
@@ -197,8 +198,8 @@ class _DataCheck:
 
         The trainer must report these metrics for this task.
         """
-        from sweeps.data.checks.label_checks import check_same_task
-        from sweeps.data.checks.metric_checks import check_metrics
+        from .label_checks import check_same_task
+        from .metric_checks import check_metrics
 
         labels = list(self.labels.values())
         problems = [
@@ -209,8 +210,9 @@ class _DataCheck:
 
     def _check_types(self) -> list[Problem]:
         """Check the types of the features; see `column_checks.check_types`."""
-        from sweeps.data.checks.column_checks import check_types
         from sweeps.data.sources.file_rows import certain_types
+
+        from .column_checks import check_types
 
         types = []
         for spec in self.space.variants:

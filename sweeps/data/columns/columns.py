@@ -16,15 +16,16 @@ from pandas.api import types as pdt
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.data.columns import tables
-from sweeps.data.columns.column_values import (
+
+from . import tables
+from .column_values import (
     tensors_to_arrays,
     to_booleans,
     to_dates,
     to_numbers,
     to_text,
 )
-from sweeps.data.columns.parse import parse_values
+from .parse import parse_values
 
 if TYPE_CHECKING:
     from sweeps.space.sections.trainer_definition import TrainerDefinition

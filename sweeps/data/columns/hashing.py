@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sweeps.data.columns.tables import Parts, is_text
+from .tables import Parts, is_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from sweeps.core.errors import Problem
 from sweeps.core.label_columns import LabelValue
 from sweeps.data.checks.label_checks import DROP_MISSING_LABEL, as_text
-from sweeps.data.columns.tables import (
+
+from .tables import (
     ALWAYS_MISSING,
     Parts,
     has_codes,

@@ -28,7 +28,8 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
 from sweeps.data.checks.label_checks import as_text
-from sweeps.data.columns.column_values import InvalidColumnValue
+
+from .column_values import InvalidColumnValue
 
 NUMBER = "number"
 DECIMAL_COMMA = "decimal_comma"

@@ -16,11 +16,12 @@ import pyarrow as pa
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Classes
 from sweeps.data.checks.named_columns import split_columns
-from sweeps.data.columns.hashing import row_hashes
-from sweeps.data.columns.missing import Markers, take_out
-from sweeps.data.columns.tables import Parts, is_numeric
-from sweeps.data.columns.unified_types import unify_types
 from sweeps.space import DataSpec
+
+from .hashing import row_hashes
+from .missing import Markers, take_out
+from .tables import Parts, is_numeric
+from .unified_types import unify_types
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _parse_part(
         The rows of the split, the problem with the first wrong value of each column, and a note
         about texts that were read as missing.
     """
-    from sweeps.data.columns.parse import count_misfits, misfits_note, parse_values
+    from .parse import count_misfits, misfits_note, parse_values
 
     problems: list[Problem] = []
     parsed = {}
@@ -124,7 +125,7 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
 
     A column of `data.parse` is parsed, so that dates have an order.
     """
-    from sweeps.data.columns.parse import parse_values
+    from .parse import parse_values
 
     values = table.column(name)
     if name not in spec.parse:

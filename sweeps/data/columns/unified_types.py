@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.columns.tables import describe_type
+
+from .tables import describe_type
 
 if TYPE_CHECKING:
-    from sweeps.data.columns.tables import Parts
+    from .tables import Parts
 
 
 def unify_types(parts: Parts) -> Parts:

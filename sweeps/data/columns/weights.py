@@ -11,14 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.columns.tables import describe_type, is_numeric
 from sweeps.space.sections.data_section import CLASS_WEIGHT_TASK
 
+from .tables import describe_type, is_numeric
+
 if TYPE_CHECKING:
-    from sweeps.data.columns.tables import Parts
     from sweeps.data.splits.folds import Folds
     from sweeps.data.splits.split_tables import Splits
     from sweeps.space import DataSpec
+
+    from .tables import Parts
 
 # Name of the column that the shard of train has if its rows have weights.
 COLUMN = "sample_weight"

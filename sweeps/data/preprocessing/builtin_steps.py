@@ -17,7 +17,8 @@ from pandas.api.typing import SeriesGroupBy
 
 from sweeps.data.checks.label_checks import as_text
 from sweeps.data.columns.columns import is_number, unique_names
-from sweeps.data.preprocessing.portable_steps import (
+
+from .portable_steps import (
     Bin,
     Categorize,
     Cell,

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 
 from sweeps.data.columns.columns import unique_names
-from sweeps.data.preprocessing.fitted_steps import (
+
+from .fitted_steps import (
     FittedEstimator,
     FittedStep,
     text_to_objects,
     to_frame,
 )
-from sweeps.data.preprocessing.portable_steps import Params
+from .portable_steps import Params
 
 if TYPE_CHECKING:
     from sweeps.data.streaming.streamed_fit import RowStream

@@ -27,9 +27,10 @@ from sweeps.data.columns.columns import (
     is_number,
     select_columns,
 )
-from sweeps.data.preprocessing import estimator_fit, fitted_steps
-from sweeps.data.preprocessing.builtin_steps import fit_builtin
-from sweeps.data.preprocessing.fitted_chain import (
+
+from . import estimator_fit, fitted_steps
+from .builtin_steps import fit_builtin
+from .fitted_chain import (
     FittedChain,
     StepConfig,
     convert_inputs,

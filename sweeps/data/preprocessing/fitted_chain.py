@@ -10,7 +10,8 @@ import pandas as pd
 from sweeps.core.errors import InputError, first_line
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.columns.columns import PREPROCESSOR_KEY, InputColumn, convert_column
-from sweeps.data.preprocessing import fitted_steps, portable_steps
+
+from . import fitted_steps, portable_steps
 
 
 @dataclass(frozen=True)

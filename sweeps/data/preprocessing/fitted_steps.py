@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from sweeps.data.preprocessing.portable_steps import Params, replace_arrays
+from .portable_steps import Params, replace_arrays
 
 if TYPE_CHECKING:
     pass

@@ -25,9 +25,10 @@ from pandas.api.extensions import ExtensionDtype
 
 from sweeps.core.plugins import references
 from sweeps.data.columns.columns import InputColumn
-from sweeps.data.preprocessing import portable_steps
-from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig
-from sweeps.data.preprocessing.fitted_steps import FittedStep, FunctionStep
+
+from . import portable_steps
+from .fitted_chain import FittedChain, StepConfig
+from .fitted_steps import FittedStep, FunctionStep
 
 FILE = "preprocessor.json"
 

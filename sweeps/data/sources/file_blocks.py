@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.data.columns.tables import ALWAYS_MISSING
-from sweeps.data.sources import text_shape
-from sweeps.data.sources.data_files import SourceFiles
-from sweeps.data.sources.schema_probe import FileSchema, json_table, probe_schema
+
+from . import text_shape
+from .data_files import SourceFiles
+from .schema_probe import FileSchema, json_table, probe_schema
 
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may
 # contain a whole document.

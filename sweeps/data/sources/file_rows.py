@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from sweeps.data.columns.missing import certain_texts
 from sweeps.data.columns.tables import canonical_table, infer_types, is_text, type_name
-from sweeps.data.sources.data_files import SourceFiles, file_format, reading
-from sweeps.data.sources.file_blocks import COLUMN_BLOCK, read_blocks
-from sweeps.data.sources.schema_probe import probe_schema
+
+from .data_files import SourceFiles, file_format, reading
+from .file_blocks import COLUMN_BLOCK, read_blocks
+from .schema_probe import probe_schema
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec

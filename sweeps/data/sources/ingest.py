@@ -13,8 +13,9 @@ from sweeps.core.errors import InputError
 from sweeps.core.plugins import references
 
 if TYPE_CHECKING:
-    from sweeps.data.sources.data_files import SourceFiles
     from sweeps.space import DataSpec, Space
+
+    from .data_files import SourceFiles
 
 # With `ingest: auto`, data of this size and more is streamed, in bytes of uncompressed columns or
 # of text. In memory, a sweep needs several times this size.
@@ -98,7 +99,7 @@ def _bytes_of(spec: DataSpec) -> int | None:
             continue
         if "://" in source or references.is_reference(source):
             return None
-        from sweeps.data.sources.data_files import Source, find_files
+        from .data_files import Source, find_files
 
         try:
             total += estimate_bytes(find_files(Source(source, spec.base, place)))
@@ -116,7 +117,7 @@ def estimate_bytes(files: SourceFiles, columns: Sequence[str] | None = None) -> 
     If there are many files, only some of them are read, and the other files are assumed to be
     compressed in the same way.
     """
-    from sweeps.data.sources.file_rows import uncompressed_bytes
+    from .file_rows import uncompressed_bytes
 
     sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
     step = -(-len(sizes) // SAMPLED_FILES)

@@ -50,7 +50,7 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
         InputError: An object is no table, or a table cannot be written. The error lists all such
             tables.
     """
-    from sweeps.data.sources.sources import qualified_name
+    from .sources import qualified_name
 
     folder.mkdir(parents=True)
     problems = []
@@ -70,8 +70,8 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
 def _save(table: Any, file: Path) -> None:
     import pyarrow.parquet
 
-    from sweeps.data.sources.ray_data import quiet_ray_data
-    from sweeps.data.sources.sources import qualified_name, to_arrow
+    from .ray_data import quiet_ray_data
+    from .sources import qualified_name, to_arrow
 
     if hasattr(table, "to_arrow_refs"):  # a Ray Dataset, which may be larger than memory
         with quiet_ray_data():

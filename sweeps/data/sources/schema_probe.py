@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from sweeps.core.errors import differences_text, first_line
 from sweeps.data.columns.tables import drop_index_names
-from sweeps.data.sources import text_shape
-from sweeps.data.sources.data_files import (
+
+from . import text_shape
+from .data_files import (
     SourceFiles,
     file_format,
     raise_problem,

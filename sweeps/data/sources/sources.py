@@ -27,13 +27,14 @@ from sweeps.data.columns.tables import (
     drop_index_names,
     extension_name,
 )
-from sweeps.data.sources import sklearn_datasets
-from sweeps.data.sources.data_files import Source, SourceFiles, find_files, raise_problem
-from sweeps.data.sources.file_blocks import text_blocks
-from sweeps.data.sources.file_rows import read_columns
-from sweeps.data.sources.ray_data import quiet_ray_data
-from sweeps.data.sources.schema_probe import probe_schemas
 from sweeps.loaders.lookup import relative_to
+
+from . import sklearn_datasets
+from .data_files import Source, SourceFiles, find_files, raise_problem
+from .file_blocks import text_blocks
+from .file_rows import read_columns
+from .ray_data import quiet_ray_data
+from .schema_probe import probe_schemas
 
 if TYPE_CHECKING:
     from ray.data import Dataset

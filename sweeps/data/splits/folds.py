@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from sweeps.core.errors import InputError
-from sweeps.data.splits.split import group_codes, sortable_times
 from sweeps.space import Split
+
+from .split import group_codes, sortable_times
 
 # The rows of one fold to train on, and the rows to validate on. Both are sorted indices.
 Fold = tuple[np.ndarray, np.ndarray]

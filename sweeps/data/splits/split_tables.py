@@ -16,7 +16,8 @@ from sweeps.data.summary.data_summary import DataSummary
 
 if TYPE_CHECKING:
     from sweeps.data.columns.missing import Markers
-    from sweeps.data.splits.folds import Folds
+
+    from .folds import Folds
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def subsample(
         share: Fraction of the rows to keep, above 0 and at most 1.
         seed: Seed of the sweep.
     """
-    from sweeps.data.splits import split
+    from . import split
 
     n = train.num_rows
     if share >= 1:

@@ -21,8 +21,9 @@ from sweeps.data.columns.hashing import hash_of
 from sweeps.data.columns.tables import copy_table
 from sweeps.data.columns.weights import check_class_weight
 from sweeps.data.load_data import load_splits
-from sweeps.data.splits.split_tables import Splits, add_to_train, fold_of, subsample
 from sweeps.space.sections.data_models import variant_of
+
+from .split_tables import Splits, add_to_train, fold_of, subsample
 
 if TYPE_CHECKING:
     from sweeps.data.streaming.split_source import SplitSource

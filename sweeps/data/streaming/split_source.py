@@ -22,9 +22,10 @@ from sweeps.data.columns.parse import count_misfits, parse_values
 from sweeps.data.load_data import encode_label
 from sweeps.data.sources.data_files import raise_problem, sources_of
 from sweeps.data.splits.split import equals
-from sweeps.data.streaming.block_types import Convert, unify_schemas
-from sweeps.data.streaming.stream_source import LazySource, open_source
 from sweeps.data.summary.data_summary import SAMPLE_ROWS, kind_of, sample_rows
+
+from .block_types import Convert, unify_schemas
+from .stream_source import LazySource, open_source
 
 if TYPE_CHECKING:
     from ray.data import Dataset

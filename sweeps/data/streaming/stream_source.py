@@ -17,7 +17,8 @@ from sweeps.data.columns.tables import canonical_table, is_text
 from sweeps.data.sources import sources
 from sweeps.data.sources.data_files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.sources.schema_probe import probe_schemas
-from sweeps.data.streaming.block_types import merge_profiles, unify_schemas
+
+from .block_types import merge_profiles, unify_schemas
 
 if TYPE_CHECKING:
     from ray.data import Dataset, Schema

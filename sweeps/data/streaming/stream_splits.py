@@ -16,10 +16,11 @@ from sweeps.data.columns.parse import misfits_note
 from sweeps.data.columns.parsed_columns import features_parse
 from sweeps.data.sources.ingest import STREAM_MARK
 from sweeps.data.splits.variants import TunedData, Variants
-from sweeps.data.streaming.split_source import SplitSource, split_source
 from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.table_summary import summarize
 from sweeps.space.sections.data_models import variant_of
+
+from .split_source import SplitSource, split_source
 
 if TYPE_CHECKING:
     from ray.data import Dataset

@@ -14,10 +14,11 @@ from sweeps.data.load_data import summarize_source
 from sweeps.data.sources import file_rows, ingest, schema_probe
 from sweeps.data.sources.data_files import Source, find_files, reading, sources_of
 from sweeps.data.sources.sources import is_loader, read_source
-from sweeps.data.summary import summary_text
-from sweeps.data.summary.data_summary import SAMPLE_ROWS, DataSummary
-from sweeps.data.summary.summary_warnings import DataWarning, warnings
 from sweeps.space import DataSpec, Space
+
+from . import summary_text
+from .data_summary import SAMPLE_ROWS, DataSummary
+from .summary_warnings import DataWarning, warnings
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.label_columns import Classes
-from sweeps.data.summary.data_summary import ColumnSummary, sample_rows
 from sweeps.space import DataSpec
+
+from .data_summary import ColumnSummary, sample_rows
 
 # Number of rows on which the label is predicted, and the smallest number of rows for a finding.
 ROWS = 10_000

@@ -22,10 +22,11 @@ from sweeps.data.columns.hashing import row_hashes
 from sweeps.data.columns.missing import WORDS
 from sweeps.data.columns.parse import NUMBER, parse_texts
 from sweeps.data.columns.tables import Parts
-from sweeps.data.summary.data_summary import ColumnSummary, Finding, sample_rows, shown
-from sweeps.data.summary.label_leaks import find_leaks
-from sweeps.data.summary.text_findings import DISTINCT_SHARE, MIN_ROWS, SUSPECT, text_findings
 from sweeps.space import DataSpec
+
+from .data_summary import ColumnSummary, Finding, sample_rows, shown
+from .label_leaks import find_leaks
+from .text_findings import DISTINCT_SHARE, MIN_ROWS, SUSPECT, text_findings
 
 # A number that is far outside of the other numbers may be a marker if it is in this many rows, and
 # if there are enough other numbers.

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import Counter
 
 from sweeps.core.text.shell_text import printable
-from sweeps.data.summary.data_summary import VALUE_LENGTH, DataSummary, percent, shown
-from sweeps.data.summary.summary_warnings import warnings
 from sweeps.space import Space
+
+from .data_summary import VALUE_LENGTH, DataSummary, percent, shown
+from .summary_warnings import warnings
 
 HEAD = ("column", "kind", "missing", "distinct", "values")
 # The columns of `HEAD` that are aligned to the right

@@ -19,11 +19,12 @@ from sweeps.data.checks.column_checks import selects, steps_of
 from sweeps.data.checks.named_columns import split_rules
 from sweeps.data.columns.missing import EVERY_COLUMN
 from sweeps.data.preprocessing.step_kinds import ENCODERS
-from sweeps.data.summary.data_summary import DataSummary, Finding, percent, shown
 from sweeps.space import Space
 from sweeps.space.model.step_names import Step
 from sweeps.space.yaml.scalars import scalar
 from sweeps.space.yaml.yaml_writer import flow
+
+from .data_summary import DataSummary, Finding, percent, shown
 
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive
 # class needs no warning.

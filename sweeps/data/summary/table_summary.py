@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from sweeps.core.label_columns import Classes, LabelValue
 from sweeps.data.checks.named_columns import split_columns
 from sweeps.data.columns.tables import Parts
-from sweeps.data.summary.data_summary import (
+from sweeps.space import DataSpec
+
+from .data_summary import (
     SAMPLE_ROWS,
     VALUE_LENGTH,
     ColumnSummary,
@@ -29,7 +31,6 @@ from sweeps.data.summary.data_summary import (
     sample_rows,
     shown,
 )
-from sweeps.space import DataSpec
 
 SAMPLE_VALUES = 5_000_000
 LEAST_ROWS = 1_000
@@ -58,7 +59,7 @@ def summarize(
         missing: Number of missing values of each column, if `parts` is already a sample of a
             stream.
     """
-    from sweeps.data.summary.summary_findings import find_all
+    from .summary_findings import find_all
 
     train = parts["train"]
     # A sample would copy images and other large values.

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from sweeps.data.columns.missing import WORDS, without_markers
 from sweeps.data.columns.parse import DECIMAL_COMMA, DURATION, NUMBER, TIME, UNIT, parse_texts
-from sweeps.data.summary.data_summary import Finding, shown
+
+from .data_summary import Finding, shown
 
 # Smallest number of rows with a value for a finding about a column.
 MIN_ROWS = 50

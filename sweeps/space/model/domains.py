@@ -16,8 +16,9 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from sweeps.space.model.conditions import ABSENT, Key, Term
 from sweeps.space.yaml.scalars import Plain
+
+from .conditions import ABSENT, Key, Term
 
 # Key of each of some dimensions, by name.
 Keys = dict[str, Key]

@@ -12,9 +12,10 @@ from statistics import NormalDist
 from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
-from sweeps.space.model.conditions import Key, Term, holds
-from sweeps.space.model.domains import EDGES, Dimension, Keys, cumulative_probability
-from sweeps.space.model.templates import Sections, Template, conditions_of, dimensions, fill
+
+from .conditions import Key, Term, holds
+from .domains import EDGES, Dimension, Keys, cumulative_probability
+from .templates import Sections, Template, conditions_of, dimensions, fill
 
 MAX_CELLS = 100_000
 MAX_SHAPES = 10_000

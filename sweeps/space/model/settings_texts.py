@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.core.text.secrets import masked
-from sweeps.space.model.space_model import Space
 from sweeps.space.parse.nodes import Node
+
+from .space_model import Space
 
 # Keys of the section `data` that change neither the valid rows nor their labels.
 SAME_VALID_ROWS = (

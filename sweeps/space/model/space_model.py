@@ -13,19 +13,6 @@ from sweeps.core.plugins import references
 from sweeps.core.plugins.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.text.secrets import hide_values
-from sweeps.space.model.conditions import Key
-from sweeps.space.model.domains import Dimension, Keys
-from sweeps.space.model.enumeration import any_key, assignments
-from sweeps.space.model.step_names import Step
-from sweeps.space.model.templates import (
-    Sections,
-    conditions_of,
-    dimensions,
-    fill,
-    tuned_data,
-    variant_names,
-    walk,
-)
 from sweeps.space.parse.nodes import Node, Problems
 from sweeps.space.parse.space_source import overridden_tree
 from sweeps.space.python.passed_space import PLACE
@@ -45,6 +32,20 @@ from sweeps.space.sections.tracker_section import TrackerSpec
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 from sweeps.space.sections.trainer_models import RuntimeEnv, TrainerSpec
 from sweeps.space.yaml.yaml_writer import block
+
+from .conditions import Key
+from .domains import Dimension, Keys
+from .enumeration import any_key, assignments
+from .step_names import Step
+from .templates import (
+    Sections,
+    conditions_of,
+    dimensions,
+    fill,
+    tuned_data,
+    variant_names,
+    walk,
+)
 
 
 @dataclass(frozen=True)

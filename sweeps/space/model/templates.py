@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from sweeps.space.model.conditions import ABSENT, Absent, Key, Term, holds
-from sweeps.space.model.domains import Dimension, Keys
-from sweeps.space.model.step_names import Step
 from sweeps.space.parse.nodes import Invalid
 from sweeps.space.yaml.scalars import Scalar
+
+from .conditions import ABSENT, Absent, Key, Term, holds
+from .domains import Dimension, Keys
+from .step_names import Step
 
 
 @dataclass(frozen=True)

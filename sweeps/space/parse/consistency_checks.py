@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from sweeps.core.resources import Shape, jax_connects
 from sweeps.space.model.templates import Sections, walk
-from sweeps.space.parse.nodes import Node
 from sweeps.space.sections.built_in_trainers import trainer_definitions
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
@@ -16,6 +15,8 @@ from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.trainer_definition import NAME
 from sweeps.space.sections.trainer_models import TrainerSpec
 from sweeps.space.sections.trainer_section import TrainerSection
+
+from .nodes import Node
 
 
 @dataclass(frozen=True)

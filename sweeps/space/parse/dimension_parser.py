@@ -25,14 +25,15 @@ from sweeps.space.model.domains import (
     domain_kind,
 )
 from sweeps.space.model.templates import Template
-from sweeps.space.parse.foreign_syntax import translate_call, translate_mapping
-from sweeps.space.parse.nodes import INVALID, Node, Problems
-from sweeps.space.parse.option_labels import canonical, option_keys
-from sweeps.space.parse.parameter_checks import value_problems
-from sweeps.space.parse.synonyms import our_name
-from sweeps.space.parse.when_parser import WhenParser
 from sweeps.space.schema.parameter_schema import Fragment
 from sweeps.space.yaml.scalars import Scalar, scalar_hint
+
+from .foreign_syntax import translate_call, translate_mapping
+from .nodes import INVALID, Node, Problems
+from .option_labels import canonical, option_keys
+from .parameter_checks import value_problems
+from .synonyms import our_name
+from .when_parser import WhenParser
 
 Read = Callable[[Node], Template]
 

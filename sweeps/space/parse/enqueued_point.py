@@ -12,9 +12,10 @@ from sweeps.core.errors import InputError
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.space.model.domains import Keys
 from sweeps.space.model.space_model import Space
-from sweeps.space.parse.initial_points import InitialPointsParser
-from sweeps.space.parse.nodes import Mark, Problems, located
 from sweeps.space.yaml.yaml_writer import node_of
+
+from .initial_points import InitialPointsParser
+from .nodes import Mark, Problems, located
 
 # Sections whose names may be left out, as `sweeps show` leaves them out in its table.
 SHORT = ("params", "scaling", "data")

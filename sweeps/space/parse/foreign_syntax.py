@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from sweeps.core.json_values import is_number
 from sweeps.space.model.domains import DOMAINS, RULES, argument_problems, exact
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.synonyms import normalized, our_name
 from sweeps.space.yaml.scalars import scalar
+
+from .nodes import Node
+from .synonyms import normalized, our_name
 
 # Maps each key of distributions in other tools to its meaning.
 _KEYS: Mapping[str, str] = {

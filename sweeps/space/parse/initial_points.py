@@ -9,10 +9,11 @@ from sweeps.core.text.suggestions import did_you_mean
 from sweeps.space.model.conditions import Key, holds
 from sweeps.space.model.domains import Dimension, Keys, cumulative_probability
 from sweeps.space.model.templates import Sections, conditions_of
-from sweeps.space.parse.nodes import Node, Problems
-from sweeps.space.parse.when_parser import InvalidConditionValue, describe_values, option_of
 from sweeps.space.sections.search_models import InitialPoint
 from sweeps.space.yaml.scalars import scalar_hint
+
+from .nodes import Node, Problems
+from .when_parser import InvalidConditionValue, describe_values, option_of
 
 VALUE = "value"  # the key under which a point gives a known result; no dimension has this name
 

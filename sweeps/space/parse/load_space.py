@@ -13,15 +13,16 @@ from typing import Any
 
 from sweeps.core.errors import InputError
 from sweeps.space.model.space_model import Space
-from sweeps.space.parse.nodes import Node, Problems, located
-from sweeps.space.parse.space_source import SpaceSource, overridden_tree
-from sweeps.space.parse.space_validator import SpaceValidator
-from sweeps.space.parse.synonyms import foreign_file
-from sweeps.space.parse.top_level_keys import TOP
-from sweeps.space.parse.variable_values import Variables, remember_secrets, replace_variables
 from sweeps.space.python.passed_space import PLACE, read_passed
 from sweeps.space.python.table_overrides import ROWS, overrides_of
 from sweeps.space.yaml.yaml12 import parse, read_text
+
+from .nodes import Node, Problems, located
+from .space_source import SpaceSource, overridden_tree
+from .space_validator import SpaceValidator
+from .synonyms import foreign_file
+from .top_level_keys import TOP
+from .variable_values import Variables, remember_secrets, replace_variables
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from sweeps.space.model.domains import Dimension
 from sweeps.space.model.templates import Template
-from sweeps.space.parse.nodes import Node
 from sweeps.space.schema.parameter_schema import (
     Fragment,
     allows,
@@ -15,6 +14,8 @@ from sweeps.space.schema.parameter_schema import (
     types_of,
 )
 from sweeps.space.yaml.scalars import scalar_hint
+
+from .nodes import Node
 
 
 def value_problems(

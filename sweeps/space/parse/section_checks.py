@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sweeps.space.model.domains import domain_kind
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.parameter_checks import mismatch
-from sweeps.space.parse.synonyms import our_name, suggest
 from sweeps.space.schema.parameter_schema import Fragment, rule_of
 from sweeps.space.sections.data_models import FOLD_FORMS, SPLIT_FORMS, DataKeys
 from sweeps.space.sections.search_models import Objective
 from sweeps.space.sections.trainer_models import LoopKeys
+
+from .nodes import Node
+from .parameter_checks import mismatch
+from .synonyms import our_name, suggest
 
 T = TypeVar("T")
 # Instructions for a missing required key, by section and key.

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError
-from sweeps.space.parse.nodes import Mark, Node, Problems
 from sweeps.space.yaml.yaml12 import MAX_DEPTH, TOO_DEEP, parse
+
+from .nodes import Mark, Node, Problems
 
 
 @dataclass(frozen=True)

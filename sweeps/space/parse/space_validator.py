@@ -15,12 +15,6 @@ from sweeps.space.model.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.model.space_model import Space
 from sweeps.space.model.step_names import Step
 from sweeps.space.model.templates import Sections, conditions_of, dimensions, variant_names, walk
-from sweeps.space.parse.consistency_checks import ConsistencyChecks
-from sweeps.space.parse.initial_points import InitialPointsParser
-from sweeps.space.parse.nodes import INVALID, Node, Problems, places
-from sweeps.space.parse.notes import brace_notes, goal_notes, list_notes
-from sweeps.space.parse.space_source import SpaceSource
-from sweeps.space.parse.top_level_keys import check_keys, sweep_name
 from sweeps.space.sections.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.sections.command_checks import check_commands
 from sweeps.space.sections.data_models import DataSpec
@@ -30,6 +24,13 @@ from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.space_sections import SpaceParser
 from sweeps.space.sections.tracker_section import read_trackers
 from sweeps.space.sections.trainer_section import TrainerSection
+
+from .consistency_checks import ConsistencyChecks
+from .initial_points import InitialPointsParser
+from .nodes import INVALID, Node, Problems, places
+from .notes import brace_notes, goal_notes, list_notes
+from .space_source import SpaceSource
+from .top_level_keys import check_keys, sweep_name
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.section_checks import key_names, report_domains
-from sweeps.space.parse.synonyms import our_name, suggest
 from sweeps.space.sections.data_models import DataKeys
 from sweeps.space.sections.runtime_env_section import KEY
 from sweeps.space.sections.search_models import BundleKeys, Checkpoints, Limits, Objective, Search
 from sweeps.space.sections.search_sections import scheduler_keys
 from sweeps.space.sections.trainer_models import RuntimeEnv
+
+from .nodes import Node
+from .section_checks import key_names, report_domains
+from .synonyms import our_name, suggest
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {

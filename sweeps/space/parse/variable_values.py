@@ -15,8 +15,9 @@ from sweeps.core.plugins import references
 from sweeps.core.text import environment_variables
 from sweeps.core.text.environment_variables import Reference, VariableError
 from sweeps.core.text.secrets import is_secret_variable, remember
-from sweeps.space.parse.nodes import Node
 from sweeps.space.yaml.scalars import scalar
+
+from .nodes import Node
 
 
 @dataclass

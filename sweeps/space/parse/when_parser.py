@@ -17,9 +17,10 @@ from sweeps.space.model.conditions import Key, Term
 from sweeps.space.model.domains import Dimension
 from sweeps.space.model.enumeration import conflicting_dimension, possible
 from sweeps.space.model.step_names import NONE
-from sweeps.space.parse.nodes import Node
-from sweeps.space.parse.option_labels import canonical, say
 from sweeps.space.yaml.scalars import Plain, Scalar, scalar
+
+from .nodes import Node
+from .option_labels import canonical, say
 
 FORM = "`when` must map dimensions to required values, such as {params.booster: dart}"
 COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")

@@ -19,11 +19,12 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins.library_code import is_library_file
 from sweeps.space.parse.nodes import Mark
 from sweeps.space.parse.space_source import SpaceSource
-from sweeps.space.python import passed_functions
-from sweeps.space.python.passed_functions import Function
-from sweeps.space.python.table_overrides import KEYS
 from sweeps.space.yaml.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES, TOO_DEEP
 from sweeps.space.yaml.yaml_writer import block, node_of
+
+from . import passed_functions
+from .passed_functions import Function
+from .table_overrides import KEYS
 
 # Place of a problem that concerns the whole dict.
 PLACE = "space"

@@ -21,10 +21,11 @@ from sweeps.core.plugins import references
 from sweeps.core.text.shell_text import shell_command, shell_quoted
 from sweeps.space.model.space_model import Space
 from sweeps.space.parse.load_space import Recorded, load
-from sweeps.space.python.passed_functions import checked_copy, save_module
-from sweeps.space.python.table_overrides import table_files, table_overrides
 from sweeps.space.sections.data_models import Split
 from sweeps.space.sections.trainer_models import TrainerSpec
+
+from .passed_functions import checked_copy, save_module
+from .table_overrides import table_files, table_overrides
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:

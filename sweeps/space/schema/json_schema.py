@@ -21,8 +21,14 @@ from sweeps.space.model.step_names import (
     required_parameters,
 )
 from sweeps.space.parse.top_level_keys import TOP_LEVEL
-from sweeps.space.schema import docstrings
-from sweeps.space.schema.schema_forms import (
+from sweeps.space.sections import data_models, search_models, trainer_models
+from sweeps.space.sections.auto_algorithm import AUTO
+from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_definitions
+from sweeps.space.sections.space_sections import AMOUNT, IN_SPACE, SCALING
+from sweeps.space.sections.trainer_definition import TrainerDefinition
+
+from . import docstrings
+from .schema_forms import (
     ANY_OPTIONS,
     NULL,
     REFERENCE,
@@ -37,11 +43,6 @@ from sweeps.space.schema.schema_forms import (
     sentence,
     value,
 )
-from sweeps.space.sections import data_models, search_models, trainer_models
-from sweeps.space.sections.auto_algorithm import AUTO
-from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_definitions
-from sweeps.space.sections.space_sections import AMOUNT, IN_SPACE, SCALING
-from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from sweeps.core.plugins import references
 from sweeps.space.parse.section_checks import fragments
-from sweeps.space.schema import docstrings
-from sweeps.space.schema.parameter_schema import Fragment, allows, types_of
+
+from . import docstrings
+from .parameter_schema import Fragment, allows, types_of
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "minLength": 1}

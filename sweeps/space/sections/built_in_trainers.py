@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.core.plugins import references
-from sweeps.space.sections.trainer_definition import TrainerDefinition, definition_of
+
+from .trainer_definition import TrainerDefinition, definition_of
 
 PACKAGE = "sweeps.trainers"
 

@@ -15,8 +15,9 @@ from sweeps.space.model.domains import Dimension
 from sweeps.space.model.templates import Template, children
 from sweeps.space.parse.nodes import Node
 from sweeps.space.schema.parameter_schema import COMMAND_FORMAT, allows
-from sweeps.space.sections.trainer_definition import TrainerDefinition
-from sweeps.space.sections.trainer_models import TrainerSpec
+
+from .trainer_definition import TrainerDefinition
+from .trainer_models import TrainerSpec
 
 
 def command_options(

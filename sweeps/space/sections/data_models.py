@@ -14,7 +14,9 @@ from pydantic import AfterValidator, StrictBool, StrictStr
 
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.space.parse import value_types
-from sweeps.space.sections.key_types import (
+from sweeps.space.yaml.scalars import Plain
+
+from .key_types import (
     AtLeast0,
     AtLeast2,
     Fraction,
@@ -26,7 +28,6 @@ from sweeps.space.sections.key_types import (
     Task,
     Text,
 )
-from sweeps.space.yaml.scalars import Plain
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ from sweeps.space.parse.nodes import INVALID, Node
 from sweeps.space.parse.parameter_checks import mismatch, to_try_each
 from sweeps.space.parse.section_checks import check, domains_in, fragments, report_domains
 from sweeps.space.schema.parameter_schema import allows
-from sweeps.space.sections.data_models import (
+from sweeps.space.yaml.scalars import Scalar, scalar
+
+from .data_models import (
     FOLD_FORMS,
     READ_DEFAULTS,
     SPLIT_FORMS,
@@ -36,7 +38,6 @@ from sweeps.space.sections.data_models import (
     Split,
     variant_of,
 )
-from sweeps.space.yaml.scalars import Scalar, scalar
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 CLASS_WEIGHT_TASK = (

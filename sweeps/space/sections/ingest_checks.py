@@ -10,11 +10,12 @@ from collections.abc import Container, Iterator, Mapping
 from sweeps.core.resources import ELASTIC
 from sweeps.space.model.step_names import Step
 from sweeps.space.model.templates import Sections, tuned_data, walk
-from sweeps.space.sections.data_models import DataSpec
-from sweeps.space.sections.key_types import ROWS
-from sweeps.space.sections.search_models import SchedulerSpec
-from sweeps.space.sections.trainer_definition import TrainerDefinition
-from sweeps.space.sections.trainer_models import TrainerSpec
+
+from .data_models import DataSpec
+from .key_types import ROWS
+from .search_models import SchedulerSpec
+from .trainer_definition import TrainerDefinition
+from .trainer_models import TrainerSpec
 
 # Built-in preprocessors that cannot be fitted in one pass over a stream, and what to use instead.
 UNFITTABLE = {"RobustScaler": "StandardScaler or MinMaxScaler"}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sweeps.space.parse.nodes import Node
 from sweeps.space.parse.section_checks import check
-from sweeps.space.sections.trainer_models import RuntimeEnv
+
+from .trainer_models import RuntimeEnv
 
 KEY = "runtime_env"
 

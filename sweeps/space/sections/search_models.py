@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, Field, StrictInt
 from sweeps.core.trial import LOST
 from sweeps.space.model.domains import Keys
 from sweeps.space.parse import value_types
-from sweeps.space.sections.key_types import (
+
+from .key_types import (
     ROWS,
     AtLeast0,
     AtLeast1,

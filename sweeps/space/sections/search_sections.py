@@ -21,9 +21,11 @@ from sweeps.space.parse.section_checks import check, report_domains, wrong_name
 from sweeps.space.parse.synonyms import suggest
 from sweeps.space.parse.when_parser import comparison_of
 from sweeps.space.schema.parameter_schema import rule_of
-from sweeps.space.sections.auto_algorithm import AUTO
-from sweeps.space.sections.built_in_trainers import portfolio_files
-from sweeps.space.sections.search_models import (
+from sweeps.space.yaml.scalars import Scalar
+
+from .auto_algorithm import AUTO
+from .built_in_trainers import portfolio_files
+from .search_models import (
     BundleKeys,
     Checkpoints,
     Limits,
@@ -32,7 +34,6 @@ from sweeps.space.sections.search_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.yaml.scalars import Scalar
 
 SEARCH_SECTIONS = (
     "objective",

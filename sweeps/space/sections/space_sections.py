@@ -15,9 +15,10 @@ from sweeps.space.parse.nodes import INVALID, Node, Problems
 from sweeps.space.parse.parameter_checks import mismatch
 from sweeps.space.parse.synonyms import suggest
 from sweeps.space.schema.parameter_schema import Fragment, allows
-from sweeps.space.sections.chain_parser import ChainParser
-from sweeps.space.sections.trainer_definition import TrainerDefinition
 from sweeps.space.yaml.scalars import Scalar
+
+from .chain_parser import ChainParser
+from .trainer_definition import TrainerDefinition
 
 # Descriptions of the keys of the section `space`.
 IN_SPACE = {

@@ -21,7 +21,8 @@ from sweeps.core.plugins import references, trainer_file
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.space.parse.section_checks import adapter, fragments
 from sweeps.space.schema.parameter_schema import Fragment, fragment_problem, rule_of
-from sweeps.space.sections.key_types import AnyTask, Backend
+
+from .key_types import AnyTask, Backend
 
 NAME = "TRAINER"
 FORM = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sweeps.space.sections.key_types import Backend, Text, Variables
+from .key_types import Backend, Text, Variables
 
 
 @dataclass(frozen=True)

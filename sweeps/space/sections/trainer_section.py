@@ -23,16 +23,17 @@ from sweeps.space.schema.parameter_schema import (
     Fragment,
     allows,
 )
-from sweeps.space.sections.built_in_trainers import PACKAGE, selecting_options, trainer_names
-from sweeps.space.sections.command_checks import command_hint
-from sweeps.space.sections.trainer_definition import (
+
+from .built_in_trainers import PACKAGE, selecting_options, trainer_names
+from .command_checks import command_hint
+from .trainer_definition import (
     NAME,
     UNKNOWN,
     TrainerDefinition,
     definition_of,
     has_definition,
 )
-from sweeps.space.sections.trainer_models import LoopKeys, TrainerKeys, TrainerSpec
+from .trainer_models import LoopKeys, TrainerKeys, TrainerSpec
 
 # Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn,
 # `trainer: "sklearn.svm:SVC"` is short for `trainer: {estimator: "sklearn.svm:SVC"}`.

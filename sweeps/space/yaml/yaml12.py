@@ -18,7 +18,8 @@ from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 
 from sweeps.core.errors import InputError
 from sweeps.space.parse.nodes import Mark, Node
-from sweeps.space.yaml.scalars import scalar
+
+from .scalars import scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50

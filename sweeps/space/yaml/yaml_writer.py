@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sweeps.space.model.domains import domain_kind
 from sweeps.space.parse.nodes import Mark, Node
-from sweeps.space.yaml.scalars import Plain, Scalar, scalar
+
+from .scalars import Plain, Scalar, scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
 # A value that contains no domain is written in one line if the line has at most this many

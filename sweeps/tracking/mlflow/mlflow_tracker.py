@@ -21,8 +21,9 @@ from pathlib import Path
 from sweeps.core.errors import first_line
 from sweeps.core.text.secrets import masked, without_password
 from sweeps.study.events import Event, SweepEnded
-from sweeps.tracking.mlflow.run_writer import RunWriter
-from sweeps.tracking.mlflow.sweep_runs import Destination, is_refusal
+
+from .run_writer import RunWriter
+from .sweep_runs import Destination, is_refusal
 
 log = logging.getLogger(__name__)
 

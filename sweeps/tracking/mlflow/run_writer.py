@@ -12,9 +12,10 @@ from sweeps.core.trial import Result, State, Trial
 from sweeps.space import Space
 from sweeps.space.model.settings_texts import settings_of
 from sweeps.study import events
-from sweeps.tracking.mlflow import run_contents
-from sweeps.tracking.mlflow.run_contents import legal_name
-from sweeps.tracking.mlflow.sweep_runs import RequestBatch, SweepRuns
+
+from . import run_contents
+from .run_contents import legal_name
+from .sweep_runs import RequestBatch, SweepRuns
 
 STATUS = {
     State.COMPLETE: "FINISHED",

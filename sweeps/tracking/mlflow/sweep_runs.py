@@ -21,8 +21,9 @@ from sweeps.core.files.regular_files import FILE, kind_of
 from sweeps.core.files.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
 from sweeps.core.text.secrets import masked, without_password
 from sweeps.core.trial import State, Trial, format_trial_id
-from sweeps.tracking.mlflow import sqlite_tables
-from sweeps.tracking.mlflow.run_contents import legal_name
+
+from . import sqlite_tables
+from .run_contents import legal_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from sweeps.core.host import logging_setup
-from sweeps.tracking.mlflow.mlflow_tracker import CloseTracker, Lost, Message, MlflowTracker
-from sweeps.tracking.mlflow.sweep_runs import Destination
+
+from .mlflow_tracker import CloseTracker, Lost, Message, MlflowTracker
+from .sweep_runs import Destination
 
 if TYPE_CHECKING:
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
