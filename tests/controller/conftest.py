@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from sweeps.core.clock import replaced
-from sweeps.testing.simulated_pool import VirtualClock
 from tests.search.conftest import make_space
+from tests.simulation.simulated_pool import VirtualClock
 
 __all__ = ["make_space"]
 

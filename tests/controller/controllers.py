@@ -16,8 +16,8 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
 from sweeps.study import record
 from sweeps.study.states import TrialState
-from sweeps.testing.simulated_pool import VirtualClock
 from tests.search.deaths import Deaf
+from tests.simulation.simulated_pool import VirtualClock
 from tests.trial_updates import trial_update
 
 BODY = "params: {eta: {uniform: [0, 1]}}"

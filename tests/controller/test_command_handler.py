@@ -24,7 +24,6 @@ from sweeps.core.trial import State
 from sweeps.study import record
 from sweeps.study.events import TrialPaused
 from sweeps.study.record import STOPPED
-from sweeps.testing.simulated_pool import VirtualClock
 from tests.controller.controllers import (
     BODY,
     open_controller,
@@ -33,6 +32,7 @@ from tests.controller.controllers import (
     recorded_trials,
     report_update,
 )
+from tests.simulation.simulated_pool import VirtualClock
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from sweeps.controller.controller import SweepController
 from sweeps.controller.deadline import CLOSING, Deadline
 from sweeps.core.trial import State
-from sweeps.testing.simulated_pool import VirtualClock
 from tests.controller.controllers import (
     BODY,
     open_controller,
@@ -18,6 +17,7 @@ from tests.controller.controllers import (
     report_update,
     saved_checkpoint,
 )
+from tests.simulation.simulated_pool import VirtualClock
 from tests.trial_updates import trial_update
 
 END = 100.0  # when `--minutes` ends the command, in seconds since the start of the sweep

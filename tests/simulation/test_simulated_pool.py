@@ -16,13 +16,13 @@ from sweeps.core.trial import State
 from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.testing.simulated_pool import (
+from tests.search.deaths import Deaf
+from tests.simulation.simulated_pool import (
     SimulatedLoop,
     SimulatedNode,
     SimulatedPool,
     nodes_of,
 )
-from tests.search.deaths import Deaf
 
 GPUS = {"CPU": 8.0, "GPU": 8.0}
 BODY = """
