@@ -168,12 +168,7 @@ def test_a_large_file_comes_back_as_it_was(store, tmp_path):
     assert content_of(store, "large", tmp_path) == content
 
 
-IGNORED = pytest.mark.xfail(
-    strict=True, reason="`pyarrow.fs.copy_files` ignores an error after the first request"
-)
-
-
-@pytest.mark.parametrize("answers", [0, *(pytest.param(n, marks=IGNORED) for n in (1, 2, 4))])
+@pytest.mark.parametrize("answers", [0, 1, 2, 4])
 def test_an_interrupted_write_leaves_the_earlier_file_or_none(
     server, bucket_store, local, tmp_path, answers
 ):

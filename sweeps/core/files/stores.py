@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ SCHEME = "s3://"
 # How often a request is sent, if the storage does not answer. Arrow waits longer and longer between
 # two tries; all together take about a minute.
 ATTEMPTS = 8
+# Bytes that are read from a local file at once.
+CHUNK = 2**20
 # The file in a sweep's store that says which process runs the sweep.
 DRIVER = "driver.json"
 # Environment variables that workers on other nodes need to reach the storage.
@@ -74,20 +77,17 @@ class Store:
 
         A file appears only when it is complete. A source that does not exist is ignored.
         """
-        from pyarrow import fs
-
         files = [path for path in (source, *sorted(source.rglob("*"))) if path.is_file()]
         for file in files:
             target = self._path(name, *file.relative_to(source).parts)
             self._make_parent(target)
-            with self._request("written", name):
-                fs.copy_files(
-                    str(file),
-                    target,
-                    source_filesystem=fs.LocalFileSystem(),
-                    destination_filesystem=self.system,
-                    use_threads=False,
-                )
+            # Not `pyarrow.fs.copy_files`, which ignores errors after the first part of an upload.
+            with (
+                self._request("written", name),
+                file.open("rb") as content,
+                self.system.open_output_stream(target) as stream,
+            ):
+                shutil.copyfileobj(content, stream, CHUNK)
 
     def get(self, name: str, target: Path) -> None:
         """Copy a file to a local file, or all files below a name to a local folder."""
