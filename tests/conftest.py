@@ -261,6 +261,6 @@ def _no_module_of_a_test_stays_imported(request: pytest.FixtureRequest) -> Itera
 
 
 @pytest.fixture(autouse=True)
-def _no_command_is_left_running():
+def _no_command_is_left_running() -> Iterator[None]:
     yield
     end_all()

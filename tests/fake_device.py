@@ -27,7 +27,7 @@ class FakeGpu(TorchFunctionMode):
     Tensors stay in main memory, and those on `DEVICE` are marked.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._marked = WeakIdKeyDictionary()
 
@@ -35,7 +35,9 @@ class FakeGpu(TorchFunctionMode):
         """Return whether a tensor is on `DEVICE`."""
         return tensor in self._marked
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if function.__name__ in PASSED:
             return function(*args, **kwargs or {})
         leaves = tree_leaves((args, kwargs or {}))

@@ -186,7 +186,7 @@ class Tests:
         paths: Tests to run; all if empty.
     """
 
-    def __init__(self, copy: Path, files: list[str], paths: list[str]):
+    def __init__(self, copy: Path, files: list[str], paths: list[str]) -> None:
         config = copy / ".coveragerc"
         config.write_text(
             f"[run]\ndynamic_context = test_function\ninclude = {','.join(files)}\n"

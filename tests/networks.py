@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -10,7 +12,14 @@ from torch import nn
 class Net(nn.Sequential):
     """A perceptron with dropout, whose sizes come from the data."""
 
-    def __init__(self, in_features, out_features, width=16, dropout=0.0, norm=False):
+    def __init__(
+        self,
+        in_features: Any,
+        out_features: Any,
+        width: int = 16,
+        dropout: float = 0.0,
+        norm: bool = False,
+    ) -> None:
         norms = [nn.BatchNorm1d(width)] if norm else []
         super().__init__(
             nn.Linear(in_features, width),
@@ -21,17 +30,17 @@ class Net(nn.Sequential):
         )
 
 
-def lazy(num_classes):
+def lazy(num_classes: Any) -> Any:
     """Return a network that learns its number of inputs from the first batch."""
     return nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.Linear(8, num_classes))
 
 
-def probability(in_features):
+def probability(in_features: Any) -> Any:
     """Return a network whose output is a probability."""
     return nn.Sequential(nn.Linear(in_features, 1), nn.Sigmoid())
 
 
-def linear(in_features):
+def linear(in_features: Any) -> Any:
     """Return a network that starts with the same weights in every trial."""
     network = nn.Linear(in_features, 1)
     nn.init.constant_(network.weight, 0.1)
@@ -42,7 +51,15 @@ def linear(in_features):
 class Attention(nn.Module):
     """A small vision transformer for one channel."""
 
-    def __init__(self, input_shape, num_classes, patch=2, width=16, depth=2, heads=2):
+    def __init__(
+        self,
+        input_shape: Any,
+        num_classes: Any,
+        patch: int = 2,
+        width: int = 16,
+        depth: int = 2,
+        heads: int = 2,
+    ) -> None:
         super().__init__()
         side = input_shape[0]
         self.patch = patch
@@ -56,7 +73,7 @@ class Attention(nn.Module):
         )
         self.head = nn.Linear(width, num_classes)
 
-    def forward(self, images):
+    def forward(self, images: Any) -> Any:
         n, size = len(images), self.patch
         pixels = (
             images.float().unfold(1, size, size).unfold(2, size, size).reshape(n, -1, size * size)
@@ -70,16 +87,16 @@ class Attention(nn.Module):
 class TwoInputs(nn.Module):
     """A network for numbers and images."""
 
-    def __init__(self, out_features):
+    def __init__(self, out_features: Any) -> None:
         super().__init__()
         self.numbers, self.images = nn.LazyLinear(8), nn.LazyLinear(8)
         self.head = nn.Linear(8, out_features)
 
-    def forward(self, features, image):
+    def forward(self, features: Any, image: Any) -> Any:
         return self.head(torch.relu(self.numbers(features) + self.images(image.float().flatten(1))))
 
 
-def focal(outputs, targets, gamma=2.0):
+def focal(outputs: Any, targets: Any, gamma: float = 2.0) -> Any:
     """Return the focal loss of a binary classification."""
     loss = nn.functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
     return ((1 - torch.exp(-loss)) ** gamma * loss).mean()
@@ -88,16 +105,16 @@ def focal(outputs, targets, gamma=2.0):
 class Noisy(torch.utils.data.Dataset):
     """Rows with random noise, which only rows of train have."""
 
-    def __init__(self, features, train, noise=0.1):
+    def __init__(self, features: Any, train: Any, noise: float = 0.1) -> None:
         self.values, self.noise = (
             torch.tensor(features.to_numpy(np.float32)),
             noise if train else 0.0,
         )
 
-    def __len__(self):
+    def __len__(self) -> Any:
         return len(self.values)
 
-    def __getitem__(self, row):
+    def __getitem__(self, row: Any) -> Any:
         return (
             self.values[row]
             + self.noise * torch.randn(self.values.shape[1])
@@ -105,13 +122,13 @@ class Noisy(torch.utils.data.Dataset):
         )
 
 
-def two_inputs(features, train):
+def two_inputs(features: Any, train: Any) -> Any:
     """Return rows as dicts of tensors."""
     images = torch.tensor(features.to_numpy(np.float32)).reshape(len(features), 1, -1)
     return [{"features": row[0, :2], "image": row} for row in images]
 
 
-def digits():
+def digits() -> Any:
     """Return images of digits, in three classes: 0, 1, and all others."""
     import pandas as pd
     from sklearn.datasets import load_digits
@@ -122,6 +139,6 @@ def digits():
     )
 
 
-def loss_of_a_mean(outputs, targets):
+def loss_of_a_mean(outputs: Any, targets: Any) -> Any:
     """Return the mean of the errors. The loss of each row is not available."""
     return (outputs - targets).abs().mean()

@@ -81,7 +81,7 @@ class Nodes:
         env: Environment variables of the nodes, in addition to those of this process.
     """
 
-    def __init__(self, home: Path, env: Mapping[str, str]):
+    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
         self.home, self.token, self.port = home, home / "token", free_port()
         self.token.write_text("0123456789abcdef0123456789abcdef")
         self.token.chmod(0o600)

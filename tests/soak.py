@@ -159,7 +159,7 @@ def fuzzed(cases: int) -> list[str]:
 class Sweep:
     """A sweep that is killed and resumed many times."""
 
-    def __init__(self, folder: Path, text: str):
+    def __init__(self, folder: Path, text: str) -> None:
         folder.mkdir()
         self.file, self.root = folder / "crash.yaml", folder / "runs"
         self.file.write_text(text)

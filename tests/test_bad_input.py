@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,13 +34,13 @@ HEAVY = ("ray", "torch", "mlflow", "optuna", "xgboost", "sklearn")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a working directory with a pipe, an empty folder and a module.
 
     A sweep that starts is a failure.
     """
 
-    def fail(*args):
+    def fail(*args: Any) -> None:
         raise AssertionError("a sweep has begun")
 
     monkeypatch.setattr(api, "create_sweep_folder", fail)
@@ -53,7 +54,7 @@ def listing(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*")}
 
 
-def typed(*args: str):
+def typed(*args: str) -> Any:
     """Run `sweeps ARGS` in this process. Return the result and the CPU seconds."""
     start = time.process_time()
     done = CliRunner().invoke(cli.main, args, prog_name="sweeps", env={"COLUMNS": "120"})
@@ -61,7 +62,7 @@ def typed(*args: str):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_bad_input_gets_its_answer(case: Case, folder):
+def test_each_bad_input_gets_its_answer(case: Case, folder: Any) -> None:
     case.write(folder)
     before, modules = listing(folder), set(sys.modules)
     for verb in case.verbs:
@@ -76,19 +77,19 @@ def test_each_bad_input_gets_its_answer(case: Case, folder):
     assert not [name for name in HEAVY if name in set(sys.modules) - modules]
 
 
-def test_the_table_has_many_cases_with_distinct_names():
+def test_the_table_has_many_cases_with_distinct_names() -> None:
     assert len(CASES) > 150
     ids = [param.id for param in CASES]
     assert len(ids) == len(set(ids))
 
 
-def test_the_page_is_the_table():
+def test_the_page_is_the_table() -> None:
     assert FILE.is_file() and FILE.read_text(encoding="utf-8") == page(), (
         f"docs/bad_input.md is out of date; renew it: {COMMAND}"
     )
 
 
-def test_the_unchanged_space_file_is_valid(folder):
+def test_the_unchanged_space_file_is_valid(folder: Any) -> None:
     Case("", "", (), top(), {"valid.csv": "age,plan,y\n", "rows.parquet": parquet}).write(folder)
     done, _ = typed("validate", "space.yaml")
     assert done.exit_code == 0
@@ -96,7 +97,7 @@ def test_the_unchanged_space_file_is_valid(folder):
         CliRunner().invoke(cli.main, ["run", "space.yaml"], catch_exceptions=False)
 
 
-def test_validating_runs_no_code_of_the_users(folder):
+def test_validating_runs_no_code_of_the_users(folder: Any) -> None:
     text = top(
         trainer="{loop: marks:train, load: marks:load}",
         data='{train: "marks:rows", valid: 0.25}',
@@ -122,7 +123,7 @@ def test_validating_runs_no_code_of_the_users(folder):
     assert listing(folder) == before, "marks.py was imported"
 
 
-def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
+def test_a_metric_that_is_never_reported_is_named_at_the_first_report() -> None:
     from sweeps.execution.messages import Ranks
     from sweeps.execution.worker.trial_session import TrialSession
 
@@ -174,7 +175,7 @@ WATCHED = {
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory):
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("watched")
     Case(
         "", "", (), top(), {"pointer.tsv.gz": LFS, "many.csv": "age,y\n" + "12,no\n" * 1_000_000}
@@ -184,7 +185,9 @@ def watched(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize("args, code, limit", WATCHED.values(), ids=WATCHED)
-def test_an_answer_comes_within_its_time_limit(args, code, limit, watched):
+def test_an_answer_comes_within_its_time_limit(
+    args: Any, code: Any, limit: Any, watched: Any
+) -> None:
     """The limit is on CPU seconds, the least of three runs, so other processes do not matter."""
     before, spent = listing(watched), []
     for _ in range(3):

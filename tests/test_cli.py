@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,7 @@ from sweeps.terminal import result_text, sweep_text
 from tests.commands import REPO
 
 
-def result(**changes) -> SweepResult:
+def result(**changes: Any) -> SweepResult:
     fields = {
         "sweep": "x-1",
         "dir": Path("/runs/x-1"),
@@ -46,7 +47,7 @@ def result(**changes) -> SweepResult:
     return SweepResult(**{**fields, **changes})
 
 
-def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
+def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands() -> None:
     text = result_text.format_result(result())
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
     assert (
@@ -61,13 +62,13 @@ def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
     )
 
 
-def test_a_note_of_a_result_shows_no_secret():
+def test_a_note_of_a_result_shows_no_secret() -> None:
     remember("my-own-secret")
     noted = result(notes=("no my-own-secret",)).with_note("my-own-secret")
     assert noted.to_json()["notes"] == ["no ***", "***"]
 
 
-def test_the_end_names_the_report_if_there_is_one(tmp_path):
+def test_the_end_names_the_report_if_there_is_one(tmp_path: Path) -> None:
     assert "report.html" not in result_text.format_result(result(dir=tmp_path))
     (tmp_path / "report.html").touch()
     assert (
@@ -76,7 +77,7 @@ def test_the_end_names_the_report_if_there_is_one(tmp_path):
     )
 
 
-def test_a_verb_that_is_a_file_is_explained():
+def test_a_verb_that_is_a_file_is_explained() -> None:
     done = CliRunner().invoke(cli.main, ["report", "x"], prog_name="sweeps")
     assert (
         done.exit_code == 2
@@ -89,7 +90,7 @@ def test_a_verb_that_is_a_file_is_explained():
     )
 
 
-def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model():
+def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model() -> None:
     refit = {"on": ["train", "valid"], "rows": 4177, "steps": 9}
     best = result().best | {"refit": refit, "bytes": 1_250_000, "rows_per_second": 38_412.0}
     lines = result_text.format_result(
@@ -100,13 +101,13 @@ def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model():
 
 
 @pytest.mark.parametrize("key", ["bytes", "rows_per_second"])
-def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(tmp_path, key):
+def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(tmp_path: Path, key: str) -> None:
     shown = result(best=result().best | {key: "many"})
     (tmp_path / "result.json").write_text(shown.as_text())
     assert key in (result_error(tmp_path) or "")
 
 
-def test_data_dimensions_are_part_of_a_configuration(tmp_path):
+def test_data_dimensions_are_part_of_a_configuration(tmp_path: Path) -> None:
     best = result().best | {
         "data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5},
         "values": {"loss": 1.0},
@@ -132,7 +133,7 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path):
     )
 
 
-def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
+def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason() -> None:
     text = result_text.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "has no `load`" in text
     text = result_text.format_result(
@@ -145,7 +146,7 @@ def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
-def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown(tmp_path):
+def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown(tmp_path: Path) -> None:
     best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
     text = result(best=best).as_text()
     parsed = json.loads(text, parse_constant=pytest.fail)
@@ -160,14 +161,14 @@ def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown(tmp_path):
     assert "best trial 0002: not finite" in result_text.format_result(stored)
 
 
-def test_the_schema_is_json_of_the_keys_a_file_may_have():
+def test_the_schema_is_json_of_the_keys_a_file_may_have() -> None:
     done = CliRunner().invoke(cli.main, ["schema"])
     assert done.exit_code == 0 and {"data", "objective", "space"} <= set(
         json.loads(done.stdout)["properties"]
     )
 
 
-def test_freed_checkpoints_are_shown(tmp_path):
+def test_freed_checkpoints_are_shown(tmp_path: Path) -> None:
     assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in result_text.format_result(
         result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
     )
@@ -186,7 +187,7 @@ def test_freed_checkpoints_are_shown(tmp_path):
     assert read_result(tmp_path) == shown
 
 
-def test_the_next_command_can_be_pasted():
+def test_the_next_command_can_be_pasted() -> None:
     text = result_text.format_result(
         result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle"))
     )
@@ -207,7 +208,9 @@ def test_the_next_command_can_be_pasted():
         (["rnu"], 2, "No such command"),
     ],
 )
-def test_bad_input_gives_one_line_and_an_exit_code(args, code, said, tmp_path, monkeypatch):
+def test_bad_input_gives_one_line_and_an_exit_code(
+    args: Any, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(cli.main, args)
     assert done.exit_code == code and said in done.output and "Traceback" not in done.output, (
@@ -216,11 +219,13 @@ def test_bad_input_gives_one_line_and_an_exit_code(args, code, said, tmp_path, m
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
 
-def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
+def test_a_winner_that_cannot_be_exported_is_still_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from sweeps.core.errors import BundleError
     from sweeps.runs import api
 
-    def run(*args, **named):
+    def run(*args: Any, **named: Any) -> None:
         error = BundleError(
             "/runs/x-1/bundle: the bundle was not written: OSError: cannot load this"
         )
@@ -233,7 +238,7 @@ def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
     assert "best trial 0002" in done.output and "sweeps export /runs/x-1 " in done.output
 
 
-def test_the_help_shows_each_example_in_a_line_of_its_own():
+def test_the_help_shows_each_example_in_a_line_of_its_own() -> None:
     shown = CliRunner().invoke(cli.main, ["--help"]).output
     assert (
         "\n  sweeps run space.yaml           search the space and export the best trial\n" in shown

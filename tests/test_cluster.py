@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ space:
 
 
 @pytest.fixture
-def project(tmp_path) -> Path:
+def project(tmp_path: Path) -> Path:
     """Return a user's folder: a loop, a package that it needs, a step, and a data file that must
     not be shipped.
     """
@@ -63,7 +64,7 @@ def project(tmp_path) -> Path:
 # ---- pure
 
 
-def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
+def test_only_folders_that_hold_named_modules_are_shipped(project: Any, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     roots = (project, tmp_path / "elsewhere")
     assert shipped_code.roots_needed(
@@ -73,7 +74,7 @@ def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
     assert shipped_code.roots_needed(["sweeps.trainers.xgboost:train_func"], roots) == []
 
 
-def test_only_code_is_shipped(project, tmp_path):
+def test_only_code_is_shipped(project: Any, tmp_path: Path) -> None:
     for path in (
         ".git/config",
         "venv/pyvenv.cfg",
@@ -99,7 +100,7 @@ def test_only_code_is_shipped(project, tmp_path):
     assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps"]
 
 
-def test_the_folder_of_a_script_is_shipped(project, tmp_path):
+def test_the_folder_of_a_script_is_shipped(project: Any, tmp_path: Path) -> None:
     stage, elsewhere = tmp_path / "stage", tmp_path / "elsewhere"
     stage.mkdir()
     elsewhere.mkdir()
@@ -114,7 +115,9 @@ def test_the_folder_of_a_script_is_shipped(project, tmp_path):
     assert (stage / "train.py").is_file()
 
 
-def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
+def test_code_that_is_too_large_is_refused(
+    project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shipped_code, "MOST_BYTES", 100)
     stage = tmp_path / "stage"
     stage.mkdir()
@@ -122,7 +125,9 @@ def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
         shipped_code.environment(load(project / "space.yaml"), (project,), stage)
 
 
-def test_a_node_without_the_folder_is_named(tmp_path, monkeypatch):
+def test_a_node_without_the_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = {"10.0.0.1": True, "10.0.0.2": False}, ["10.0.0.3"]
     monkeypatch.setattr(shared_storage, "ask_nodes", lambda *_: answers)
     (tmp_path / "sweep").mkdir()
@@ -141,14 +146,18 @@ def test_a_node_without_the_folder_is_named(tmp_path, monkeypatch):
 # ---- a Ray job
 
 
-def test_in_a_ray_job_the_cluster_of_the_job_is_the_default(monkeypatch):
+def test_in_a_ray_job_the_cluster_of_the_job_is_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(shipped_code.JOB_CONFIG, raising=False)
     assert ray_cluster.address_in_job() is None
     monkeypatch.setenv(shipped_code.JOB_CONFIG, "{}")
     assert ray_cluster.address_in_job() == "auto"
 
 
-def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkeypatch):
+def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shipped = {"working_dir": "/stage", "py_modules": ["/sweeps"], "excludes": []}
     monkeypatch.delenv(shipped_code.JOB_CONFIG, raising=False)
     assert shipped_code.with_job_modules(shipped) == shipped
@@ -180,8 +189,8 @@ def two_nodes() -> Iterator[tuple[str, Path]]:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(
-    two_nodes, project, tmp_path, monkeypatch
-):
+    two_nodes: Any, project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, token = two_nodes
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     process = command(
@@ -223,7 +232,9 @@ def train(config):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_sweep_on_cluster_keeps_environment_and_limit(two_nodes, tmp_path, monkeypatch):
+def test_sweep_on_cluster_keeps_environment_and_limit(
+    two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, token = two_nodes
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     for name, text in {

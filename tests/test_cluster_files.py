@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import psutil
@@ -60,7 +61,7 @@ TEXTS = {"type": "object", "additionalProperties": TEXT}
 # hand.
 
 
-def test_the_ray_job_runs_a_command_of_sweeps_and_sets_variables_as_text():
+def test_the_ray_job_runs_a_command_of_sweeps_and_sets_variables_as_text() -> None:
     spec = yaml.safe_load((FILES / "kuberay.yaml").read_text())["spec"]
     parses(spec["entrypoint"])
     variables = yaml.safe_load(spec["runtimeEnvYAML"])["env_vars"]
@@ -70,7 +71,7 @@ def test_the_ray_job_runs_a_command_of_sweeps_and_sets_variables_as_text():
 # ---- ray up
 
 
-def test_the_cluster_file_has_the_schema_that_ray_ships():
+def test_the_cluster_file_has_the_schema_that_ray_ships() -> None:
     config = prepare_config(yaml.safe_load((FILES / "ray-up.yaml").read_text()))
     validate_config(config)
     assert config["head_node_type"] in config["available_node_types"]
@@ -86,11 +87,11 @@ def test_the_cluster_file_has_the_schema_that_ray_ships():
 # ---- Docker
 
 
-def test_the_dockerfile_has_no_mistakes_that_hadolint_finds():
+def test_the_dockerfile_has_no_mistakes_that_hadolint_finds() -> None:
     lint(tool("hadolint"), DOCKERFILE)
 
 
-def test_the_dockerfile_copies_files_that_exist_onto_the_tested_ray():
+def test_the_dockerfile_copies_files_that_exist_onto_the_tested_ray() -> None:
     text = DOCKERFILE.read_text()
     assert re.search(r"^FROM rayproject/ray:(\S+)-py311$", text, re.M)[1] == RAY
     copied = [
@@ -102,12 +103,12 @@ def test_the_dockerfile_copies_files_that_exist_onto_the_tested_ray():
 # ---- Slurm
 
 
-def test_the_slurm_script_has_no_mistakes_that_bash_and_shellcheck_find():
+def test_the_slurm_script_has_no_mistakes_that_bash_and_shellcheck_find() -> None:
     lint("bash", "-n", SLURM)
     lint(tool("shellcheck"), SLURM)
 
 
-def test_the_slurm_script_shows_commands_of_sweeps():
+def test_the_slurm_script_shows_commands_of_sweeps() -> None:
     shown = re.findall(r"^#   sbatch slurm.sh (.*)$", SLURM.read_text(), re.M)
     assert len(shown) == 2
     for command in shown:
@@ -115,7 +116,7 @@ def test_the_slurm_script_shows_commands_of_sweeps():
 
 
 @pytest.fixture
-def slurm(tmp_path) -> dict[str, str]:
+def slurm(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a Slurm job with two nodes, which are both this machine.
 
     `srun` starts its command here.
@@ -163,7 +164,7 @@ def start(env: dict[str, str], *args: object) -> subprocess.Popen:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_slurm_script_stops_before_time_ends_and_resumes(slurm, tmp_path):
+def test_slurm_script_stops_before_time_ends_and_resumes(slurm: Any, tmp_path: Path) -> None:
     space, runs = write_project(tmp_path) / "space.yaml", tmp_path / "runs"
     job = start(slurm, "run", space, "--dir", runs)
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,7 +114,7 @@ def exit_codes(folder: Path) -> list[int]:
     ]
 
 
-def test_torchrun_script_runs_on_two_ranks_and_is_stopped(clean_ray, tmp_path):
+def test_torchrun_script_runs_on_two_ranks_and_is_stopped(clean_ray: Any, tmp_path: Path) -> None:
     scheduler = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}"
     # A rank whose peer was stopped first waits for its own signal.
     folder, result = run(written(tmp_path, [0.0, 5.0], scheduler, alone="time.sleep(60)"))
@@ -130,7 +131,7 @@ def test_torchrun_script_runs_on_two_ranks_and_is_stopped(clean_ray, tmp_path):
 
 
 @pytest.mark.extended
-def test_script_continues_from_checkpoint_after_lost_worker(clean_ray, tmp_path):
+def test_script_continues_from_checkpoint_after_lost_worker(clean_ray: Any, tmp_path: Path) -> None:
     later = (
         "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, "
         "'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
@@ -147,7 +148,7 @@ def test_script_continues_from_checkpoint_after_lost_worker(clean_ray, tmp_path)
 
 
 @pytest.mark.extended
-def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
+def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path: Path) -> None:
     process = command(
         "run",
         REPO / "search_spaces" / "command.yaml",
@@ -209,7 +210,9 @@ space: {preprocessor: [StandardScaler]}
 
 
 @pytest.mark.extended
-def test_a_script_reads_prepared_rows_and_reports_with_mlflow(clean_ray, tmp_path):
+def test_a_script_reads_prepared_rows_and_reports_with_mlflow(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     (tmp_path / "train.py").write_text(LOGS)

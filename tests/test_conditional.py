@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -18,13 +19,13 @@ DATA = ("data.drop", "data.rows")
 
 
 @pytest.fixture(scope="module")
-def swept(local_ray, tmp_path_factory):
+def swept(local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     result = sweeps.run(FILE, dir=tmp_path_factory.mktemp("conditional"))
     return json.loads(result.as_text())
 
 
 @pytest.fixture(scope="module")
-def trials(swept):
+def trials(swept: Any) -> Any:
     from sweeps.study.record import read
 
     record = read(Path(swept["dir"]))
@@ -32,7 +33,7 @@ def trials(swept):
     return record.trials
 
 
-def test_inactive_dimensions_are_absent_everywhere(swept, trials):
+def test_inactive_dimensions_are_absent_everywhere(swept: Any, trials: Any) -> None:
     from mlflow.tracking import MlflowClient
 
     assert swept["trials"]["failed"] == 0 and len(trials) == 16
@@ -51,8 +52,8 @@ def test_inactive_dimensions_are_absent_everywhere(swept, trials):
     assert all(set(DATA) <= set(params) for params in logged.values())
 
 
-def test_a_chain_is_fitted_once_a_variant(swept, trials):
-    def chain(t) -> tuple:
+def test_a_chain_is_fitted_once_a_variant(swept: Any, trials: Any) -> None:
+    def chain(t: Any) -> tuple:
         """Return the parts of a trial that decide its steps."""
         return tuple(
             (name, value) for name, value in t.labels.items() if name.startswith("preprocessor")
@@ -65,7 +66,7 @@ def test_a_chain_is_fitted_once_a_variant(swept, trials):
     assert len({tuple(t.labels[name] for name in DATA) for t in trials}) > 1
 
 
-def test_the_bundle_belongs_to_the_winners_data_variant(swept, tmp_path):
+def test_the_bundle_belongs_to_the_winners_data_variant(swept: Any, tmp_path: Path) -> None:
     import sklearn.datasets
 
     from sweeps import load_bundle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def trials_of(folder: Path) -> list[TrialState]:
     return list(study.trials) if study is not None else []
 
 
-def test_a_running_sweep_obeys_commands_and_records_them(clean_ray, tmp_path):
+def test_a_running_sweep_obeys_commands_and_records_them(clean_ray: Any, tmp_path: Path) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 2", data=False)
     file.write_text(file.read_text() + "trackers: [mlflow, jsonl]\n")
     root, go = tmp_path / "runs", tmp_path / "go"

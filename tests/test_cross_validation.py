@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -76,7 +77,7 @@ def swept(
     workers: int = 1,
     fails: str = "false",
     name: str = "a",
-):
+) -> Any:
     (folder / f"{module}.py").write_text(LOOP)
     text = SPACE.format(
         valid=valid, more=more, workers=workers, fails=fails, log=folder / f"{name}.jsonl"
@@ -89,7 +90,7 @@ def swept(
 
 
 @pytest.mark.extended
-def test_value_is_fold_mean_and_winner_trains_on_all_rows(clean_ray, tmp_path):
+def test_value_is_fold_mean_and_winner_trains_on_all_rows(clean_ray: Any, tmp_path: Path) -> None:
     result, log = swept(tmp_path, "folds_mean")
     x, y = load_diabetes(return_X_y=True)
     folds = KFold(4, shuffle=True, random_state=3)
@@ -127,7 +128,9 @@ def test_value_is_fold_mean_and_winner_trains_on_all_rows(clean_ray, tmp_path):
 
 
 @pytest.mark.extended
-def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_path):
+def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     more = (
         "limits: {max_failures: 1, retry_on: [ConnectionError], max_concurrent_trials: 1, "
         "max_trials: 2}"
@@ -146,7 +149,9 @@ def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_
 
 @pytest.mark.long
 @pytest.mark.extended
-def test_two_workers_and_a_scheduler_that_stops_after_two_folds(clean_ray, tmp_path):
+def test_two_workers_and_a_scheduler_that_stops_after_two_folds(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     more = (
         "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}\n"
         "limits: {max_concurrent_trials: 1, max_trials: 8}"

@@ -35,18 +35,18 @@ LANGUAGES = {"bash", "console", "text", "yaml", "python", "json", "lua"}
 # ---- the README
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short() -> None:
     assert len(README.text.splitlines()) <= 150
 
 
-def test_readme_shows_first_commands_and_short_space_file_early():
+def test_readme_shows_first_commands_and_short_space_file_early() -> None:
     assert (
         README.text.index("make run") < README.text.index("make test") < README.text.index("\n## ")
     )
     assert any(is_space(block) and len(block.text.splitlines()) <= 15 for block in README.blocks)
 
 
-def test_the_times_of_the_comparison_are_in_the_benchmarks():
+def test_the_times_of_the_comparison_are_in_the_benchmarks() -> None:
     measured = (ROOT / "reports" / "benchmarks.md").read_text(encoding="utf-8")
     times = re.findall(
         r"\b[\d.]+ m?s\b", README.text.partition("## Beside other tools")[2].partition("\n## ")[0]
@@ -60,7 +60,7 @@ def test_the_times_of_the_comparison_are_in_the_benchmarks():
 
 
 @pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
-def test_every_block_of_code_names_its_language_and_is_closed(document):
+def test_every_block_of_code_names_its_language_and_is_closed(document: Any) -> None:
     fences = re.findall(r"^ *```", document.text, re.MULTILINE)
     assert len(fences) == 2 * len(document.blocks)
     assert {block.language for block in document.blocks} <= LANGUAGES
@@ -83,7 +83,7 @@ def commands() -> list[Any]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_shown_parses(line):
+def test_every_command_shown_parses(line: Any) -> None:
     verb, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
     if verb == "--version":
         return
@@ -91,12 +91,12 @@ def test_every_command_shown_parses(line):
     main.commands[verb].make_context(verb, arguments)
 
 
-def test_there_are_commands_to_check():
+def test_there_are_commands_to_check() -> None:
     assert len(commands()) >= 30
 
 
 @pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
-def test_options_named_in_the_text_exist(document):
+def test_options_named_in_the_text_exist(document: Any) -> None:
     known = {
         name
         for command in (main, *main.commands.values())
@@ -110,12 +110,12 @@ def test_options_named_in_the_text_exist(document):
 
 
 @pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
-def test_verbs_named_in_the_text_exist(document):
+def test_verbs_named_in_the_text_exist(document: Any) -> None:
     code = re.findall(r"`sweeps ([a-z]+)[^`\n]*`", document.prose)
     assert set(code) <= set(main.commands), f"{document.path}: {set(code) - set(main.commands)}"
 
 
-def test_make_targets_shown_exist():
+def test_make_targets_shown_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in MANUAL:
         shown = {
@@ -128,7 +128,7 @@ def test_make_targets_shown_exist():
         assert shown <= targets, f"{document.path}: {shown - targets}"
 
 
-def test_no_line_of_the_help_is_cut_off():
+def test_no_line_of_the_help_is_cut_off() -> None:
     shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:")[2]
     assert all(f"  {verb} " in shown for verb in main.commands) and "..." not in shown
 
@@ -145,7 +145,7 @@ def links() -> list[Any]:
 
 
 @pytest.mark.parametrize(("document", "link"), links())
-def test_every_link_resolves(document, link):
+def test_every_link_resolves(document: Any, link: Any) -> None:
     path, _, anchor = link.partition("#")
     target = (
         posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
@@ -157,13 +157,13 @@ def test_every_link_resolves(document, link):
         assert anchor in DOCUMENTS[target].anchors, f"{target} has no #{anchor}"
 
 
-def test_every_page_is_in_the_navigation():
+def test_every_page_is_in_the_navigation() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = {path.removeprefix("docs/") for path in DOCUMENTS if path.startswith("docs/")}
     assert not {page for page in pages if f" {page}\n" not in nav}
 
 
-def test_the_tests_that_the_threat_model_names_exist():
+def test_the_tests_that_the_threat_model_names_exist() -> None:
     named = set(re.findall(r"`(tests/[^`]+)`", DOCUMENTS["docs/trust.md"].text))
     assert len(named) > 10 and not {name for name in named if not (ROOT / name).exists()}
 
@@ -179,8 +179,8 @@ def features() -> list[list[str]]:
 
 @pytest.mark.parametrize("row", features(), ids=lambda row: row[0])
 def test_each_feature_names_its_test_or_documentation(
-    row,
-):
+    row: Any,
+) -> None:
     tests = {
         number: test.strip("`")
         for number, test, *more in rows(DOCUMENTS["docs/features.md"])
@@ -197,20 +197,20 @@ def test_each_feature_names_its_test_or_documentation(
         ), cell
 
 
-def test_the_features_that_sweeps_lacks_are_listed():
+def test_the_features_that_sweeps_lacks_are_listed() -> None:
     lacking = [row[0] for row in features() if row[1] == "–"]
     assert len(features()) >= 40 and len(lacking) >= 8
 
 
 @pytest.mark.parametrize("path", ["docs/internals/architecture.md", "CONTRIBUTING.md"])
-def test_the_paths_that_a_page_names_exist(path):
+def test_the_paths_that_a_page_names_exist(path: str) -> None:
     for name in re.findall(
         r"`((?:sweeps|tests|trainers|docs|reports)/[\w./-]+)`", DOCUMENTS[path].prose
     ):
         assert "NAME" in name or (ROOT / name).exists() or name in DOCUMENTS, name
 
 
-def test_every_test_marker_and_make_target_is_in_the_contributing_guide():
+def test_every_test_marker_and_make_target_is_in_the_contributing_guide() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     guide = DOCUMENTS["CONTRIBUTING.md"]
     for marker in project["tool"]["pytest"]["ini_options"]["markers"]:
@@ -224,14 +224,14 @@ def test_every_test_marker_and_make_target_is_in_the_contributing_guide():
 # ---- the diagram
 
 
-def test_the_diagram_of_the_architecture_is_the_import_graph():
+def test_the_diagram_of_the_architecture_is_the_import_graph() -> None:
     drawn = import_graph.FILE.read_text(encoding="utf-8")
     assert drawn == import_graph.svg(import_graph.graph()), (
         "draw it again: .venv/bin/python -m docs.generate.import_graph"
     )
 
 
-def test_the_table_of_folders_names_every_folder():
+def test_the_table_of_folders_names_every_folder() -> None:
     table = PARTS["folders"]()
     assert all(f"| `{folder}` |" in table for folder in import_graph.graph())
     assert "<!-- generated: folders -->" in DOCUMENTS["docs/internals/architecture.md"].text
@@ -241,16 +241,16 @@ def test_the_table_of_folders_names_every_folder():
 
 
 @pytest.mark.parametrize("path", list(console.pages()), ids=lambda path: path.name)
-def test_the_output_shown_is_what_the_command_prints(path):
+def test_the_output_shown_is_what_the_command_prints(path: Any) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == console.renewed(text), "renew it: .venv/bin/python -m docs.generate.console"
 
 
-def test_there_is_output_to_check():
+def test_there_is_output_to_check() -> None:
     assert len(list(console.pages())) >= 4
 
 
-def test_the_commands_for_editors_and_ci_run():
+def test_the_commands_for_editors_and_ci_run() -> None:
     for line in (
         "schema",
         "validate search_spaces/quickstart.yaml --set limits.max_trials=8",
@@ -287,7 +287,7 @@ def sentences(document: Document) -> list[str]:
 
 
 @pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
-def test_sentences_have_25_words_at_most(document):
+def test_sentences_have_25_words_at_most(document: Any) -> None:
     long = [
         sentence
         for sentence in sentences(document)

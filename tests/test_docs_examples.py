@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,18 +46,18 @@ def write_modules(folder: Any, page: str) -> None:
 
 
 @pytest.mark.parametrize("block", spaces())
-def test_every_space_file_shown_loads(block, tmp_path):
+def test_every_space_file_shown_loads(block: Any, tmp_path: Path) -> None:
     write_modules(tmp_path, block.page)
     file = tmp_path / "space.yaml"
     file.write_text(block.text)
     assert load_or_skip(file).shapes
 
 
-def test_there_are_space_files_to_check():
+def test_there_are_space_files_to_check() -> None:
     assert len(spaces()) >= 15
 
 
-def test_the_quickstart_of_the_tutorial_is_the_one_that_ships(tmp_path):
+def test_the_quickstart_of_the_tutorial_is_the_one_that_ships(tmp_path: Path) -> None:
     for name in ("quickstart", "digits-mlp"):
         (tmp_path / "shown.yaml").write_text(block_beginning(f"name: {name}"))
         shown = load(tmp_path / "shown.yaml")
@@ -72,7 +73,7 @@ def test_the_quickstart_of_the_tutorial_is_the_one_that_ships(tmp_path):
     [b for b in BLOCKS if b.language == "python" and not b.page.startswith(FOREIGN)],
     ids=lambda b: b.page,
 )
-def test_every_piece_of_python_compiles(block: Block):
+def test_every_piece_of_python_compiles(block: Block) -> None:
     tree = compile(block.text, block.page, "exec", ast.PyCF_ONLY_AST)
     for node in ast.walk(tree):  # public names that are used exist
         if (
@@ -84,14 +85,14 @@ def test_every_piece_of_python_compiles(block: Block):
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=lambda b: b.page)
-def test_every_piece_of_json_parses(block: Block):
+def test_every_piece_of_json_parses(block: Block) -> None:
     json.loads(block.text)
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
-def test_every_shipped_space_validates(file):
+def test_every_shipped_space_validates(file: Any) -> None:
     assert load_or_skip(file).shapes
 
 
-def test_spaces_are_shipped():
+def test_spaces_are_shipped() -> None:
     assert len(SPACES) >= 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 import click
 import pytest
@@ -40,7 +41,7 @@ IN_MLFLOW = ("checkpoints.freed", "objective.METRIC")
 
 
 @pytest.mark.parametrize("verb", sorted(main.commands))
-def test_every_verb_and_option_is_in_the_reference(verb):
+def test_every_verb_and_option_is_in_the_reference(verb: Any) -> None:
     section = COMMAND_LINE.text.partition(f"\n## `sweeps {verb}`")[2].partition("\n## ")[0]
     assert section
     for parameter in main.commands[verb].params:
@@ -48,7 +49,7 @@ def test_every_verb_and_option_is_in_the_reference(verb):
             assert all(option in section for option in parameter.opts), f"{verb} {parameter.opts}"
 
 
-def test_every_exit_code_is_in_the_reference():
+def test_every_exit_code_is_in_the_reference() -> None:
     codes = {0} | {
         e.exit_code
         for e in vars(errors).values()
@@ -58,13 +59,13 @@ def test_every_exit_code_is_in_the_reference():
         assert all(row_of(page, str(code)) for code in codes)
 
 
-def test_every_key_of_the_result_is_in_the_reference():
+def test_every_key_of_the_result_is_in_the_reference() -> None:
     page = DOCUMENTS["docs/reference/sweep-files.md"]
     for field in dataclasses.fields(SweepResult):
         assert row_of(page, field.name)[1], field.name
 
 
-def test_the_glossary_explains_each_word_once_and_names_a_page():
+def test_the_glossary_explains_each_word_once_and_names_a_page() -> None:
     entries = [
         row
         for row in rows(DOCUMENTS["docs/reference/glossary.md"])
@@ -75,7 +76,7 @@ def test_the_glossary_explains_each_word_once_and_names_a_page():
     assert all(row[1].endswith(".") and re.fullmatch(r"\[.+\]\(.+\)", row[2]) for row in entries)
 
 
-def test_every_section_and_key_of_the_space_file_is_in_the_reference():
+def test_every_section_and_key_of_the_space_file_is_in_the_reference() -> None:
     for key in TOP:
         row_of(SPACE_FILE, key)
     for section in SECTIONS:
@@ -89,7 +90,7 @@ def test_every_section_and_key_of_the_space_file_is_in_the_reference():
         assert any(row[0] == f"`scheduler.{key}`" for row in rows(SPACE_FILE))
 
 
-def test_keys_named_in_the_text_exist():
+def test_keys_named_in_the_text_exist() -> None:
     sections = {
         section: set(fragments(model)) for section, (model, *_) in space_file.MODELS.items()
     }
@@ -104,7 +105,7 @@ def test_keys_named_in_the_text_exist():
 
 
 @pytest.mark.parametrize("form", [data_models.ByColumn, data_models.ByTime])
-def test_every_form_of_a_split_is_documented(form):
+def test_every_form_of_a_split_is_documented(form: Any) -> None:
     names = [f.name for f in dataclasses.fields(form)]
     pattern = r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`"
     for page in (SPACE_FILE, DOCUMENTS["docs/how-to/own-data.md"]):
@@ -112,7 +113,7 @@ def test_every_form_of_a_split_is_documented(form):
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_every_domain_is_in_the_reference_with_its_arguments_and_bounds(domain):
+def test_every_domain_is_in_the_reference_with_its_arguments_and_bounds(domain: Any) -> None:
     name, meaning = row_of(SPACE_FILE, domain)[:2]
     if domain in RULES:
         rule = RULES[domain]
@@ -124,20 +125,20 @@ def test_every_domain_is_in_the_reference_with_its_arguments_and_bounds(domain):
 
 
 @pytest.mark.parametrize("step", BUILTIN_STEPS)
-def test_every_step_is_in_the_reference_with_its_parameters(step):
+def test_every_step_is_in_the_reference_with_its_parameters(step: Any) -> None:
     said = row_of(SPACE_FILE, step)[1]
     assert all(f"`{parameter}`" in said for parameter in BUILTIN_STEPS[step])
     assert not required_parameters(step) or "required" in said
 
 
-def test_the_data_sets_are_documented():
+def test_the_data_sets_are_documented() -> None:
     assert all(
         f"`{name}`" in row_of(DOCUMENTS["docs/how-to/own-data.md"], "sklearn:NAME")[1]
         for name in SKLEARN
     )
 
 
-def test_the_reference_of_python_documents_the_public_names_and_no_others():
+def test_the_reference_of_python_documents_the_public_names_and_no_others() -> None:
     assert python_api.documented() == set(sweeps.__all__)
 
 
@@ -147,7 +148,7 @@ TELL_OF_TAGS = tuple(
 )
 
 
-def test_names_of_sweeps_in_the_text_exist():
+def test_names_of_sweeps_in_the_text_exist() -> None:
     public = {*sweeps.__all__, "trainers", "testing", "core", "space", "trial", "loaders"}
     for document in MANUAL:
         code = "\n".join(re.findall(r"`([^`\n]+)`", document.prose))
@@ -174,7 +175,7 @@ def test_names_of_sweeps_in_the_text_exist():
         assert named <= public | {"pbt", "__all__"}, f"{document.path}: {named - public}"
 
 
-def test_the_loop_context_is_documented():
+def test_the_loop_context_is_documented() -> None:
     page = DOCUMENTS["docs/how-to/loop-context.md"]
     code = re.findall(r"`([^`\n]+)`", page.prose)
     public = {f.name for f in dataclasses.fields(trial.Current)} | set(vars(trial.Current))
@@ -185,7 +186,7 @@ def test_the_loop_context_is_documented():
             )
 
 
-def test_every_state_is_documented():
+def test_every_state_is_documented() -> None:
     page = DOCUMENTS["docs/how-to/limits.md"]
     for state in State:
         assert any(
@@ -194,7 +195,7 @@ def test_every_state_is_documented():
         ), state
 
 
-def test_the_built_in_trainers_are_documented_with_their_parameters():
+def test_the_built_in_trainers_are_documented_with_their_parameters() -> None:
     page = DOCUMENTS["docs/reference/trainers.md"]
     for file in (ROOT / "trainers").glob("[a-z]*.py"):
         assert f"## `{file.stem}`" in page.text
@@ -209,7 +210,9 @@ def test_the_built_in_trainers_are_documented_with_their_parameters():
         ("docs/how-to/trackers.md", "# Trackers", "tracker"),
     ],
 )
-def test_the_tables_of_plug_ins_have_a_row_for_every_built_in_one(page, heading, kind):
+def test_the_tables_of_plug_ins_have_a_row_for_every_built_in_one(
+    page: str, heading: str, kind: str
+) -> None:
     section = f"\n{DOCUMENTS[page].text}".partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     assert sorted(named) == sorted(plugin_registry.names(kind))

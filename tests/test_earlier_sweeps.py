@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,9 @@ def recorded(space_file: Path, root: Path) -> Path:
     return folder
 
 
-def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tmp_path):
+def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     root = tmp_path / "runs"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,9 @@ def the_trial(folder: Path) -> TrialState:
     return study.trials[0]
 
 
-def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path):
+def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     file = tmp_path / "elastic.yaml"

@@ -5,6 +5,8 @@ sweep.
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,8 +36,8 @@ colsample_bytree: {uniform: [0.3, 1.0]}, num_boost_round: 10}
 
 
 def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(
-    tmp_path, monkeypatch, clean_ray
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_ray: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     values, kinds = load_iris(return_X_y=True)
     rows = pd.DataFrame(values, columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[kinds])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sklearn.datasets import load_wine
@@ -22,8 +24,11 @@ def answered(*args: object) -> str:
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_resume_adds_a_trial_and_keeps_earlier_trials(
-    finished_sweep, clean_ray, checked_in_this_process, monkeypatch
-):
+    finished_sweep: Any,
+    clean_ray: Any,
+    checked_in_this_process: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(commands, "discard", lambda file: None)
     stale = commands.send(finished_sweep, commands.Stop())  # It cannot be deleted.
     commands.answer_file(stale).mkdir()
@@ -42,7 +47,7 @@ def test_resume_adds_a_trial_and_keeps_earlier_trials(
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_pickles_are_not_read_without_trust(finished_sweep):
+def test_pickles_are_not_read_without_trust(finished_sweep: Any) -> None:
     (pickled,) = (finished_sweep / "prepared").rglob("*.pkl")
     done = invoke("export", finished_sweep)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -53,7 +58,9 @@ def test_pickles_are_not_read_without_trust(finished_sweep):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_predict_and_serve_accept_a_sweep_in_place_of_its_bundle(finished_sweep, tmp_path):
+def test_predict_and_serve_accept_a_sweep_in_place_of_its_bundle(
+    finished_sweep: Any, tmp_path: Path
+) -> None:
     rows = load_wine(as_frame=True).data.head(20)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = set()

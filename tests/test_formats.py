@@ -65,7 +65,9 @@ def bundle(finished_sweep: Path) -> Path:
 
 
 @wrong
-def test_every_command_refuses_a_folder_of_another_format(folder, value, text):
+def test_every_command_refuses_a_folder_of_another_format(
+    folder: Any, value: Any, text: Any
+) -> None:
     set_format(folder / ORIGIN, value)
     before = contents(folder)
     rows = folder / "bundle" / "data" / "sweep" / "check.parquet"
@@ -90,7 +92,9 @@ def test_every_command_refuses_a_folder_of_another_format(folder, value, text):
 
 
 @wrong
-def test_ls_shows_a_folder_of_another_format_and_says_why_it_is_unreadable(folder, value, text):
+def test_ls_shows_a_folder_of_another_format_and_says_why_it_is_unreadable(
+    folder: Any, value: Any, text: Any
+) -> None:
     set_format(folder / ORIGIN, value)
     before = contents(folder)
     done = invoke("ls", "--dir", folder.parent)
@@ -102,7 +106,9 @@ def test_ls_shows_a_folder_of_another_format_and_says_why_it_is_unreadable(folde
 
 
 @wrong
-def test_a_new_sweep_does_not_learn_from_a_folder_of_another_format(folder, tmp_path, value, text):
+def test_a_new_sweep_does_not_learn_from_a_folder_of_another_format(
+    folder: Any, tmp_path: Path, value: Any, text: Any
+) -> None:
     set_format(folder / ORIGIN, value)
     space = tmp_path / "space.yaml"
     old = (folder / "space.yaml").read_text()
@@ -113,7 +119,9 @@ def test_a_new_sweep_does_not_learn_from_a_folder_of_another_format(folder, tmp_
 
 
 @wrong
-def test_every_command_refuses_a_bundle_of_another_format(bundle, value, text):
+def test_every_command_refuses_a_bundle_of_another_format(
+    bundle: Any, value: Any, text: Any
+) -> None:
     set_format(bundle / MANIFEST, value)
     integrity.write_hashes(bundle)
     before = contents(bundle)
@@ -130,6 +138,6 @@ def test_every_command_refuses_a_bundle_of_another_format(bundle, value, text):
     assert contents(bundle) == before
 
 
-def test_a_long_format_is_cut():
+def test_a_long_format_is_cut() -> None:
     problem = format_problem(Path("origin.json"), {"format": ["\n" * 5000]})
     assert problem is not None and len(str(problem)) < 200 and "\n" not in str(problem)

@@ -38,7 +38,7 @@ DEEP = ("bundle/", "exports/", "functions/", "prepared/", "tables/", "tensorboar
 
 
 @pytest.fixture(scope="module")
-def root(local_ray, _mlflow_of_sweeps, tmp_path_factory) -> Path:
+def root(local_ray: Any, _mlflow_of_sweeps: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a root folder with a sweep that has all files that sweeps writes, and with a second
     sweep beside it.
     """
@@ -73,7 +73,7 @@ def root(local_ray, _mlflow_of_sweeps, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def outside(tmp_path) -> Path:
+def outside(tmp_path: Path) -> Path:
     """Return a file outside the sweep's folder, which no command may read or change."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text(SECRET)
@@ -212,13 +212,15 @@ def read_all(root: Path, kind: str, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", pytest.param("link", marks=pytest.mark.extended)])
-def test_commands_that_read_do_without_an_entry_of_another_kind(root, outside, kind):
+def test_commands_that_read_do_without_an_entry_of_another_kind(
+    root: Any, outside: Any, kind: str
+) -> None:
     read_all(root, kind, outside)
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("kind", ["folder", "dangling link", "empty file"])
-def test_commands_that_read_do_without_a_file(root, outside, kind):
+def test_commands_that_read_do_without_a_file(root: Any, outside: Any, kind: str) -> None:
     read_all(root, kind, outside)
 
 
@@ -228,7 +230,9 @@ UNCHECKED = ("bundle/", "exports/", "commands/", "trials/0000/checkpoint_000003/
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "dangling link"])
-def test_commands_that_write_refuse_an_entry_of_another_kind(root, outside, kind):
+def test_commands_that_write_refuse_an_entry_of_another_kind(
+    root: Any, outside: Any, kind: Any
+) -> None:
     sweep = sweep_of(root)
     for name in names_in(sweep):
         if name.startswith(UNCHECKED):
@@ -239,7 +243,9 @@ def test_commands_that_write_refuse_an_entry_of_another_kind(root, outside, kind
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "folder"])
-def test_a_bundle_with_an_entry_of_another_kind_is_not_loaded(root, outside, kind):
+def test_a_bundle_with_an_entry_of_another_kind_is_not_loaded(
+    root: Any, outside: Any, kind: Any
+) -> None:
     sweep = sweep_of(root)
     rows = outside.parent.parent / "rows.csv"
     ROWS.head(2).drop(columns="y").to_csv(rows, index=False)
@@ -251,7 +257,9 @@ def test_a_bundle_with_an_entry_of_another_kind_is_not_loaded(root, outside, kin
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "folder"])
-def test_an_earlier_sweep_with_an_entry_of_another_kind_is_refused(root, outside, kind):
+def test_an_earlier_sweep_with_an_entry_of_another_kind_is_refused(
+    root: Any, outside: Any, kind: Any
+) -> None:
     sweep, space = sweep_of(root), outside.parent.parent / "own.yaml"
     space.write_text(
         'trainer: {loop: "tests.user_loops:plain", backend: none}\n'
@@ -268,7 +276,9 @@ def test_an_earlier_sweep_with_an_entry_of_another_kind_is_refused(root, outside
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "folder"])
-def test_a_sweep_with_an_entry_of_another_kind_is_repaired(root, outside, kind):
+def test_a_sweep_with_an_entry_of_another_kind_is_repaired(
+    root: Any, outside: Any, kind: Any
+) -> None:
     sweep = sweep_of(root)
     copy = outside.parent.parent / sweep.name
     for name in ("study.journal", "result.json", "trials", "commands", "lock", "bundle"):

@@ -10,6 +10,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def files_of(folder: Path) -> set[Path]:
 
 
 @pytest.fixture
-def victim(finished_sweep, tmp_path) -> Path:
+def victim(finished_sweep: Any, tmp_path: Path) -> Path:
     """Return the trials of another sweep."""
     return Path(shutil.copytree(finished_sweep / "trials", tmp_path / "victim"))
 
@@ -42,8 +43,8 @@ def victim(finished_sweep, tmp_path) -> Path:
 )
 @pytest.mark.parametrize("which", ["trials", "trials/0000", "trials/0000/checkpoint_000004"])
 def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(
-    finished_sweep, victim, verb, which
-):
+    finished_sweep: Any, victim: Any, verb: Any, which: str
+) -> None:
     if verb[0] == "repair" and which != "trials":
         pytest.skip("a repair goes into `trials` alone")
     there = victim / Path(which).relative_to("trials")
@@ -59,7 +60,9 @@ def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(
     assert files_of(victim) == before
 
 
-def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(finished_sweep, tmp_path):
+def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(
+    finished_sweep: Any, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     (finished_sweep / "exports").symlink_to(tmp_path / "elsewhere")
     done = invoke("export", finished_sweep, "--trial", "0000", "--trust")
@@ -83,7 +86,7 @@ def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(finishe
 @pytest.mark.parametrize(
     "name", ["facts.json", "test.parquet", "x/preprocessor-1.pkl", "x/preprocessor-1.pkl.mac"]
 )
-def test_r2_an_export_waits_for_no_pipe(finished_sweep, name):
+def test_r2_an_export_waits_for_no_pipe(finished_sweep: Any, name: str) -> None:
     file = finished_sweep / "prepared" / name
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)
@@ -94,7 +97,7 @@ def test_r2_an_export_waits_for_no_pipe(finished_sweep, name):
     )
 
 
-def test_logs_reads_only_files_of_the_trial(finished_sweep, tmp_path):
+def test_logs_reads_only_files_of_the_trial(finished_sweep: Any, tmp_path: Path) -> None:
     logs = finished_sweep / "trials" / "0000" / "logs"
     (tmp_path / "secret").write_text("mine\n")
     (logs / "rank-x.log").touch()
@@ -113,7 +116,7 @@ def test_logs_reads_only_files_of_the_trial(finished_sweep, tmp_path):
 @pytest.mark.parametrize(
     "odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii
 )
-def test_control_characters_are_shown_as_text(finished_sweep, odd):
+def test_control_characters_are_shown_as_text(finished_sweep: Any, odd: str) -> None:
     origin = json.loads((finished_sweep / ORIGIN).read_text())
     (finished_sweep / ORIGIN).write_text(json.dumps(origin | {"metric": f"m{odd}"}))
     journal = (
@@ -132,20 +135,20 @@ def test_control_characters_are_shown_as_text(finished_sweep, odd):
 
 
 @pytest.mark.parametrize("text", ["plain", "two\nlines\tand a tab", "é 漢 😀"])
-def test_ordinary_text_is_printed_as_it_is(text):
+def test_ordinary_text_is_printed_as_it_is(text: str) -> None:
     assert printable(text) == text == make_encodable(text)
 
 
-def test_a_log_keeps_its_colors_and_no_other_escape_sequence():
+def test_a_log_keeps_its_colors_and_no_other_escape_sequence() -> None:
     assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", colors=True) == "\x1b[1;31mred\x1b[0m \\x1b[2J"
 
 
-def test_an_error_message_can_be_printed_whatever_name_it_contains():
+def test_an_error_message_can_be_printed_whatever_name_it_contains() -> None:
     text = shorten(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
     assert text.encode() and text == r"cannot read \udce9.csv"
 
 
-def test_r3_full_disk_ends_the_sweep(tmp_path, monkeypatch):
+def test_r3_full_disk_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"OSError: [Errno 28] {os.strerror(errno.ENOSPC)}: 'checkpoint'"
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
     check_disk_space(tmp_path, "ValueError: of the loop's own")
@@ -156,7 +159,7 @@ def test_r3_full_disk_ends_the_sweep(tmp_path, monkeypatch):
     check_disk_space(tmp_path, said)
 
 
-def test_a_name_that_is_too_long_for_the_disk_is_refused(finished_sweep):
+def test_a_name_that_is_too_long_for_the_disk_is_refused(finished_sweep: Any) -> None:
     done = invoke("export", finished_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
     assert (
         done.exit_code == 2

@@ -4,6 +4,9 @@ and no file is created.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 
@@ -32,8 +35,8 @@ def typed(*args: object) -> str:
 
 
 @pytest.fixture
-def space(tmp_path):
-    def write(name: str = "own", train: str = "rows.csv"):
+def space(tmp_path: Path) -> Any:
+    def write(name: str = "own", train: str = "rows.csv") -> Any:
         file = tmp_path / "space.yaml"
         file.write_text(SPACE.format(name=name, train=train))
         return file
@@ -46,18 +49,20 @@ def space(tmp_path):
 @pytest.mark.parametrize(
     "verb", ["show", "logs", "resume", "export", "rerun", "predict", "serve", "gc"]
 )
-def test_r16_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, name, verb):
+def test_r16_a_name_that_is_too_long_is_refused_in_one_line(
+    tmp_path: Path, name: Any, verb: str
+) -> None:
     more = {"logs": ["0"], "rerun": ["0"], "predict": [tmp_path / "rows.csv"]}.get(verb, [])
     said = typed(verb, name, *more, "--dir", tmp_path)
     assert "a path may have at most" in said and len(said) < 200
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan", "run"])
-def test_r16_a_space_file_with_such_a_name_is_refused(tmp_path, verb):
+def test_r16_a_space_file_with_such_a_name_is_refused(tmp_path: Path, verb: str) -> None:
     assert "File name too long" in typed(verb, "a" * 5000)
 
 
-def test_r16_a_link_to_itself_is_reported(space, tmp_path):
+def test_r16_a_link_to_itself_is_reported(space: Any, tmp_path: Path) -> None:
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     (tmp_path / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
     assert "is a broken link to" in typed(
@@ -67,7 +72,7 @@ def test_r16_a_link_to_itself_is_reported(space, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_r16_a_sweep_cannot_be_called_latest(space):
+def test_r16_a_sweep_cannot_be_called_latest(space: Any) -> None:
     with pytest.raises(InputError, match="name: `latest` means the newest sweep") as refused:
         load(space("latest"))
     assert len(refused.value.problems) == 1
@@ -76,13 +81,17 @@ def test_r16_a_sweep_cannot_be_called_latest(space):
 @pytest.mark.parametrize(
     "root", ["s3://bucket/sweeps", "gs://bucket", "hdfs://host:1/a", "file:///tmp/x"]
 )
-def test_r10_a_root_that_is_a_uri_is_refused(space, tmp_path, monkeypatch, root):
+def test_r10_a_root_that_is_a_uri_is_refused(
+    space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert typed("run", space(), "--dir", root).startswith("--dir: ")
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "space.yaml"}
 
 
-def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
+def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweeps.data.checks.preflight import check_root
 
     monkeypatch.chdir(tmp_path)
@@ -103,7 +112,7 @@ def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
         "'https://:secret@host'",
     ],
 )
-def test_r5_no_password_is_left_in_a_text(text):
+def test_r5_no_password_is_left_in_a_text(text: str) -> None:
     assert "secret" not in masked(text) and "cret" not in masked(text) and ":***@" in masked(text)
 
 
@@ -116,11 +125,11 @@ def test_r5_no_password_is_left_in_a_text(text):
         "no URI: a:b@c",
     ],
 )
-def test_r5_other_texts_stay(text):
+def test_r5_other_texts_stay(text: str) -> None:
     assert masked(text) == text
 
 
-def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path):
+def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path: Path) -> None:
     from types import SimpleNamespace
 
     from sweeps.runs.mlflow_summary import place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.mark.extended
-def test_a_dirty_table(tmp_path, monkeypatch):
+def test_a_dirty_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = dirty()
     rows.to_parquet("rows.parquet")
@@ -58,7 +59,7 @@ def test_a_dirty_table(tmp_path, monkeypatch):
 
 
 @pytest.mark.extended
-def test_an_objective_of_optuna(tmp_path, monkeypatch):
+def test_an_objective_of_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_objective.py").write_text(
         "def objective(trial):\n"

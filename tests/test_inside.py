@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ POINTS = (
 )
 
 
-def runs_of(result):
+def runs_of(result: Any) -> Any:
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result.mlflow["tracking_uri"])
@@ -35,8 +37,8 @@ def runs_of(result):
 
 
 def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
-    clean_ray, tmp_path, monkeypatch
-):
+    clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(
         "MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(mlflow_database(), tmp_path)}"
     )
@@ -74,7 +76,7 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
 
 
 @pytest.mark.extended
-def test_unused_folder_is_not_kept_and_mlflow_not_imported(clean_ray, tmp_path):
+def test_unused_folder_is_not_kept_and_mlflow_not_imported(clean_ray: Any, tmp_path: Path) -> None:
     result = sweeps.run(
         space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2, max_concurrent_trials: 1"),
         dir=tmp_path / "runs",
@@ -87,7 +89,9 @@ def test_unused_folder_is_not_kept_and_mlflow_not_imported(clean_ray, tmp_path):
 
 
 @pytest.mark.extended
-def test_without_a_server_the_sweep_and_its_loops_continue(clean_ray, tmp_path, monkeypatch):
+def test_without_a_server_the_sweep_and_its_loops_continue(
+    clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # in place of a minute, which a server that restarts may need
     monkeypatch.setattr(
         MlflowTracker,

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def folders_imported(folder: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("folder", ORDER)
-def test_a_folder_imports_only_from_the_folders_before_it(folder):
+def test_a_folder_imports_only_from_the_folders_before_it(folder: Any) -> None:
     allowed = {folder, *ORDER[: ORDER.index(folder)]}
     wrong = {
         file: names - allowed
@@ -70,7 +71,7 @@ def test_a_folder_imports_only_from_the_folders_before_it(folder):
     assert not wrong, wrong
 
 
-def test_the_trainers_import_only_the_core_and_the_loop_context():
+def test_the_trainers_import_only_the_core_and_the_loop_context() -> None:
     wrong = {
         file: names - {"core", "trial", "trainers"}
         for file, names in folders_imported(ROOT / "trainers").items()
@@ -78,12 +79,12 @@ def test_the_trainers_import_only_the_core_and_the_loop_context():
     assert not any(wrong.values()), wrong
 
 
-def test_the_top_level_has_only_public_names_and_folders():
+def test_the_top_level_has_only_public_names_and_folders() -> None:
     here = {path.name for path in ROOT.iterdir() if path.is_file() or any(path.glob("*.py"))}
     assert here == {"__init__.py", "__main__.py", "py.typed", "trainers", *ORDER}
 
 
-def test_the_engine_knows_no_framework():
+def test_the_engine_knows_no_framework() -> None:
     for file in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             names = (
@@ -123,7 +124,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("command", LIGHT)
-def test_light_commands_load_nothing_heavy(command):
+def test_light_commands_load_nothing_heavy(command: Any) -> None:
     code = (
         "import sys; from sweeps.cli import main\n"
         f"try: main({command.split()!r})\n"
@@ -137,7 +138,7 @@ def test_light_commands_load_nothing_heavy(command):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_run_that_is_refused_does_not_load_optuna():
+def test_a_run_that_is_refused_does_not_load_optuna() -> None:
     code = (
         "import sys; from sweeps.cli import main\n"
         "try: main('run search_spaces/quickstart.yaml --set data.label=unknown'.split())\n"
@@ -150,6 +151,6 @@ def test_a_run_that_is_refused_does_not_load_optuna():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_public_names_are_there():
+def test_the_public_names_are_there() -> None:
     for name in sweeps.__all__:
         assert getattr(sweeps, name) is not None

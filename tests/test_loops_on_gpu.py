@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ ON_CPU = "search_spaces/digits_ddp.py"
 class Shard(FakeShard):
     """Shard whose batches are on the GPU, as those of Ray Data are by default."""
 
-    def iter_torch_batches(self, batch_size=None, dtypes=None, device=DEVICE, **options):
+    def iter_torch_batches(
+        self, batch_size: Any = None, dtypes: Any = None, device: Any = DEVICE, **options: Any
+    ) -> Iterator[Any]:
         size = batch_size or len(self.frame)
         for start in range(0, len(self.frame), size):
             rows = self.frame.iloc[start : start + size]
@@ -85,7 +88,7 @@ LOOPS: dict[str, list[tuple[dict[str, Any], Any]]] = {
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for module in (ray.train.torch, ray_torch, ray.train.torch.train_loop_utils):
         monkeypatch.setattr(module, "get_device", lambda: DEVICE)
     prepare = functools.partial(ray.train.torch.prepare_data_loader, auto_transfer=False)
@@ -94,7 +97,7 @@ def gpu(monkeypatch):
         yield fake
 
 
-def module_of(source: str, folder: Path, monkeypatch) -> Any:
+def module_of(source: str, folder: Path, monkeypatch: Any) -> Any:
     """Import a source as a module."""
     file = folder / "loop_under_test.py"
     file.write_text(SOURCES[source])
@@ -105,7 +108,7 @@ def module_of(source: str, folder: Path, monkeypatch) -> Any:
     return module
 
 
-def test_every_loop_that_trains_with_torch_is_here():
+def test_every_loop_that_trains_with_torch_is_here() -> None:
     trains = {name for name, text in SOURCES.items() if ".backward()" in text}
     assert trains - {ON_CPU} == set(LOOPS)
 
@@ -113,13 +116,15 @@ def test_every_loop_that_trains_with_torch_is_here():
 @pytest.mark.parametrize(
     ("source", "case"), [(name, i) for name, cases in LOOPS.items() for i in range(len(cases))]
 )
-def test_a_loop_trains_and_continues_on_a_gpu(source, case, gpu, tmp_path, monkeypatch):
+def test_a_loop_trains_and_continues_on_a_gpu(
+    source: Any, case: Any, gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, shards = LOOPS[source][case]
     module = module_of(source, tmp_path, monkeypatch)
     current, _ = small_table("binary")
     (tmp_path / "kept").mkdir()
 
-    def run(**options) -> LoopRun:
+    def run(**options: Any) -> LoopRun:
         given = current(_kept={}, check=shards()["valid"].frame.drop(columns="y"))
         return run_loop(module.train_func, config, given, shards(), tmp_path / "kept", **options)
 
@@ -128,7 +133,7 @@ def test_a_loop_trains_and_continues_on_a_gpu(source, case, gpu, tmp_path, monke
     run(resume=first.checkpoints[1])
 
 
-def test_every_checkpoint_is_loaded_without_a_gpu():
+def test_every_checkpoint_is_loaded_without_a_gpu() -> None:
     snippets = {f"{b.page} {i}": b.text for i, b in enumerate(BLOCKS) if b.language == "python"}
     calls = {
         (name, call)
@@ -139,7 +144,7 @@ def test_every_checkpoint_is_loaded_without_a_gpu():
     assert {call for call in calls if 'map_location="cpu"' not in call[1]} == set()
 
 
-def test_the_fake_gpu_refuses_mixed_tensors(gpu):
+def test_the_fake_gpu_refuses_mixed_tensors(gpu: Any) -> None:
     layer = torch.nn.Linear(2, 1).to(DEVICE)
     x = torch.ones(3, 2)
     with pytest.raises(RuntimeError, match="same device"):

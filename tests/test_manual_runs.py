@@ -39,7 +39,7 @@ def predictions(result: dict) -> pd.DataFrame:
     return sweeps.load_bundle(result["bundle"]).predict(rows)
 
 
-def test_the_torch_loop_on_two_workers_runs_and_its_bundle_predicts(tmp_path):
+def test_the_torch_loop_on_two_workers_runs_and_its_bundle_predicts(tmp_path: Path) -> None:
     result = run(tmp_path, "digits", "digits.py", options=("--set", "limits.max_trials=2"))
     assert (
         result["best"]["value"] < 2.3 and result["best"]["scaling"]["num_workers"] == 2
@@ -48,18 +48,18 @@ def test_the_torch_loop_on_two_workers_runs_and_its_bundle_predicts(tmp_path):
     assert set(predicted["prediction"]) <= set(range(10)) and "probability_9" in predicted
 
 
-def test_the_ridge_loop_runs_and_its_bundle_predicts(tmp_path):
+def test_the_ridge_loop_runs_and_its_bundle_predicts(tmp_path: Path) -> None:
     result = run(tmp_path, "ridge", "ridge.py", options=("--set", "limits.max_trials=2"))
     assert 40 < result["best"]["value"] < 90
     assert predictions(result)["prediction"].between(0, 400).all()
 
 
-def test_steps_of_the_user_run(tmp_path):
+def test_steps_of_the_user_run(tmp_path: Path) -> None:
     result = run(tmp_path, "clipped", "features.py", options=("--set", "limits.max_trials=2"))
     assert "Clip" in result["best"]["preprocessor"]
 
 
-def test_a_loop_that_reads_its_own_data_runs(tmp_path):
+def test_a_loop_that_reads_its_own_data_runs(tmp_path: Path) -> None:
     np.savetxt(tmp_path / "rows.csv", np.arange(60.0).reshape(20, 3), delimiter=",")
     result = run(
         tmp_path,

@@ -26,7 +26,7 @@ SECONDS = 300.0
     [pytest.param(f, marks=[pytest.mark.long] * (f != NOTEBOOKS[0])) for f in NOTEBOOKS],
     ids=lambda file: file.stem,
 )
-def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file, tmp_path):
+def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file: Any, tmp_path: Path) -> None:
     shown = outputs(executed(file, tmp_path))
     assert shown == outputs(nbformat.read(file, as_version=4))
     kinds = [kind for cell in shown for kind in cell]
@@ -38,7 +38,7 @@ def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file, tmp_path)
 class Kernel:
     """A Jupyter kernel that runs cells, and keeps the messages of the cell that runs."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path) -> None:
         from jupyter_client.manager import start_new_kernel
 
         self.manager, self.client = start_new_kernel(cwd=str(folder), startup_timeout=SECONDS)
@@ -90,7 +90,7 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(tmp_path, monkeypatch) -> Iterator[Kernel]:
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     monkeypatch.setenv("PYTHONPATH", str(REPO))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{mlflow_database()}")
     started = Kernel(tmp_path)
@@ -105,7 +105,9 @@ def training(text: str) -> bool:
 
 
 @pytest.mark.timeout(600)
-def test_an_interrupt_of_the_kernel_stops_the_sweep_and_it_can_be_resumed(kernel, tmp_path):
+def test_an_interrupt_of_the_kernel_stops_the_sweep_and_it_can_be_resumed(
+    kernel: Any, tmp_path: Path
+) -> None:
     space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     kernel.run("import sweeps")
     assert not kernel.kinds.count("stream")
@@ -131,7 +133,7 @@ def test_an_interrupt_of_the_kernel_stops_the_sweep_and_it_can_be_resumed(kernel
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_second_interrupt_ends_the_cell_and_not_the_kernel(kernel, tmp_path):
+def test_a_second_interrupt_ends_the_cell_and_not_the_kernel(kernel: Any, tmp_path: Path) -> None:
     space_of(tmp_path, "held", limits="max_trials: 1")
     kernel.run("import sweeps; mine = 7")
     kernel.run("sweeps.run('own.yaml', cpus=1)", training)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,13 @@ space:
 """
 
 
-def swept(folder: Path, **given: object):
+def swept(folder: Path, **given: object) -> Any:
     about = {"valid": 0.2, "scheduler": "{name: none}", "workers": 1, "train_on": "train"} | given
     (folder / "patience.yaml").write_text(SPACE.format(**about))
     return sweeps.run(folder / "patience.yaml", dir=folder / "runs")
 
 
-def shown(result, trial: str) -> dict:
+def shown(result: Any, trial: str) -> dict:
     return json.loads(invoke("show", result.dir, "--trial", trial, "--json").stdout)
 
 
@@ -44,8 +45,8 @@ def training_of(bundle: str | Path) -> dict:
 
 
 def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(
-    clean_ray, checked_in_this_process, tmp_path
-):
+    clean_ray: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     rungs = "{name: asha, max_t: 900, grace_period: 65, reduction_factor: 12}"
     result = swept(tmp_path, scheduler=rungs, workers=2, train_on="all")
     assert result.trials["failed"] == 0, result.notes
@@ -61,14 +62,16 @@ def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(
 
 
 @pytest.mark.extended
-def test_a_rerun_of_a_gang_gives_the_numbers_of_the_trial(clean_ray, tmp_path):
+def test_a_rerun_of_a_gang_gives_the_numbers_of_the_trial(clean_ray: Any, tmp_path: Path) -> None:
     result = swept(tmp_path, workers=2)
     rerun = invoke("rerun", result.dir, "0")
     assert rerun.exit_code == 0, rerun.stdout + rerun.stderr
 
 
 @pytest.mark.extended
-def test_refit_after_cross_validation_trains_mean_of_best_rounds(clean_ray, tmp_path):
+def test_refit_after_cross_validation_trains_mean_of_best_rounds(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     result = swept(tmp_path, valid="{folds: 3}", scheduler="{name: asha, max_t: 3}")
     assert result.trials["failed"] == 0, result.notes
     metrics = shown(result, result.best["trial"])

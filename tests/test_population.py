@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PBT = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
 
 
-def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, tmp_path):
+def test_members_exploit_others_and_continue_from_their_checkpoints(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     result = sweeps.run(
@@ -58,7 +61,9 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
 
 
 @pytest.mark.long
-def test_a_loop_that_ignores_its_checkpoint_is_refused_in_one_line(clean_ray, tmp_path):
+def test_a_loop_that_ignores_its_checkpoint_is_refused_in_one_line(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with pytest.raises(
         sweeps.InputError, match=r"the scheduler needs a loop that continues from its checkpoint"
     ) as e:
@@ -102,7 +107,9 @@ space:
     ],
     ids=["torch", "xgboost"],
 )
-def test_a_killed_population_of_a_built_in_trainer_resumes(trainer, workers, params, tmp_path):
+def test_a_killed_population_of_a_built_in_trainer_resumes(
+    trainer: str, workers: int, params: str, tmp_path: Path
+) -> None:
     file, runs = tmp_path / "members.yaml", tmp_path / "runs"
     file.write_text(MEMBERS.format(trainer=trainer, workers=workers, params=params))
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"

@@ -12,6 +12,7 @@ import signal
 import time
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -28,14 +29,14 @@ SPACES = REPO / "search_spaces"
 STOPS_WITHIN = 30  # seconds
 
 
-def children(client, result) -> list:
+def children(client: Any, result: Any) -> list:
     experiment = client.get_experiment_by_name(result["mlflow"]["experiment"])
     where = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
     return client.search_runs([experiment.experiment_id], where)
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory):
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("quickstart")
     process = command("run", SPACES / "quickstart.yaml", "--dir", root, "--json", new_database=True)
     out, err = process.communicate(timeout=230)
@@ -43,7 +44,7 @@ def quickstart(tmp_path_factory):
     return root, json.loads(out), err
 
 
-def test_quickstart_prints_only_one_json_object(quickstart):
+def test_quickstart_prints_only_one_json_object(quickstart: Any) -> None:
     root, result, err = quickstart
     assert err == ""
     assert set(result) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
@@ -69,7 +70,7 @@ def test_quickstart_prints_only_one_json_object(quickstart):
     assert Path(result["bundle"]).is_dir() and Path(result["dir"]).parent == root
 
 
-def test_every_file_of_the_sweep_is_in_the_reference(quickstart):
+def test_every_file_of_the_sweep_is_in_the_reference(quickstart: Any) -> None:
     root, result, _ = quickstart
     folder = Path(result["dir"])
     inside = [path for path in folder.rglob("*") if path.is_file()]
@@ -89,7 +90,7 @@ def test_every_file_of_the_sweep_is_in_the_reference(quickstart):
     assert beside <= set(sweep_files.ROOT)
 
 
-def test_two_workers_run_every_trial_of_the_quickstart(quickstart):
+def test_two_workers_run_every_trial_of_the_quickstart(quickstart: Any) -> None:
     """Half of the trials have one worker, the others two."""
     _, result, _ = quickstart
     logs = [log.read_text() for log in Path(result["dir"]).glob("trials/*/logs/rank-*.log")]
@@ -98,7 +99,7 @@ def test_two_workers_run_every_trial_of_the_quickstart(quickstart):
     } == {"worker-001", "worker-002"}
 
 
-def test_mlflow_has_every_trial_of_the_quickstart(quickstart):
+def test_mlflow_has_every_trial_of_the_quickstart(quickstart: Any) -> None:
     from mlflow.tracking import MlflowClient
 
     _, result, _ = quickstart
@@ -137,7 +138,7 @@ def test_mlflow_has_every_trial_of_the_quickstart(quickstart):
     assert {"space.yaml", "result.json"} <= artifacts
 
 
-def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
+def test_quickstart_bundle_predicts_from_raw_rows(quickstart: Any, tmp_path: Path) -> None:
     import sklearn.datasets
 
     _, result, _ = quickstart
@@ -151,7 +152,9 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
     assert len(out) == len(data.data) and (out["prediction"] == data.target).mean() > 0.9
 
 
-def test_quickstart_other_trials_can_be_exported(quickstart, checked_in_this_process, tmp_path):
+def test_quickstart_other_trials_can_be_exported(
+    quickstart: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
     bundle = sweep_exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
@@ -162,7 +165,9 @@ def test_quickstart_other_trials_can_be_exported(quickstart, checked_in_this_pro
     assert done.exit_code == 2 and "no trial `99`" in done.stderr
 
 
-def test_registry_alias_stays_with_the_better_trial(quickstart, checked_in_this_process):
+def test_registry_alias_stays_with_the_better_trial(
+    quickstart: Any, checked_in_this_process: Any
+) -> None:
     from mlflow.tracking import MlflowClient
 
     _, result, _ = quickstart
@@ -217,7 +222,9 @@ def test_registry_alias_stays_with_the_better_trial(quickstart, checked_in_this_
     assert client.get_run(champion.run_id).data.tags["sweeps.trial"] == worse
 
 
-def test_quickstart_can_be_moved_and_exported(quickstart, checked_in_this_process, tmp_path):
+def test_quickstart_can_be_moved_and_exported(
+    quickstart: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     _, result, _ = quickstart
     shutil.copytree(result["dir"], tmp_path / "moved")
     hidden = Path(result["dir"]).with_name("gone")
@@ -260,7 +267,9 @@ def group_hup(pid: int) -> None:
         pytest.param(group_hup, id="r4_group_hup", marks=pytest.mark.long),
     ],
 )
-def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, send):
+def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(
+    tmp_path: Path, send: Any
+) -> None:
     file = space_of(
         tmp_path,
         "held",
@@ -304,7 +313,7 @@ def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, se
 
 
 @pytest.mark.long
-def test_a_second_ctrl_c_stops_at_once(tmp_path):
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")

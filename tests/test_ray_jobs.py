@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -21,7 +22,7 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def project(tmp_path) -> Path:
+def project(tmp_path: Path) -> Path:
     return write_project(tmp_path)
 
 
@@ -104,7 +105,9 @@ def wait_until_ended(cluster: Nodes) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(cluster, project, tmp_path):
+def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(
+    cluster: Any, project: Any, tmp_path: Path
+) -> None:
     """The first stop kills the driver after Ray's 3 s at the latest.
 
     The second one leaves it a minute, as the documentation shows.

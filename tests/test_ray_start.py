@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,12 +32,12 @@ LATE = "The current node timed out during startup."
     [(LATE, "CPU or memory", 2), ("no space left on device", "no space left on device", 1)],
 )
 def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
-    tmp_path, monkeypatch, error, named, tries
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Any, named: str, tries: int
+) -> None:
     monkeypatch.delenv(WAIT, raising=False)
     limits = []
 
-    def init(**_):
+    def init(**_: Any) -> None:
         limits.append(os.environ[WAIT])
         raise Exception(error)
 
@@ -55,10 +57,12 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
     assert WAIT not in os.environ
 
 
-def test_a_start_of_ray_that_hangs_is_tried_again(tmp_path, monkeypatch):
+def test_a_start_of_ray_that_hangs_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     starts = []
 
-    def init(**_):
+    def init(**_: Any) -> None:
         starts.append(os.environ[WAIT])
         if len(starts) == 1:
             raise Exception(LATE)
@@ -80,8 +84,13 @@ def test_a_start_of_ray_that_hangs_is_tried_again(tmp_path, monkeypatch):
     ],
 )
 def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(
-    monkeypatch, tmp_path, wants, has, mode, named
-):
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    wants: str,
+    has: str,
+    mode: str | None,
+    named: str | None,
+) -> None:
     def ask(address: str, mode: str) -> int | None:
         if wants == "away":
             return 1
@@ -144,7 +153,7 @@ print(os.listdir(Path(os.environ["RAY_TMPDIR"], "ray")))
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("interrupted", ["", "1"])
-def test_a_ray_that_fails_to_start_or_is_interrupted_leaves_no_process(interrupted):
+def test_a_ray_that_fails_to_start_or_is_interrupted_leaves_no_process(interrupted: str) -> None:
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as temporary:
         done = subprocess.run(
             [sys.executable, "-c", FAILING],
@@ -184,7 +193,7 @@ ray.shutdown()
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_r18_and_r4_own_ray_listens_on_loopback_in_own_groups():
+def test_r18_and_r4_own_ray_listens_on_loopback_in_own_groups() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=100, cwd=REPO
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,7 @@ def table(folder: Path) -> Path:
     return folder / "table.csv"
 
 
-def swept(folder: Path, module: str, workers: int = 1, fails: str = "false"):
+def swept(folder: Path, module: str, workers: int = 1, fails: str = "false") -> Any:
     (folder / f"{module}.py").write_text(LOOP)
     text = SPACE.format(
         table=table(folder), workers=workers, fails=fails, log=folder / "runs.jsonl"
@@ -98,8 +99,8 @@ def swept(folder: Path, module: str, workers: int = 1, fails: str = "false"):
 
 
 def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(
-    clean_ray, checked_in_this_process, tmp_path
-):
+    clean_ray: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     result, log = swept(tmp_path, "rows_own", fails="true")
     assert result.trials == {"completed": 2, "pruned": 2, "failed": 0}, result.notes
     assert result.fits == 1, "the preprocessor is fitted once"
@@ -138,7 +139,7 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(
 
 @pytest.mark.long
 @pytest.mark.extended
-def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
+def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray: Any, tmp_path: Path) -> None:
     result, log = swept(tmp_path, "rows_two", workers=2)
     assert result.trials["failed"] == 0 and result.trials["completed"] >= 1, result.notes
     first = [entry for entry in log if entry[0] == "0000"]
@@ -162,7 +163,9 @@ def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
         ),
     ],
 )
-def test_built_in_trainers_train_again(clean_ray, tmp_path, trainer, metric, params):
+def test_built_in_trainers_train_again(
+    clean_ray: Any, tmp_path: Path, trainer: str, metric: str, params: str
+) -> None:
     (tmp_path / "space.yaml").write_text(
         f"name: s\ntrainer: {trainer}\ndata: {{train: {table(tmp_path)}, label: kind, valid: "
         f"0.2}}\n"
@@ -178,7 +181,9 @@ def test_built_in_trainers_train_again(clean_ray, tmp_path, trainer, metric, par
     assert len(sweeps.load_bundle(result.bundle).predict(rows)) == 450
 
 
-def test_a_first_part_that_is_too_small_is_refused_before_the_first_trial(clean_ray, tmp_path):
+def test_a_first_part_that_is_too_small_is_refused_before_the_first_trial(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     (tmp_path / "space.yaml").write_text(
         f"name: s\ntrainer: xgboost\ndata: {{train: {table(tmp_path)}, label: kind, valid: 0.2}}\n"
         "objective: {metric: valid-mlogloss, goal: minimize}\nlimits: {max_trials: 5}\n"

@@ -81,7 +81,9 @@ def moved_sweep(tmp_path: Path, trials: int) -> tuple[sweeps.SweepResult, Path]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.extended
-def test_a_trial_of_a_sweep_from_python_is_run_again(clean_ray, checked_in_this_process, tmp_path):
+def test_a_trial_of_a_sweep_from_python_is_run_again(
+    clean_ray: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     _, sweep = moved_sweep(tmp_path, 1)
     rerun = invoke("rerun", sweep, "0")
     assert rerun.exit_code == 0 and "bit-identical" in rerun.stdout, rerun.output
@@ -89,8 +91,8 @@ def test_a_trial_of_a_sweep_from_python_is_run_again(clean_ray, checked_in_this_
 
 @pytest.mark.timeout(240)
 def test_a_sweep_from_python_works_without_the_script(
-    clean_ray, checked_in_this_process, tmp_path, monkeypatch
-):
+    clean_ray: Any, checked_in_this_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result, sweep = moved_sweep(tmp_path, 2)
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
     expected = result.best["params"]["x"] + 10

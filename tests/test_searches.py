@@ -5,6 +5,7 @@ with a constraint, costs, schedulers.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +33,9 @@ def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
     return {run.data.tags["sweeps.trial"]: run for run in runs}
 
 
-def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, tmp_path):
+def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     objectives = (
         "objective=[{metric: loss, goal: minimize}, {metric: size, goal: minimize}, {metric: "
         "cpu_seconds, goal: minimize}]"
@@ -88,7 +91,9 @@ def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, t
     )
 
 
-def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ray, tmp_path):
+def test_paused_trials_continue_from_their_checkpoints_in_other_workers(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     """One slot. Each trial is worse than the one before, so each pauses at its first rung.
 
     `reuse: never` gives every run a new worker.

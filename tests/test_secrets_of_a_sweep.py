@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -82,7 +83,7 @@ def leaks_in(folder: Path, *outputs: str) -> list[str]:
 
 
 @pytest.fixture
-def space(tmp_path, monkeypatch):
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("MY_KEY", KEY)
     monkeypatch.setenv("MY_PASSWORD", PASSWORD)
     code = tmp_path / "code"
@@ -95,7 +96,7 @@ def space(tmp_path, monkeypatch):
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_no_file_and_no_output_of_a_sweep_has_its_secrets(space, tmp_path):
+def test_no_file_and_no_output_of_a_sweep_has_its_secrets(space: Any, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     done = command("run", space, "--dir", runs, "--json")
     out, err = done.communicate(timeout=200)
@@ -113,7 +114,9 @@ def test_no_file_and_no_output_of_a_sweep_has_its_secrets(space, tmp_path):
         assert shown.exit_code == 0 and leaks_in(tmp_path / "none", shown.output) == []
 
 
-def test_the_error_of_a_loader_has_no_secret(space, tmp_path, monkeypatch):
+def test_the_error_of_a_loader_has_no_secret(
+    space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAILS", "1")
     planned = invoke("plan", space, "--data", "--call-loaders")
     assert planned.exit_code == 2 and "`leaks:rows` failed: ConnectionError: ***" in planned.stderr

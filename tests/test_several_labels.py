@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,7 +82,7 @@ RUNS = {
 
 
 @pytest.fixture
-def frame(tmp_path, monkeypatch) -> pd.DataFrame:
+def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     """Rows with two label columns of numbers and two of 0 and 1, in the file `rows.csv` of the
     working directory.
     """
@@ -97,7 +99,7 @@ def frame(tmp_path, monkeypatch) -> pd.DataFrame:
     "name",
     [pytest.param(n, marks=[pytest.mark.long] * (n in ("sklearn", "torch"))) for n in RUNS],
 )
-def test_a_sweep_predicts_each_label(clean_ray, frame, tmp_path, name):
+def test_a_sweep_predicts_each_label(clean_ray: Any, frame: Any, tmp_path: Path, name: Any) -> None:
     trainer, label, metric, params = RUNS[name]
     names = label.strip("[]").split(", ")
     frame[["a", "b", *names]].to_csv("rows.csv", index=False)

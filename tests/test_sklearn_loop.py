@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_documented_sklearn_loop_runs_and_predicts(folder):
+def test_documented_sklearn_loop_runs_and_predicts(folder: Any) -> None:
     process = command("run", folder / "forest.yaml", "--dir", folder / "runs", "--json")
     out, err = process.communicate(timeout=290)
     assert process.returncode == 0, err

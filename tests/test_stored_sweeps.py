@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -27,12 +29,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
-def bucket(tmp_path):
+def bucket(tmp_path: Path) -> Iterator[Any]:
     with storage() as server:
         yield server
 
 
-def machine(tmp_path: Path, name: str, monkeypatch) -> Path:
+def machine(tmp_path: Path, name: str, monkeypatch: Any) -> Path:
     """Let the next commands run in a working directory and a home folder of their own, as on
     another machine.
     """
@@ -44,7 +46,7 @@ def machine(tmp_path: Path, name: str, monkeypatch) -> Path:
     return here
 
 
-def space_with_stored_data(tmp_path: Path, bucket, loop: str, **how: str) -> Path:
+def space_with_stored_data(tmp_path: Path, bucket: Any, loop: str, **how: str) -> Path:
     frame = datasets.load_iris(as_frame=True).frame
     frame.to_parquet(tmp_path / "iris.parquet")
     bucket.put("rows/iris.parquet", tmp_path / "iris.parquet")
@@ -63,7 +65,7 @@ def leaks(*places: Path) -> list[str]:
     return places_of_secrets
 
 
-def end(process, folder: Path) -> None:
+def end(process: Any, folder: Path) -> None:
     """Kill a driver and its Ray, as the loss of its machine does."""
     rays = json.loads((folder / "ray.json").read_text())["pids"]
     process.kill()
@@ -79,7 +81,7 @@ def end(process, folder: Path) -> None:
     psutil.wait_procs(killed, 20)
 
 
-def checkpoints(bucket, name: str) -> dict[str, set[str]]:
+def checkpoints(bucket: Any, name: str) -> dict[str, set[str]]:
     """Return the names of the checkpoints of each trial in the bucket."""
     names_of_trial: dict[str, set[str]] = {}
     for key in bucket.files():
@@ -90,7 +92,9 @@ def checkpoints(bucket, name: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.extended
-def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, monkeypatch, bucket):
+def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Any
+) -> None:
     file = space_with_stored_data(
         tmp_path, bucket, "held", limits="max_trials: 2, max_concurrent_trials: 1"
     )
@@ -177,7 +181,9 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
 
 
 @pytest.mark.long
-def test_failed_storage_ends_sweep_in_one_line_and_resume_continues(tmp_path, monkeypatch, bucket):
+def test_failed_storage_ends_sweep_in_one_line_and_resume_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Any
+) -> None:
     here = machine(tmp_path, "here", monkeypatch)
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", "s3://bucket/sweeps", "-q")
@@ -213,8 +219,8 @@ def test_failed_storage_ends_sweep_in_one_line_and_resume_continues(tmp_path, mo
 
 @pytest.mark.extended
 def test_a_bucket_that_refuses_the_sweep_is_one_line_and_leaves_nothing(
-    tmp_path, monkeypatch, bucket
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Any
+) -> None:
     here = machine(tmp_path, "here", monkeypatch)
     with pytest.raises(
         InputError, match=r"s3://other-bucket/sweeps/own-\S+ cannot be written"
@@ -271,8 +277,8 @@ space:
     reason="needs mount namespaces",
 )
 def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(
-    tmp_path, monkeypatch, bucket
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Any
+) -> None:
     datasets.load_iris(as_frame=True).frame.to_parquet(tmp_path / "iris.parquet")
     bucket.put("rows/iris.parquet", tmp_path / "iris.parquet")
     driver = machine(tmp_path, "driver", monkeypatch)
@@ -335,8 +341,12 @@ space:
 @pytest.mark.long
 @pytest.mark.extended
 def test_refit_trust_and_gc_of_a_stored_sweep(
-    clean_ray, tmp_path, monkeypatch, bucket, checked_in_this_process
-):
+    clean_ray: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bucket: Any,
+    checked_in_this_process: Any,
+) -> None:
     """The checkpoints of scikit-learn's estimators are pickles, which are signed with the key of
     the user.
     """
@@ -391,7 +401,9 @@ def test_refit_trust_and_gc_of_a_stored_sweep(
 
 
 @pytest.mark.long
-def test_stored_sweep_with_database_continues_elsewhere(tmp_path, monkeypatch, bucket):
+def test_stored_sweep_with_database_continues_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: Any
+) -> None:
     with server() as database:
         file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
         first = machine(tmp_path, "first", monkeypatch)
@@ -439,7 +451,7 @@ def latest_checkpoint(folder: Path) -> str | None:
     return None if saved is None else saved.name
 
 
-def test_rows_of_a_bucket(tmp_path, bucket):
+def test_rows_of_a_bucket(tmp_path: Path, bucket: Any) -> None:
     from sweeps.data.sources.data_files import Source, find_files
 
     pd.DataFrame({"x": [1]}).to_csv(tmp_path / "rows.csv", index=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -89,7 +91,7 @@ space:
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A working directory with the folder `train` of three files, the file `valid.parquet`, and the
     loop.
     """
@@ -113,13 +115,13 @@ def files(tmp_path, monkeypatch):
 
 
 def swept(
-    folder,
+    folder: Any,
     ingest: str,
     workers: str = "{grid: [1, 2]}",
     rates: str = "[0.0]",
     valid: str = "valid.parquet",
     trials: int = 2,
-):
+) -> Any:
     text = SPACE.format(
         ingest=ingest, workers=workers, rates=rates, valid=valid, trials=trials, log=folder / "seen"
     )
@@ -127,14 +129,16 @@ def swept(
     return sweeps.run(f"{ingest}.yaml", dir=folder / "runs")
 
 
-def seen(folder, ingest: str, trial: str, split: str, epoch: int = 0) -> list[pd.DataFrame]:
+def seen(folder: Any, ingest: str, trial: str, split: str, epoch: int = 0) -> list[pd.DataFrame]:
     return [
         pd.read_parquet(path)
         for path in sorted(folder.glob(f"seen-{ingest}-{trial}-*-{split}-{epoch}.parquet"))
     ]
 
 
-def test_stream_gives_same_rows_and_bundle_as_memory(clean_ray, files, checked_in_this_process):
+def test_stream_gives_same_rows_and_bundle_as_memory(
+    clean_ray: Any, files: Any, checked_in_this_process: Any
+) -> None:
     results = {ingest: swept(files, ingest) for ingest in ("memory", "stream")}
     values = {}
     for ingest, result in results.items():
@@ -165,8 +169,8 @@ def test_stream_gives_same_rows_and_bundle_as_memory(clean_ray, files, checked_i
 
 @pytest.mark.long
 def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(
-    clean_ray, files, checked_in_this_process
-):
+    clean_ray: Any, files: Any, checked_in_this_process: Any
+) -> None:
     result = swept(files, "stream", "1", valid="0.2", trials=1)
     train, valid = (
         seen(files, "stream", "0000", "train")[0],
@@ -187,8 +191,8 @@ def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(
 
 @pytest.mark.long
 def test_changed_files_are_noticed_when_a_sweep_is_resumed(
-    clean_ray, files, checked_in_this_process
-):
+    clean_ray: Any, files: Any, checked_in_this_process: Any
+) -> None:
     result = swept(files, "stream", "1", trials=1)
     assert sweeps.resume(result.dir, add_trials=1).trials["completed"] == 2
     os.utime(files / "train" / "1.parquet")
@@ -196,7 +200,7 @@ def test_changed_files_are_noticed_when_a_sweep_is_resumed(
         sweeps.resume(result.dir, add_trials=1)
 
 
-def test_a_gang_that_would_need_the_cpus_of_ray_data_is_refused(clean_ray, files):
+def test_a_gang_that_would_need_the_cpus_of_ray_data_is_refused(clean_ray: Any, files: Any) -> None:
     text = SPACE.format(
         ingest="stream", workers=2, rates="[0.0]", valid="0.2", trials=1, log=files / "seen"
     ).replace("0.25", "1")
@@ -276,7 +280,7 @@ space:
 """
 
 
-def swept_with_events(folder, **changed):
+def swept_with_events(folder: Any, **changed: Any) -> Any:
     """Run a sweep whose loop is `EVENTS`. Return the result, and the recorded trials."""
     given = {
         "trials": 1,
@@ -309,7 +313,7 @@ def coordinators() -> list[int]:
     ]
 
 
-def epochs_of(folder, trial: str) -> list[tuple[int, int, int]]:
+def epochs_of(folder: Any, trial: str) -> list[tuple[int, int, int]]:
     """Return (epoch, number of workers, number of rows) for each epoch that a rank has finished."""
     return [
         tuple(map(int, line.split()))
@@ -318,7 +322,7 @@ def epochs_of(folder, trial: str) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.long
-def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
+def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray: Any, files: Any) -> None:
     """An epoch has five batches, and each batch is a step.
 
     The gang reads the stream of the next trial afterwards.
@@ -332,7 +336,9 @@ def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
 
 
 @pytest.mark.long
-def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, files):
+def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(
+    clean_ray: Any, files: Any
+) -> None:
     events = {"0000": ("die", 1), "0001": ("die", 0), "0002": ("lose the data actor", 0)}
     given = json.dumps(
         {trial: {"what": what, "rank": rank} for trial, (what, rank) in events.items()}
@@ -349,7 +355,7 @@ def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, f
 
 
 @pytest.mark.long
-def test_members_of_a_population_read_streams(clean_ray, files):
+def test_members_of_a_population_read_streams(clean_ray: Any, files: Any) -> None:
     pbt = "{name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}"
     x = "{uniform: [0.0, 1.0]}"
     result, trials = swept_with_events(
@@ -361,7 +367,7 @@ def test_members_of_a_population_read_streams(clean_ray, files):
 
 
 @pytest.mark.long
-def test_an_elastic_gang_loses_a_worker_while_it_streams(clean_ray, files):
+def test_an_elastic_gang_loses_a_worker_while_it_streams(clean_ray: Any, files: Any) -> None:
     events = json.dumps({"0000": {"what": "die", "rank": 1}})
     _, (trial,) = swept_with_events(
         files, workers="{elastic: [1, 2]}", epochs="grow", failures=2, events=events
@@ -375,7 +381,7 @@ def test_an_elastic_gang_loses_a_worker_while_it_streams(clean_ray, files):
 
 
 @pytest.mark.long
-def test_the_shipped_space_runs_with_a_ray_of_its_own(tmp_path):
+def test_the_shipped_space_runs_with_a_ray_of_its_own(tmp_path: Path) -> None:
     """Two workers train with DDP on the machine's CPUs, and Ray Data has CPUs beside them."""
     process = command(
         "run", REPO / "search_spaces" / "streaming.yaml", "--dir", tmp_path / "runs", "--json"
@@ -391,7 +397,7 @@ def test_the_shipped_space_runs_with_a_ray_of_its_own(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_streams_of_four_times_the_object_store_do_not_deadlock(tmp_path):
+def test_streams_of_four_times_the_object_store_do_not_deadlock(tmp_path: Path) -> None:
     """`python -m benchmarks.streaming 20` runs this 20 times."""
     from benchmarks import streaming
 

@@ -96,7 +96,7 @@ def imports_of(file: Path, modules: Iterable[str]) -> dict[str, int]:
     return lines
 
 
-def test_no_modules_import_each_other_in_a_circle():
+def test_no_modules_import_each_other_in_a_circle() -> None:
     modules = module_files()
     imports = {name: imports_of(file, modules) for name, file in modules.items()}
     try:
@@ -111,7 +111,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 @pytest.mark.parametrize("folder", ["sweeps", "trainers"])
-def test_no_file_is_too_long(folder):
+def test_no_file_is_too_long(folder: str) -> None:
     lengths = {place(file): len(file.read_text().splitlines()) for file in files_below(folder)}
     too_long = {name: lines for name, lines in lengths.items() if lines > MOST_LINES}
     assert not too_long, f"more than {MOST_LINES} lines"
@@ -125,13 +125,13 @@ def repeated(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return {name: where for name, where in places_of_name.items() if len(where) > 1}
 
 
-def test_names_of_files_stand_once():
+def test_names_of_files_stand_once() -> None:
     files = [*files_below("sweeps"), *files_below("trainers")]
     names = [(file.name, place(file)) for file in files if not file.name.startswith("__")]
     assert not repeated(names)
 
 
-def test_names_of_classes_stand_once():
+def test_names_of_classes_stand_once() -> None:
     classes = [
         (node.name, place(file, node.lineno))
         for file in files_below("sweeps")
@@ -141,7 +141,7 @@ def test_names_of_classes_stand_once():
     assert not repeated(classes)
 
 
-def test_names_of_tests_are_short():
+def test_names_of_tests_are_short() -> None:
     names = {
         name: place(file)
         for file in files_below("tests")
@@ -159,7 +159,7 @@ def forbidden_identifiers(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", ["sweeps", "trainers", "tests"])
-def test_identifiers_say_what_they_hold(folder):
+def test_identifiers_say_what_they_hold(folder: str) -> None:
     wrong = []
     for file in files_below(folder):
         if names := forbidden_identifiers(file.read_text()):

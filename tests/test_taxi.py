@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ TRIPS = Path(
 
 
 @pytest.fixture
-def taxi(monkeypatch):
+def taxi(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The loader module, imported as a space file's module is."""
     monkeypatch.syspath_prepend(SPACE.parent)
     import taxi
@@ -38,7 +39,7 @@ def taxi(monkeypatch):
     return taxi
 
 
-def trip(**other) -> dict:
+def trip(**other: Any) -> dict:
     """A trip of January 2020 as the TLC writes it down, but for what is said."""
     usual = {
         **{
@@ -72,7 +73,7 @@ def trip(**other) -> dict:
 
 
 @pytest.fixture
-def cleaned(taxi, tmp_path, monkeypatch):
+def cleaned(taxi: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What `load` makes of trips, given as rows, in a file of this name."""
 
     def through(*rows: dict, name: str = "trips.csv") -> pd.DataFrame:
@@ -104,7 +105,7 @@ DIRT = {
 
 
 @pytest.mark.parametrize("wrong", DIRT.values(), ids=DIRT)
-def test_invalid_trips_are_removed(cleaned, wrong):
+def test_invalid_trips_are_removed(cleaned: Any, wrong: Any) -> None:
     assert len(cleaned(trip(), trip(**wrong), trip())) == 2
 
 
@@ -127,22 +128,22 @@ ORDINARY = {
 
 
 @pytest.mark.parametrize("other", ORDINARY.values(), ids=ORDINARY)
-def test_unusual_trips_stay(cleaned, other):
+def test_unusual_trips_stay(cleaned: Any, other: Any) -> None:
     assert len(cleaned(trip(), trip(**other))) == 2
 
 
 @pytest.mark.parametrize(("tip", "big"), [(0.0, False), (2.0, False), (2.01, True)])
-def test_a_big_tip_is_more_than_a_fifth_of_the_fare(cleaned, tip, big):
+def test_a_big_tip_is_more_than_a_fifth_of_the_fare(cleaned: Any, tip: float, big: bool) -> None:
     assert cleaned(trip(tip_amount=tip))["is_big_tip"].tolist() == [big]
 
 
-def test_amounts_that_contain_the_tip_are_not_features(taxi, cleaned):
+def test_amounts_that_contain_the_tip_are_not_features(taxi: Any, cleaned: Any) -> None:
     kept = cleaned(trip())
     assert list(kept.columns) == [*taxi.TIMES, *taxi.NUMBERS, "month", "is_big_tip"]
     assert not {"tip_amount", "total_amount"} & set(kept.columns)
 
 
-def test_a_month_of_wrong_clocks_is_no_month(cleaned):
+def test_a_month_of_wrong_clocks_is_no_month(cleaned: Any) -> None:
     stray = [
         trip(tpep_pickup_datetime=f"{day} 23:50:00", tpep_dropoff_datetime=f"{day} 23:55:00")
         for day in ("2008-12-31", "2098-01-01")
@@ -154,7 +155,7 @@ def test_a_month_of_wrong_clocks_is_no_month(cleaned):
     assert months.to_dict() == {pd.Timestamp("2020-01-01"): 300, pd.Timestamp("2020-02-01"): 3}
 
 
-def test_csv_and_parquet_mean_the_same(cleaned):
+def test_csv_and_parquet_mean_the_same(cleaned: Any) -> None:
     rows = [trip(), trip(passenger_count=None, payment_type=2, tip_amount=0)]
     typed = [
         r | {k: pd.Timestamp(r[k]) for k in ("tpep_pickup_datetime", "tpep_dropoff_datetime")}
@@ -163,7 +164,9 @@ def test_csv_and_parquet_mean_the_same(cleaned):
     pd.testing.assert_frame_equal(cleaned(*rows), cleaned(*typed, name="trips.parquet"))
 
 
-def test_columns_that_differ_from_year_to_year_do_not_matter(taxi, cleaned, tmp_path, monkeypatch):
+def test_columns_that_differ_from_year_to_year_do_not_matter(
+    taxi: Any, cleaned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cleaned(trip(), name="y_2020.parquet")
     cleaned(trip(cbd_congestion_fee=0.75, VendorID=np.int32(2)), name="y_2025.parquet")
     monkeypatch.chdir(tmp_path)
@@ -171,7 +174,7 @@ def test_columns_that_differ_from_year_to_year_do_not_matter(taxi, cleaned, tmp_
     assert taxi.load()["VendorID"].tolist() == [1.0, 2.0]
 
 
-def test_features_are_those_of_the_tutorial_and_more(taxi):
+def test_features_are_those_of_the_tutorial_and_more(taxi: Any) -> None:
     raw = pd.DataFrame(
         [
             trip(),
@@ -192,7 +195,7 @@ def test_features_are_those_of_the_tutorial_and_more(taxi):
     assert set(features.columns) == {*taxi.NUMBERS, "trip_duration", "hour", "day_of_week"}
 
 
-def test_features_of_a_row_are_independent_of_other_rows(taxi):
+def test_features_of_a_row_are_independent_of_other_rows(taxi: Any) -> None:
     rows = [
         trip(),
         trip(tpep_dropoff_datetime="2020-01-07 08:00:00", fare_amount=-3.0),
@@ -211,7 +214,9 @@ def test_features_of_a_row_are_independent_of_other_rows(taxi):
     )
 
 
-def test_a_path_that_is_missing_or_invalid_is_reported_in_one_line(taxi, tmp_path, monkeypatch):
+def test_a_path_that_is_missing_or_invalid_is_reported_in_one_line(
+    taxi: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TLC_FILES", raising=False)
     with pytest.raises(ValueError, match=r"^TLC_FILES is not set; .*yellow_tripdata_\*\.parquet'$"):
         taxi.load()
@@ -233,7 +238,9 @@ def test_a_path_that_is_missing_or_invalid_is_reported_in_one_line(taxi, tmp_pat
         ("empty.csv", "", "No columns"),
     ],
 )
-def test_a_file_that_holds_no_trips_is_named(taxi, tmp_path, monkeypatch, name, text, said):
+def test_a_file_that_holds_no_trips_is_named(
+    taxi: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str
+) -> None:
     (tmp_path / name).write_text(text)
     monkeypatch.setenv("TLC_FILES", str(tmp_path / name))
     with pytest.raises(ValueError, match=rf"{name}: .*{said}") as caught:
@@ -250,7 +257,7 @@ def answers(url: str) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
+def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path: Path) -> None:
     """Word by word, but for the port, which another process may hold here."""
     trips = TRIPS / "yellow_tripdata_2018-2020_sample360k.parquet"
     if not trips.is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,19 +31,19 @@ integration = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeou
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_the_space_is_planned(name):
+def test_the_space_is_planned(name: Any) -> None:
     space = load(TUTORIALS / f"{name}.yaml")
     planned = plan(space, {"CPU": 2.0})
     assert len(space.cells) == SPACES[name] and "1 at once" in render(planned)
 
 
-def test_there_are_two_hundred_small_images_in_five_classes():
+def test_there_are_two_hundred_small_images_in_five_classes() -> None:
     files = sorted(IMAGES.rglob("*.jpg"))
     assert len(files) == 200 and len({file.parent for file in files}) == 5
     assert max(file.stat().st_size for file in files) < 4096
 
 
-def test_an_image_is_decoded_from_a_file_or_from_a_column():
+def test_an_image_is_decoded_from_a_file_or_from_a_column() -> None:
     encoded = io.BytesIO()
     Image.new("L", (40, 20), 99).save(encoded, "png")
     file = decoded.decoder("bytes")({"bytes": encoded.getvalue(), "path": "photos/cat/1.png"})
@@ -61,7 +62,7 @@ def digits(rows: int = 64) -> dict[str, FakeShard]:
     return {"train": FakeShard(frame), "valid": FakeShard(frame)}
 
 
-def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_path):
+def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_path: Path) -> None:
     current, _ = small_table("multiclass")
     config = {"lr": 0.05, "batch_size": 16, "accumulate": 2, "epochs": 25, "checkpoint_every": 10}
     run = run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path)
@@ -78,7 +79,7 @@ def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_pa
     assert len(resumed.metrics) == 5
 
 
-def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
+def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path: Path) -> None:
     current, _ = small_table("multiclass")
     gradients = []
     for accumulate in (1, 4):
@@ -101,7 +102,7 @@ def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
     assert gradients[0] == pytest.approx(gradients[1], rel=1e-4)
 
 
-def test_the_line_of_a_checkpoint_predicts(tmp_path):
+def test_the_line_of_a_checkpoint_predicts(tmp_path: Path) -> None:
     layer = torch.nn.Linear(1, 1)
     torch.nn.init.constant_(layer.weight, 5.0)
     torch.nn.init.constant_(layer.bias, 10.0)
@@ -131,7 +132,9 @@ def run(
 class TestSweeps:
     pytestmark = integration
 
-    def test_linear_regression_writes_json_lines_tensorboard_and_traces(self, tmp_path):
+    def test_linear_regression_writes_json_lines_tensorboard_and_traces(
+        self, tmp_path: Path
+    ) -> None:
         result, reports = run(
             "linear", tmp_path, "space.params.profile=true", trackers="[jsonl, tensorboard]"
         )
@@ -151,7 +154,7 @@ class TestSweeps:
         assert sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"x": [0.5]})).shape == (1, 1)
 
     @pytest.mark.extended
-    def test_the_vision_transformer_trains_on_one_and_on_two_workers(self, tmp_path):
+    def test_the_vision_transformer_trains_on_one_and_on_two_workers(self, tmp_path: Path) -> None:
         result, reports = run(
             "vit",
             tmp_path,
@@ -181,7 +184,7 @@ class TestSweeps:
         }
 
     @pytest.mark.long
-    def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path):
+    def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path: Path) -> None:
         # Ray Data has one of the two CPUs of this Ray
         half = "space.scaling.resources_per_worker.CPU=0.5"
         result, _ = run(
@@ -190,7 +193,9 @@ class TestSweeps:
         assert result.best["value"] < 3
 
     @pytest.mark.long
-    def test_each_trial_keeps_its_three_latest_checkpoints_and_its_best_one(self, tmp_path):
+    def test_each_trial_keeps_its_three_latest_checkpoints_and_its_best_one(
+        self, tmp_path: Path
+    ) -> None:
         result, _ = run("checkpoints", tmp_path)
         left = [sorted(folder.glob("checkpoint_*")) for folder in (result.dir / "trials").iterdir()]
         kept = [[int(folder.name.rpartition("_")[2]) for folder in folders] for folders in left]

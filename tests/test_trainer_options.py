@@ -65,7 +65,7 @@ space: {params: {power: {grid: [1, 2, 3]}}}
 """
 
 
-def test_options_reach_the_loop_and_the_bundle(tmp_path: Path):
+def test_options_reach_the_loop_and_the_bundle(tmp_path: Path) -> None:
     (tmp_path / "power_trainer.py").write_text(TRAINER)
     (tmp_path / "power_nets.py").write_text(NETS)
     (tmp_path / "power.yaml").write_text(SPACE)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ SPACES = sorted(TUTORIALS.glob("*.yaml"))
 
 
 @pytest.fixture
-def modules(monkeypatch):
+def modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the modules beside the spaces importable."""
     monkeypatch.syspath_prepend(TUTORIALS)
 
@@ -33,14 +34,14 @@ def modules(monkeypatch):
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
-def test_every_tutorial_can_be_planned(file):
+def test_every_tutorial_can_be_planned(file: Any) -> None:
     done = invoke("plan", file, "--resources", "CPU=2", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["trials"]
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
-def test_every_tutorial_has_a_page_that_shows_its_command(file):
+def test_every_tutorial_has_a_page_that_shows_its_command(file: Any) -> None:
     name = file.relative_to(REPO).as_posix()
     pages = [
         d
@@ -51,7 +52,7 @@ def test_every_tutorial_has_a_page_that_shows_its_command(file):
 
 
 @pytest.mark.parametrize("name", ["points", "breast_cancer", "data_sets"])
-def test_the_space_on_the_page_is_the_one_that_ships(name):
+def test_the_space_on_the_page_is_the_one_that_ships(name: str) -> None:
     shown, ships = (
         YAML().load(block_beginning(f"name: {name}")),
         YAML().load(TUTORIALS / f"{name}.yaml"),
@@ -62,14 +63,14 @@ def test_the_space_on_the_page_is_the_one_that_ships(name):
 # ---- the code beside the spaces
 
 
-def test_one_half_of_the_points_has_the_label_1(modules):
+def test_one_half_of_the_points_has_the_label_1(modules: Any) -> None:
     import points
 
     rows = points.load()
     assert rows["X"].tolist() == list(range(200)) and rows["Y"].sum() == 100
 
 
-def test_no_row_for_validation_is_in_a_data_set_for_training(modules):
+def test_no_row_for_validation_is_in_a_data_set_for_training(modules: Any) -> None:
     import tumors
 
     valid, shuffled, half = tumors.valid(), tumors.shuffled(), tumors.half()
@@ -77,7 +78,7 @@ def test_no_row_for_validation_is_in_a_data_set_for_training(modules):
     assert not set(valid.index) & set(shuffled.index) and set(half.index) < set(shuffled.index)
 
 
-def test_a_folder_survives_bytes(modules, tmp_path):
+def test_a_folder_survives_bytes(modules: Any, tmp_path: Path) -> None:
     import checkpoint_bytes
 
     (tmp_path / "a" / "deep").mkdir(parents=True)
@@ -89,7 +90,7 @@ def test_a_folder_survives_bytes(modules, tmp_path):
     ).read_text() == "{}"
 
 
-def trip(**other) -> dict:
+def trip(**other: Any) -> dict:
     """Return a trip that `clean` keeps, with other values for some columns."""
     times = {
         "tpep_pickup_datetime": pd.Timestamp("2020-01-07 08:30"),
@@ -116,20 +117,20 @@ def trip(**other) -> dict:
     ],
     ids=lambda wrong: "-".join(map(str, wrong.values())),
 )
-def test_trips_with_errors_are_dropped(modules, wrong):
+def test_trips_with_errors_are_dropped(modules: Any, wrong: Any) -> None:
     import big_tip
 
     assert len(big_tip.clean(pd.DataFrame([trip(), trip(**wrong), trip()]))) == 2
 
 
-def test_the_label_is_a_tip_of_more_than_a_fifth(modules):
+def test_the_label_is_a_tip_of_more_than_a_fifth(modules: Any) -> None:
     import big_tip
 
     cleaned = big_tip.clean(pd.DataFrame([trip(tip_amount=2.0), trip(tip_amount=2.01)]))
     assert cleaned["is_big_tip"].tolist() == [False, True] and "tip_amount" not in cleaned
 
 
-def test_files_that_do_not_exist_are_named(modules):
+def test_files_that_do_not_exist_are_named(modules: Any) -> None:
     import big_tip
 
     with pytest.raises(ValueError, match=r"no file matches 'absent/\*\.parquet'"):
@@ -141,7 +142,7 @@ def test_files_that_do_not_exist_are_named(modules):
 RUNS = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
 
-def marked(test):
+def marked(test: Any) -> Any:
     """Mark a test that runs a sweep."""
     for mark in RUNS:
         test = mark(test)
@@ -159,7 +160,9 @@ def ran(tmp_path: Path, name: str, *overrides: str) -> dict:
 
 
 @marked
-def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, monkeypatch):
+def test_dask_and_ray_data_give_the_rows_that_pandas_gives(
+    local_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(TUTORIALS)
     import big_tip
 
@@ -180,7 +183,9 @@ def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, 
 
 
 @marked
-def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
+def test_the_taxi_network_predicts_another_month(
+    clean_ray: Any, tmp_path: Path, modules: Any
+) -> None:
     import big_tip
 
     result = ran(
@@ -205,7 +210,7 @@ def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
 
 @pytest.mark.extended
 @marked
-def test_the_taxi_trees_read_trips_with_ray_data(clean_ray, tmp_path):
+def test_the_taxi_trees_read_trips_with_ray_data(clean_ray: Any, tmp_path: Path) -> None:
     result = ran(
         tmp_path,
         "taxi_xgboost",
@@ -217,7 +222,7 @@ def test_the_taxi_trees_read_trips_with_ray_data(clean_ray, tmp_path):
 
 @pytest.mark.extended
 @marked
-def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path):
+def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path: Path) -> None:
     name, trials = "breast_cancer", 20
     longer = ("--set", "space.params.num_boost_round=100", "--set", f"limits.max_trials={trials}")
     process = command("run", TUTORIALS / f"{name}.yaml", "--dir", tmp_path, "--json", *longer)

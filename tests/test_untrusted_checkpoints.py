@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,10 +36,10 @@ space:
 class Harmful:
     """An object whose pickle makes a folder when it is read."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return os.mkdir, (str(self.folder),)
 
 
@@ -82,7 +83,9 @@ def file_of(sweep: Path, trial: str) -> Path:
     ("verb", "trial"), [(("resume",), "0001"), (("export", "--trial", "0000"), "0000")]
 )
 @pytest.mark.parametrize("signature", [None, "0" * 64], ids=["unsigned", "signed by a stranger"])
-def test_r2_a_pickle_is_not_read(sweep, tmp_path, verb, trial, signature):
+def test_r2_a_pickle_is_not_read(
+    sweep: Any, tmp_path: Path, verb: Any, trial: str, signature: Any
+) -> None:
     if signature is not None:
         file_of(sweep, trial).with_name("model.pkl.mac").write_text(signature)
     before = {path: path.read_bytes() for path in (sweep / "trials").rglob("*") if path.is_file()}
@@ -93,7 +96,7 @@ def test_r2_a_pickle_is_not_read(sweep, tmp_path, verb, trial, signature):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_export_reads_a_pickle_with_trust(sweep, tmp_path):
+def test_export_reads_a_pickle_with_trust(sweep: Any, tmp_path: Path) -> None:
     done = invoke("export", sweep, "--trial", "0000", "--trust")
     assert done.exit_code == 2 and "facts.json" in done.stderr, (
         "this sweep has no prepared data, which is the next file to be read"
@@ -101,7 +104,7 @@ def test_export_reads_a_pickle_with_trust(sweep, tmp_path):
 
 
 @pytest.mark.parametrize("why", ["signed", "trust"])
-def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
+def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep: Any, why: str) -> None:
     if why == "signed":
         trust.sign(file_of(sweep, "0001"))
     assert (
@@ -110,7 +113,9 @@ def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
 
 
 @pytest.mark.parametrize("pickles", [("model.pkl",), ()])
-def test_a_resume_waits_for_no_pipe(sweep, monkeypatch, pickles):
+def test_a_resume_waits_for_no_pipe(
+    sweep: Any, monkeypatch: pytest.MonkeyPatch, pickles: Any
+) -> None:
     definition = definition_of("sweeps.trainers.sklearn")
     monkeypatch.setattr(
         "sweeps.runs.resumption.definition_of",

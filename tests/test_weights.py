@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,7 +59,7 @@ space: {preprocessor: [StandardScaler], params: {eta: {uniform: [0.1, 0.5]}, num
 
 
 @pytest.fixture
-def frame(tmp_path, monkeypatch) -> pd.DataFrame:
+def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     """Rows of two classes, in the file `rows.csv` of the working directory."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -76,7 +78,9 @@ def frame(tmp_path, monkeypatch) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("valid", ["0.25", pytest.param("{folds: 2}", marks=pytest.mark.long)])
-def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, valid):
+def test_each_rank_gets_the_weights_of_its_rows(
+    clean_ray: Any, frame: Any, tmp_path: Path, valid: str
+) -> None:
     (tmp_path / "own.yaml").write_text(SPACE.format(valid=valid, log=tmp_path / "log"))
     sweeps.run("own.yaml", dir=tmp_path / "runs")
     of_row = frame.set_index("a")
@@ -115,7 +119,9 @@ def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, vali
     )
 
 
-def test_a_bundle_predicts_without_the_column_of_weights(clean_ray, frame, tmp_path):
+def test_a_bundle_predicts_without_the_column_of_weights(
+    clean_ray: Any, frame: Any, tmp_path: Path
+) -> None:
     (tmp_path / "boosted.yaml").write_text(BOOSTED)
     result = sweeps.run("boosted.yaml", dir=tmp_path / "runs")
     bundle = load_bundle(result.bundle)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def copy_of_the_checkout(target: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> Path:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel; its other packages are those of the environment that
     runs the tests.
     """
@@ -72,7 +73,7 @@ def environment(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def away(tmp_path) -> Path:
+def away(tmp_path: Path) -> Path:
     """A folder with the space files that ship, and nothing else of the checkout."""
     for file in (REPO / "search_spaces").iterdir():
         if file.is_file():
@@ -80,7 +81,7 @@ def away(tmp_path) -> Path:
     return tmp_path
 
 
-def test_the_package_and_its_trainers_come_from_the_wheel(environment, away):
+def test_the_package_and_its_trainers_come_from_the_wheel(environment: Any, away: Any) -> None:
     code = (
         "import sweeps, sweeps.trainers.xgboost as x, sweeps.trainers.torch_tabular as t; "
         "print(sweeps.__file__, x.__file__, t.__file__)"
@@ -89,13 +90,13 @@ def test_the_package_and_its_trainers_come_from_the_wheel(environment, away):
         assert Path(file).is_relative_to(environment)
 
 
-def test_the_shipped_spaces_validate(environment, away):
+def test_the_shipped_spaces_validate(environment: Any, away: Any) -> None:
     for file in shipped_spaces.loadable():
         assert "valid" in run(environment / "bin" / "sweeps", "validate", file.name, cwd=away)
 
 
 @pytest.mark.extended
-def test_the_quickstart_runs(environment, away):
+def test_the_quickstart_runs(environment: Any, away: Any) -> None:
     sweeps = environment / "bin" / "sweeps"
     out = run(
         sweeps,

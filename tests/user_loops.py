@@ -11,6 +11,7 @@ import signal
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 
 def _report(step: int, loss: float, save: bool = True) -> None:
@@ -60,7 +61,7 @@ def wait_for(latch: Path, timeout: float = 60) -> None:
         time.sleep(0.02)
 
 
-def plain(config):
+def plain(config: Any) -> None:
     """Report five steps that fall towards x.
 
     `tests.faults.crashing` may kill the driver and this process in the middle of the third step.
@@ -71,14 +72,14 @@ def plain(config):
         _report(step, config["x"] + 1 / step)
 
 
-def no_checkpoint(config):
+def no_checkpoint(config: Any) -> None:
     import ray.train
 
     for step in range(1, 4):
         ray.train.report({"loss": config["x"] + 1 / step})
 
 
-def sized(config):
+def sized(config: Any) -> None:
     """Report a loss and a size. If one of them falls with x, the other grows."""
     import ray.train
 
@@ -86,30 +87,30 @@ def sized(config):
         ray.train.report({"loss": config["x"] + 1 / step, "size": 1 - config["x"]})
 
 
-def broken(config):
+def broken(config: Any) -> None:
     raise ZeroDivisionError("the user's own mistake")
 
 
-def sometimes_broken(config):
+def sometimes_broken(config: Any) -> None:
     if config["x"] > 0.5:
         raise ZeroDivisionError("the user's own mistake")
     plain(config)
 
 
-def unreported(config):
+def unreported(config: Any) -> None:
     import ray.train
 
     ray.train.report({"accuracy": 1.0, "f1": 0.5})
 
 
-def reports_unequally(config):
+def reports_unequally(config: Any) -> None:
     import ray.train
 
     for _ in range(3 if ray.train.get_context().get_world_rank() == 0 else 2):
         ray.train.report({"loss": 1.0})
 
 
-def held(config):
+def held(config: Any) -> None:
     """Report twice, create the file `NAME.two`, and wait for the file `go` to report again."""
     import ray.train
 
@@ -125,7 +126,7 @@ def held(config):
             wait_for(latch / "go")
 
 
-def heavy(config):
+def heavy(config: Any) -> None:
     """Train like `held`, but with checkpoints of 4 MiB."""
     import ray.train
 
@@ -143,7 +144,7 @@ def heavy(config):
             )
 
 
-def grows(config):
+def grows(config: Any) -> None:
     """If x is not 0, allocate a gibibyte of memory each second. Then report once."""
     import ray.train
 
@@ -154,12 +155,12 @@ def grows(config):
     ray.train.report({"loss": 1.0})
 
 
-def load(folder):
+def load(folder: Any) -> Any:
     """Return a model that predicts the loss in the checkpoint for every row."""
     state = json.loads(Path(folder, "state.json").read_text())
 
     class Constant:
-        def predict(self, frame):
+        def predict(self, frame: Any) -> Any:
             import numpy as np
 
             return np.full(len(frame), state["loss"])
@@ -167,7 +168,7 @@ def load(folder):
     return Constant()
 
 
-def seeded(config):
+def seeded(config: Any) -> None:
     """Report five steps that depend on the trial's random state.
 
     If the file `changed` exists, the values from the third step on are different.
@@ -183,14 +184,14 @@ def seeded(config):
         _report(step, config["x"] + noise)
 
 
-def slow(config):
+def slow(config: Any) -> None:
     """Train like `plain`, but take a third of a second."""
     for step in range(_start() + 1, 6):
         time.sleep(0.07)
         _report(step, config["x"] + 1 / step)
 
 
-def falls(config):
+def falls(config: Any) -> None:
     """Report six steps, each with a loss that is lower by x.
 
     The first step lowers the loss in the checkpoint.
@@ -207,13 +208,13 @@ def falls(config):
         _report(at, loss)
 
 
-def forgets(config):
+def forgets(config: Any) -> None:
     """Save checkpoints, but always start at the first step."""
     for step in range(1, 7):
         _report(step, config["x"] + 1 / step)
 
 
-def images(kind="dataset", rows=60):
+def images(kind: str = "dataset", rows: int = 60) -> Any:
     """Return labeled images of 4 × 5 pixels. Images with label 1 are brighter.
 
     The result is a Ray Dataset with tensors, or a DataFrame with an array in each cell.
@@ -234,7 +235,7 @@ def images(kind="dataset", rows=60):
     )
 
 
-def looks(config):
+def looks(config: Any) -> None:
     """Train one layer of torch on images, and save the model's predictions for the check rows."""
     import numpy as np
     import ray.train
@@ -262,7 +263,7 @@ def looks(config):
             )
 
 
-def load_looks(folder):
+def load_looks(folder: Any) -> Any:
     """Load the model of `looks`. The model checks that each cell of its input is an array."""
     import numpy as np
     import torch
@@ -271,7 +272,7 @@ def load_looks(folder):
     model.load_state_dict(torch.load(Path(folder, "model.pt")))
 
     class Looks:
-        def predict(self, frame):
+        def predict(self, frame: Any) -> Any:
             assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for cell in frame["image"])
             with torch.no_grad():
                 pixels = torch.from_numpy(np.stack(frame["image"])).flatten(1)
@@ -280,18 +281,18 @@ def load_looks(folder):
     return Looks()
 
 
-def load_named(folder):
+def load_named(folder: Any) -> Any:
     """Return a model whose predictions have columns with their own names."""
     loss = json.loads(Path(folder, "state.json").read_text())["loss"]
 
     class Named:
-        def predict(self, frame):
+        def predict(self, frame: Any) -> Any:
             return frame[["word"]].assign(loss=loss, long=frame["word"].str.len() > 3)
 
     return Named()
 
 
-def logs_to_mlflow(config):
+def logs_to_mlflow(config: Any) -> None:
     """Report five steps and log them to MLflow, as in a script.
 
     The loop leaves a run active, and writes a file on every rank. It fails if x is above 0.9.
@@ -314,7 +315,7 @@ def logs_to_mlflow(config):
         raise ZeroDivisionError("the user's own mistake")
 
 
-def asks_for_its_folder(config):
+def asks_for_its_folder(config: Any) -> None:
     """Read the path of the trial's folder, write nothing, and report if MLflow was imported."""
     import sys
 

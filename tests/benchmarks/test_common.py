@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ SAMPLES = (
 )
 
 
-def nothing(task):
+def nothing(task: Any) -> Any:
     return {}
 
 
@@ -65,14 +66,14 @@ WORKLOAD = Workload(
 # ---- times
 
 
-def test_the_start_does_not_count_as_trial_time():
+def test_the_start_does_not_count_as_trial_time() -> None:
     late = [100.0 + i for i in range(8)]  # the first eighth is one trial
     assert steady([5.0, *late[1:]]) == pytest.approx((107 - 5) / 7)
     assert steady([3.0 * i for i in range(64)]) == pytest.approx(3.0)
 
 
 @given(st.lists(st.floats(0, 1e6, allow_nan=False), min_size=2, max_size=100), st.floats(-1e6, 1e6))
-def test_steady_time_depends_only_on_differences(ends, shift):
+def test_steady_time_depends_only_on_differences(ends: Any, shift: Any) -> None:
     assert steady([end + shift for end in reversed(ends)]) == pytest.approx(steady(ends), abs=1e-6)
     assert steady(ends) >= 0
 
@@ -84,7 +85,7 @@ def test_steady_time_depends_only_on_differences(ends, shift):
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.booleans())
-def test_a_goal_is_met_or_missed(value, bound, at_most):
+def test_a_goal_is_met_or_missed(value: Any, bound: Any, at_most: Any) -> None:
     goal = Goal("", value, bound, at_most)
     assert met(goal) is (value <= bound if at_most else value >= bound)
     assert outcome(goal).startswith("met" if met(goal) else "**missed")
@@ -93,7 +94,7 @@ def test_a_goal_is_met_or_missed(value, bound, at_most):
 # ---- the report
 
 
-def test_benchmark_report_names_sides_machine_and_goals():
+def test_benchmark_report_names_sides_machine_and_goals() -> None:
     machine = {"cores": "2", "memory": "24 GiB"}
     done = WorkloadRecord(
         "small",
@@ -124,7 +125,7 @@ def test_benchmark_report_names_sides_machine_and_goals():
 # ---- what there is
 
 
-def test_every_script_is_a_workload_with_a_description():
+def test_every_script_is_a_workload_with_a_description() -> None:
     folder = Path(importlib.import_module("benchmarks").__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
     scripts = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ AXES = [
 
 
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.kind)
-def test_the_value_at_the_place_of_a_value_is_this_value(axis):
+def test_the_value_at_the_place_of_a_value_is_this_value(axis: Any) -> None:
     rng = np.random.RandomState(0)
     for _ in range(50):
         value = draw({"x": axis}, rng)["x"]
@@ -31,7 +33,9 @@ def test_the_value_at_the_place_of_a_value_is_this_value(axis):
 
 @pytest.mark.parametrize("kind", ["related", "unrelated"])
 @pytest.mark.parametrize("name", warm_start.KINDS["related"])
-def test_an_earlier_task_has_the_dimensions_of_its_task_and_none_is_held(kind, name):
+def test_an_earlier_task_has_the_dimensions_of_its_task_and_none_is_held(
+    kind: str, name: Any
+) -> None:
     target, source = warm_start.task(name), warm_start.KINDS[kind][name]()
     assert dict(source.axes) == dict(target.axes)
     assert not any(
@@ -43,7 +47,7 @@ def test_an_earlier_task_has_the_dimensions_of_its_task_and_none_is_held(kind, n
     )
 
 
-def test_warm_starts_are_compared_with_cold_replays():
+def test_warm_starts_are_compared_with_cold_replays() -> None:
     rows = [
         {
             "kind": kind,

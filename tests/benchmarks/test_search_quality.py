@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,26 +16,26 @@ from benchmarks.search_quality.tasks import FUNCTIONS, STEPS, draw, names, task
 class Scripted:
     """Stops every trial at a step."""
 
-    def __init__(self, at: int):
+    def __init__(self, at: int) -> None:
         self.at, self.starts, self.heard, self.running, self.most = at, 0, [], set(), 0
 
-    def begin(self):
+    def begin(self) -> Any:
         self.starts += 1
         self.running.add(self.starts)
         self.most = max(self.most, len(self.running))
         return self.starts, {"x": 0.1 * (self.starts % 10), "y": 0.5}
 
-    def report(self, trial, step, value):
+    def report(self, trial: Any, step: Any, value: Any) -> bool:
         self.heard.append((trial, step))
         if step == self.at:
             self.running.remove(trial)
         return step < self.at
 
-    def end(self, trial):
+    def end(self, trial: Any) -> None:
         self.running.discard(trial)
 
 
-def test_trials_run_on_all_workers_and_steps_are_counted():
+def test_trials_run_on_all_workers_and_steps_are_counted() -> None:
     searcher = Scripted(3)
     regrets = replay(task("branin"), searcher, budgets=(1, 2), workers=4)
     assert searcher.most == 4 and len(searcher.heard) == 2 * STEPS
@@ -42,7 +44,7 @@ def test_trials_run_on_all_workers_and_steps_are_counted():
 
 
 @pytest.mark.parametrize("name", names())
-def test_generated_task_has_true_optimum_and_typical_value(name):
+def test_generated_task_has_true_optimum_and_typical_value(name: Any) -> None:
     t, rng = task(name), np.random.RandomState(1)
     last = [t.regret(float(t.curve(draw(t.axes, rng))[-1])) for _ in range(300)]
     lowest = [t.regret(float(t.curve(draw(t.axes, rng)).min())) for _ in range(300)]
@@ -50,7 +52,7 @@ def test_generated_task_has_true_optimum_and_typical_value(name):
     assert t.curve(draw(t.axes, rng)).shape == (STEPS,)
 
 
-def test_the_optima_of_the_test_functions_are_where_they_are_documented():
+def test_the_optima_of_the_test_functions_are_where_they_are_documented() -> None:
     best = {
         "branin": {"x": (np.pi + 5) / 15, "y": 2.275 / 15},
         "rosenbrock4": {f"x{i}": 0.75 for i in range(4)},
@@ -71,7 +73,7 @@ def test_the_optima_of_the_test_functions_are_where_they_are_documented():
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
-def test_a_replay_of_our_searcher_repeats_its_result(algorithm):
+def test_a_replay_of_our_searcher_repeats_its_result(algorithm: str) -> None:
     first, second = (
         replay(task("branin"), Ours(task("branin"), 3, algorithm), budgets=(1, 2)) for _ in range(2)
     )

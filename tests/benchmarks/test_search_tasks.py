@@ -4,6 +4,8 @@ split.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from optuna.pruners import MedianPruner
@@ -22,7 +24,7 @@ NEW = [
 ]
 
 
-def test_no_task_is_in_both_halves_and_the_kept_ones_are_in_none():
+def test_no_task_is_in_both_halves_and_the_kept_ones_are_in_none() -> None:
     assert len({*DEVELOPMENT, *HELD}) == len(DEVELOPMENT) + len(HELD)
     assert not {name.partition("+")[0] for name in DEVELOPMENT} & {
         name.partition("+")[0] for name in HELD
@@ -43,13 +45,13 @@ def test_no_task_is_in_both_halves_and_the_kept_ones_are_in_none():
 
 
 @pytest.mark.parametrize("instance", sorted(KEPT))
-def test_kept_tasks_cannot_be_loaded(instance):
+def test_kept_tasks_cannot_be_loaded(instance: Any) -> None:
     with pytest.raises(ValueError, match=str(instance)):
         task(f"lcbench_{instance}")
 
 
 @pytest.mark.parametrize("name", NEW)
-def test_a_task_loads_and_its_curves_are_sane(name):
+def test_a_task_loads_and_its_curves_are_sane(name: Any) -> None:
     t, rng = task(name), np.random.RandomState(1)
     curves = np.array([t.curve(draw(t.axes, rng)) for _ in range(60)])
     fails = name.startswith("failing")
@@ -71,7 +73,7 @@ def test_a_task_loads_and_its_curves_are_sane(name):
 
 
 @pytest.mark.parametrize("family", generated.FAMILIES)
-def test_generated_spaces_vary_and_best_configuration_is_optimum(family):
+def test_generated_spaces_vary_and_best_configuration_is_optimum(family: Any) -> None:
     tasks = [generated.generate(family, seed) for seed in range(6)]
     for g in tasks:
         assert g.curve(g.best)[-1] == pytest.approx(0, abs=1e-9) and min(g.curve(g.best)) >= -1e-9
@@ -83,7 +85,7 @@ def test_generated_spaces_vary_and_best_configuration_is_optimum(family):
     assert again.best == tasks[0].best and again.typical == tasks[0].typical
 
 
-def test_noise_depends_on_the_configuration_the_step_and_the_seed():
+def test_noise_depends_on_the_configuration_the_step_and_the_seed() -> None:
     first, again, other = task("branin+noise", 3), task("branin+noise", 3), task("branin+noise", 4)
     config = {"x": 0.25, "y": 0.75}
     assert (first.noise_of(config) == again.noise_of({"y": 0.75, "x": 0.25})).all()
@@ -98,10 +100,10 @@ def test_noise_depends_on_the_configuration_the_step_and_the_seed():
 class Listed:
     """Starts listed configurations in turn, and keeps what it hears."""
 
-    def __init__(self, configs):
+    def __init__(self, configs: Any) -> None:
         self.configs, self.starts, self.failed, self.seen, self.paid = configs, 0, [], {}, {}
 
-    def begin(self):
+    def begin(self) -> Any:
         self.starts += 1
         return (
             (self.starts - 1, self.configs[self.starts - 1])
@@ -109,21 +111,21 @@ class Listed:
             else None
         )
 
-    def report(self, trial, step, value):
+    def report(self, trial: Any, step: Any, value: Any) -> bool:
         self.seen[trial, step] = value
         return True
 
-    def end(self, trial):
+    def end(self, trial: Any) -> None:
         pass
 
-    def fail(self, trial):
+    def fail(self, trial: Any) -> None:
         self.failed.append(trial)
 
-    def pay(self, trial, seconds):
+    def pay(self, trial: Any, seconds: Any) -> None:
         self.paid[trial] = self.paid.get(trial, 0) + seconds
 
 
-def _small(curve, **more) -> Task:
+def _small(curve: Any, **more: Any) -> Task:
     return Task(
         "small",
         {"x": Axis("int", 0, 9)},
@@ -135,7 +137,7 @@ def _small(curve, **more) -> Task:
     )
 
 
-def test_the_regret_is_that_of_the_true_value_of_the_best_seen_value():
+def test_the_regret_is_that_of_the_true_value_of_the_best_seen_value() -> None:
     t = _small(lambda x: [5, 4, x], noise=3.0)
     searcher = Listed([{"x": x} for x in range(4)])
     regret = replay(t, searcher, (4,), workers=1)
@@ -144,7 +146,7 @@ def test_the_regret_is_that_of_the_true_value_of_the_best_seen_value():
     assert any(searcher.seen[i, 3] != i for i in range(4))
 
 
-def test_a_budget_of_costs_is_spent_in_seconds():
+def test_a_budget_of_costs_is_spent_in_seconds() -> None:
     t = _small(lambda x: [9, 8, x], cost=lambda c: np.full(3, 1.0 + c["x"]), typical_cost=6.0)
     searcher = Listed([{"x": 5}, {"x": 2}, {"x": 0}])
     assert replay(t, searcher, (1, 3.5, 5), workers=2, by_cost=True) == [0.9, 0.2, 0.0]
@@ -165,6 +167,6 @@ SEARCHERS = {
 
 @pytest.mark.parametrize("name", ["conditional_0", "failing_0+noise", "lcbench_3945"])
 @pytest.mark.parametrize("searcher", SEARCHERS)
-def test_searchers_replay_conditions_failures_and_52_steps(searcher, name):
+def test_searchers_replay_conditions_failures_and_52_steps(searcher: Any, name: str) -> None:
     regret = replay(task(name), SEARCHERS[searcher](task(name)), (1, 3))
     assert len(regret) == 2 and regret[0] >= regret[1] - 1 and all(-0.01 < r < 20 for r in regret)

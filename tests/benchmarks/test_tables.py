@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ NEVER |= {"airlines", "green_taxi"}
 # ---- what is held back
 
 
-def test_third_of_tables_is_held_back_for_judging():
+def test_third_of_tables_is_held_back_for_judging() -> None:
     names = list(tables())
     assert 0.25 < np.mean([is_held(name) for name in names]) < 0.42
     assert len(DEVELOPMENT) == 6 and set(DEVELOPMENT) <= set(names)
@@ -37,7 +39,7 @@ def test_third_of_tables_is_held_back_for_judging():
     assert is_held("telco_churn") and not is_held("german_credit")
 
 
-def test_a_table_with_a_time_is_split_by_time(tmp_path):
+def test_a_table_with_a_time_is_split_by_time(tmp_path: Path) -> None:
     frame = pd.DataFrame({"day": [3, 1, 2, 4] * 5, "label": ["x", "y"] * 10})
     table = Table("t", "label", "binary", lambda folder: frame, time="day")
     train, test = table.split(tmp_path, 0)
@@ -52,7 +54,7 @@ def test_a_table_with_a_time_is_split_by_time(tmp_path):
 
 
 @pytest.mark.parametrize("name", generated.RECIPES)
-def test_a_generated_table_follows_its_recipe(name):
+def test_a_generated_table_follows_its_recipe(name: Any) -> None:
     recipe = dataclasses.replace(generated.RECIPES[name], rows=2000)
     table = generated.table_of(recipe, 0)
     columns = recipe.numbers + len(recipe.levels) + recipe.drift
@@ -69,7 +71,7 @@ def test_a_generated_table_follows_its_recipe(name):
     pd.testing.assert_frame_equal(table, generated.table_of(recipe, 0))
 
 
-def test_a_generated_label_can_be_predicted_but_not_without_error():
+def test_a_generated_label_can_be_predicted_but_not_without_error() -> None:
     recipe = generated.Recipe(3000, 6, (4,), linear=True)
     table = generated.table_of(recipe, 1)
     x = pd.get_dummies(table.drop(columns="label")).rank().to_numpy(dtype=float)
@@ -83,7 +85,7 @@ def test_a_generated_label_can_be_predicted_but_not_without_error():
 # ---- scores
 
 
-def test_log_loss_and_auc_of_two_classes():
+def test_log_loss_and_auc_of_two_classes() -> None:
     truth = pd.Series(["1", "0", "1", "0"])
     predicted = pd.DataFrame({"0.0": [0.2, 0.9, 0.6, 0.3], "1.0": [0.8, 0.1, 0.4, 0.7]})
     score, auc = scores.evaluate(truth, predicted, "binary")
@@ -91,7 +93,7 @@ def test_log_loss_and_auc_of_two_classes():
     assert auc == 0.75
 
 
-def test_rmse_of_a_regression():
+def test_rmse_of_a_regression() -> None:
     predicted = pd.DataFrame({"prediction": [1.0, 2.0, 5.0]})
     assert scores.evaluate(pd.Series(["1", "2.0", "2"]), predicted, "regression") == (
         pytest.approx(3**0.5),
@@ -100,7 +102,7 @@ def test_rmse_of_a_regression():
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [1.0, math.nan, 2.0]])
-def test_predictions_with_gaps_are_refused(values):
+def test_predictions_with_gaps_are_refused(values: Any) -> None:
     with pytest.raises(ValueError, match="predictions"):
         scores.evaluate(pd.Series([1, 2, 3]), pd.DataFrame({"p": values}), "regression")
 
@@ -109,16 +111,18 @@ def test_predictions_with_gaps_are_refused(values):
     ("score", "expected"),
     [(0.5, 0.0), (0.4, 1.0), (0.45, 0.5), (0.52, -0.2), (0.9, -1.0), (None, -1.0)],
 )
-def test_normalized_scores_begin_at_the_defaults_and_are_cut_at_minus_one(score, expected):
+def test_normalized_scores_begin_at_the_defaults_and_are_cut_at_minus_one(
+    score: float | None, expected: float
+) -> None:
     assert scores.normalized(score, default=0.5, best=0.4) == pytest.approx(expected)
 
 
-def test_a_table_counts_once_whatever_its_seeds():
+def test_a_table_counts_once_whatever_its_seeds() -> None:
     values = [np.array([[1.0, 0.0]]), np.array([[0.0, 0.5], [0.0, 0.5], [0.0, 0.5]])]
     assert scores.mean_of(values).tolist() == [0.5, 0.25]
 
 
-def test_the_bootstrap_is_paired_over_tables_and_seeds():
+def test_the_bootstrap_is_paired_over_tables_and_seeds() -> None:
     rng = np.random.default_rng(0)
     hard = rng.normal(size=(12, 3, 1))
     values = list(np.concatenate([hard, hard - 0.1], axis=2))
@@ -133,7 +137,7 @@ def test_the_bootstrap_is_paired_over_tables_and_seeds():
 # ---- cells
 
 
-def cell(table: str, tool: str, score: float | None, seed: int = 0, **more) -> Cell:
+def cell(table: str, tool: str, score: float | None, seed: int = 0, **more: Any) -> Cell:
     budget = 0 if tool == DEFAULT else 60
     about = {"versions": {tool: "1.0"}, "machine": "2 cores", "date": "2026-01-0" + str(seed + 1)}
     more = {"auc": 0.9, "seconds": 60.0, "cpu_seconds": 100.0, **about, **more}
@@ -155,7 +159,7 @@ def results() -> list[Cell]:
     return rows
 
 
-def test_the_report_has_ranks_normalized_scores_and_each_table():
+def test_the_report_has_ranks_normalized_scores_and_each_table() -> None:
     page = report.render(results())
     assert page.startswith("### 60 s, tables for development\n\nTables on which all tools ran: 2. ")
     assert (
@@ -176,7 +180,7 @@ def test_the_report_has_ranks_normalized_scores_and_each_table():
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_one_tool_runs_on_one_table(tmp_path):
+def test_one_tool_runs_on_one_table(tmp_path: Path) -> None:
     table = tables()["made_small"]
     empty = Cell("made_small", "binary", 0, 0, 0, DEFAULT, 0)
     write_split(table, tmp_path, 0, tmp_path)

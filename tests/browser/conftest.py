@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,7 +30,7 @@ WAIT = 60_000  # milliseconds
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'"
     )
@@ -50,7 +51,7 @@ def asked_outside() -> list[str]:
 
 
 @pytest.fixture
-def page(browser, asked_outside):
+def page(browser: Any, asked_outside: Any) -> Iterator[Any]:
     """Return a page of a new browser profile.
 
     Errors in the page's scripts, and requests to other machines, fail the test.
@@ -58,7 +59,7 @@ def page(browser, asked_outside):
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme="light")
     context.set_default_timeout(WAIT)
 
-    def refuse(route) -> None:
+    def refuse(route: Any) -> None:
         asked_outside.append(route.request.url)
         route.abort()
 
@@ -102,7 +103,7 @@ def page_server(root: Path, mlflow: bool = False) -> Iterator[str]:
         assert ui.wait(20) == 0, said.read_text()
 
 
-def drawn(page, key: str) -> str:
+def drawn(page: Any, key: str) -> str:
     """Wait until a figure is drawn, and return its selector."""
     selector = f"[data-figure={key}] .js-plotly-plot, [data-figure={key}].js-plotly-plot"
     page.locator(f"[data-figure={key}]").first.scroll_into_view_if_needed()
@@ -110,7 +111,7 @@ def drawn(page, key: str) -> str:
     return selector
 
 
-def zoom(page, figure: str) -> None:
+def zoom(page: Any, figure: str) -> None:
     """Drag over the middle of a figure, given its selector."""
     box = page.locator(f"{figure} >> .nsewdrag").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.2)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +44,7 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Serve a sweep of recorded trials."""
     root = tmp_path_factory.mktemp("sweeps-runs") / "runs"
     folder = sweep_folder(root, TRIALS, running=1)
@@ -52,13 +54,13 @@ def served(tmp_path_factory):
     lock.release()
 
 
-def rows(page) -> list[list[str]]:
+def rows(page: Any) -> list[list[str]]:
     return page.eval_on_selector_all(
         "#trials tbody tr", "all => all.map(row => [...row.cells].map(cell => cell.innerText))"
     )
 
 
-def test_the_table_is_filtered_sorted_and_paged(served, page):
+def test_the_table_is_filtered_sorted_and_paged(served: Any, page: Any) -> None:
     page.goto(served.url)
     page.get_by_role("link", name=served.folder.name).click()
     page.wait_for_selector("text=1–25 of 300 trials")
@@ -76,12 +78,12 @@ def test_the_table_is_filtered_sorted_and_paged(served, page):
     page.wait_for_selector("text=26–50 of 300 trials")
 
 
-def test_an_address_that_is_not_encoded_well_names_no_sweep(served, page):
+def test_an_address_that_is_not_encoded_well_names_no_sweep(served: Any, page: Any) -> None:
     page.goto(f"{served.url}/#%ZZ")
     page.wait_for_selector("text=no sweep `%ZZ`")
 
 
-def test_a_figure_is_zoomed_and_a_click_on_a_point_opens_its_trial(served, page):
+def test_a_figure_is_zoomed_and_a_click_on_a_point_opens_its_trial(served: Any, page: Any) -> None:
     page.goto(f"{served.url}/#{served.folder.name}")
     history = drawn(page, "history")
     zoom(page, history)
@@ -108,7 +110,7 @@ box.top + _size.t + yaxis.d2p(trace.y[i])]; }""",
     page.wait_for_selector("dialog[open]", state="detached")
 
 
-def test_every_figure_is_drawn_on_a_wide_and_a_narrow_page(served, page):
+def test_every_figure_is_drawn_on_a_wide_and_a_narrow_page(served: Any, page: Any) -> None:
     page.goto(f"{served.url}/#{served.folder.name}")
     drawn(page, "history")
     if folder := os.environ.get("SWEEPS_SCREENSHOTS"):
@@ -122,7 +124,7 @@ def test_every_figure_is_drawn_on_a_wide_and_a_narrow_page(served, page):
     page.wait_for_function("document.documentElement.scrollWidth <= 400")
 
 
-def test_the_colors_follow_the_system_and_the_switch(served, page):
+def test_the_colors_follow_the_system_and_the_switch(served: Any, page: Any) -> None:
     page.goto(f"{served.url}/#{served.folder.name}")
     history = drawn(page, "history")
     color = "selector => document.querySelector(selector)._fullLayout.font.color"
@@ -135,7 +137,7 @@ def test_the_colors_follow_the_system_and_the_switch(served, page):
     page.wait_for_selector("text=Dark mode")  # the choice is remembered
 
 
-def test_a_trial_is_stopped_and_changes_appear_without_a_reload(served, page):
+def test_a_trial_is_stopped_and_changes_appear_without_a_reload(served: Any, page: Any) -> None:
     page.goto(f"{served.url}/#{served.folder.name}")
     page.wait_for_selector(f"#trials tr[data-trial='{RUNNING}'] >> text=RUNNING")
     page.locator(f"#trials tr[data-trial='{RUNNING}']").click()
@@ -150,7 +152,7 @@ def test_a_trial_is_stopped_and_changes_appear_without_a_reload(served, page):
     page.wait_for_selector(f"#trials tr[data-trial='{RUNNING}'] >> text=silent")
 
 
-def open_report(served, page, folder):
+def open_report(served: Any, page: Any, folder: Any) -> None:
     """Write the report of the served sweep into a folder, and open it without a server."""
     from sweeps.sweep_report.content import report
 
@@ -163,7 +165,9 @@ def open_report(served, page, folder):
     page.goto(f"file://{folder}/report.html")
 
 
-def test_report_is_one_file_and_prints_light_figures(served, page, tmp_path):
+def test_report_is_one_file_and_prints_light_figures(
+    served: Any, page: Any, tmp_path: Path
+) -> None:
     open_report(served, page, tmp_path)
     history = drawn(page, "'0'")
     assert page.eval_on_selector(history, "plot => plot.data.at(-1).name") == "best so far"

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ EXTERNAL = re.compile(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Build the site as `make docs` does. If SWEEPS_SITE names a folder, the site is there
     already.
     """
@@ -40,7 +41,7 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_no_page_loads_anything_from_elsewhere(site):
+def test_no_page_loads_anything_from_elsewhere(site: Any) -> None:
     for page in site.rglob("*.html"):
         assert not EXTERNAL.findall(page.read_text(encoding="utf-8")), page
     for sheet in site.rglob("*.css"):
@@ -49,7 +50,7 @@ def test_no_page_loads_anything_from_elsewhere(site):
         )
 
 
-def test_the_search_works_from_files(site, browser):
+def test_the_search_works_from_files(site: Any, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(f"file://{site}/index.html")
     page.click(".md-search__input")
@@ -58,7 +59,7 @@ def test_the_search_works_from_files(site, browser):
     assert link is not None and link.get_attribute("href")
 
 
-def test_no_page_is_wider_than_the_window(site, browser):
+def test_no_page_is_wider_than_the_window(site: Any, browser: Any) -> None:
     width = 400
     page = browser.new_page(viewport={"width": width, "height": 900})
     for file in sorted(site.rglob("*.html")):

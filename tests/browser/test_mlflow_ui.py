@@ -6,6 +6,9 @@ are right.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from sweeps.core.trial import Result, State
@@ -23,7 +26,7 @@ REPORT = "# sweep-1\n\n**loss 0.1**: trial 0001\n\n## Space file"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Serve the page and MLflow's pages of a recorded sweep. Yield the address and the token."""
     root = tmp_path_factory.mktemp("sweeps-runs") / "runs"
     sweep_folder(root, 3)
@@ -40,7 +43,7 @@ def served(tmp_path_factory):
         yield address, token, tracker
 
 
-def test_the_page_of_a_sweep_leads_to_its_trials_and_its_report(served, browser):
+def test_the_page_of_a_sweep_leads_to_its_trials_and_its_report(served: Any, browser: Any) -> None:
     address, token, tracker = served
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     context.add_init_script(SEEN)

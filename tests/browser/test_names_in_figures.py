@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sweeps.sweep_report import plots
@@ -36,7 +39,7 @@ SHOWN = {
 }
 
 
-def test_names_are_shown_as_they_are_and_are_no_links(page, tmp_path):
+def test_names_are_shown_as_they_are_and_are_no_links(page: Any, tmp_path: Path) -> None:
     data = marked_data(tmp_path, metrics=2)
     names = [f"params.depth {MARKUP}", f"params.mixed {MARKUP}"]
     figures = plots.all_figures(data, 0)

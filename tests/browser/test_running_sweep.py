@@ -7,7 +7,9 @@ The trials wait for a file after two steps, so that the test decides when the sw
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ TABLE = "#trials tbody tr"
 
 
 @pytest.fixture
-def sweep(tmp_path):
+def sweep(tmp_path: Path) -> Iterator[Any]:
     """Start a sweep of three trials, of which two run at a time. Return its process."""
     file = space_of(tmp_path, "held", limits="max_trials: 3, max_concurrent_trials: 2")
     (tmp_path / "runs").mkdir()
@@ -37,7 +39,9 @@ def state(trial: str, name: str) -> str:
     return f"{TABLE}[data-trial='{trial}'] .state.{name}"
 
 
-def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_path):
+def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(
+    sweep: Any, page: Any, tmp_path: Path
+) -> None:
     with page_server(tmp_path / "runs") as url:
         page.goto(url)
         page.get_by_role("link", name="own-").click(

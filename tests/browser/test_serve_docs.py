@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -21,7 +24,7 @@ CHROMIUM = next(
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path: Path) -> Iterator[Any]:
     """Serve a bundle with example rows. Yield the URL."""
     bundle = served.bundle()
     rows = served.raw(3).to_json(orient="split", index=False, date_format="iso")
@@ -38,7 +41,7 @@ def server(tmp_path):
     thread.join(30)
 
 
-def test_the_form_sends_the_example_and_shows_the_answer(server):
+def test_the_form_sends_the_example_and_shows_the_answer(server: Any) -> None:
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'"
     )

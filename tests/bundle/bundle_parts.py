@@ -66,7 +66,7 @@ garden=df["garden"].astype("float64"))
 """
 
 
-def modules(folder: Path, monkeypatch, tag: str) -> None:
+def modules(folder: Path, monkeypatch: Any, tag: str) -> None:
     """Write the user's modules. Each test has other module names."""
     for name, text in {
         "model": MODEL.format(helper=f"helper_{tag}"),
@@ -92,7 +92,7 @@ def raw() -> pd.DataFrame:
     )
 
 
-def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
+def ingredients(folder: Path, monkeypatch: Any, tag: str) -> dict[str, Any]:
     """Return arguments of `write_parts`, for a binary model."""
     modules(folder, monkeypatch, tag)
     checkpoint = folder / "checkpoint"

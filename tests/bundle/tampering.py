@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs" / "tampered_bundles.md"
 COMMAND = "python -m tests.bundle.tampering"
@@ -20,7 +21,7 @@ MARK = "SWEEPS_TEST_MARK"
 class Mark:
     """Pickle that creates a file when it is read."""
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return exec, (f"import os; open(os.environ[{MARK!r}], 'w').close()",)
 
 

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,14 +47,14 @@ print(json.dumps([out["probability_yes"].tolist(), seconds, there, sys.modules["
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("alone")
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", CHAIN, folder)
     return write_parts(folder / "out" / "bundle", **kept), kept
 
 
 @pytest.fixture(scope="module")
-def python(bundle, tmp_path_factory):
+def python(bundle: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The interpreter of a new environment, with what `requirements.txt` names."""
     home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
@@ -76,12 +78,14 @@ def environment() -> dict[str, str]:
     }
 
 
-def test_requirements_are_the_few_that_inference_needs(bundle):
+def test_requirements_are_the_few_that_inference_needs(bundle: Any) -> None:
     names = {line.split("==")[0] for line in (bundle[0] / "requirements.txt").read_text().split()}
     assert names == {"mlflow", "numpy", "pandas", "pyarrow", "pydantic", "xgboost"}
 
 
-def test_a_bundle_predicts_the_same_bits_within_three_seconds(bundle, python, tmp_path):
+def test_a_bundle_predicts_the_same_bits_within_three_seconds(
+    bundle: Any, python: Any, tmp_path: Path
+) -> None:
     path, kept = bundle
     seconds = []
     for _ in range(3):  # the first compiles what pip did not
@@ -101,7 +105,7 @@ def test_a_bundle_predicts_the_same_bits_within_three_seconds(bundle, python, tm
     assert min(seconds) <= 3, seconds
 
 
-def test_mlflow_serves_it(bundle, python, tmp_path):
+def test_mlflow_serves_it(bundle: Any, python: Any, tmp_path: Path) -> None:
     path, kept = bundle
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import bundle_parts
 import mlflow.pyfunc
@@ -28,7 +30,7 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One bundle for all tests that only read it."""
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +38,7 @@ def bundle(tmp_path_factory):
         yield bundle_parts.write_parts(folder / "out" / "bundle", **kept), kept
 
 
-def expected_frame(kept):
+def expected_frame(kept: Any) -> Any:
     p = kept["expected"]
     return pd.DataFrame(
         {
@@ -47,7 +49,7 @@ def expected_frame(kept):
     )
 
 
-def test_predictions_equal_those_of_training_with_and_without_mlflow(bundle):
+def test_predictions_equal_those_of_training_with_and_without_mlflow(bundle: Any) -> None:
     path, kept = bundle
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
         pd.testing.assert_frame_equal(
@@ -56,7 +58,7 @@ def test_predictions_equal_those_of_training_with_and_without_mlflow(bundle):
     np.testing.assert_array_equal(load_bundle(path).model_output(kept["raw"]), kept["expected"])
 
 
-def test_a_readme_says_what_the_bundle_is(bundle):
+def test_a_readme_says_what_the_bundle_is(bundle: Any) -> None:
     path, kept = bundle
     text, manifest = (
         (path / "README.md").read_text(),
@@ -69,7 +71,9 @@ def test_a_readme_says_what_the_bundle_is(bundle):
     assert all(f"`{name}`" in text for name in [*kept["raw"].columns, *manifest["requirements"]])
 
 
-def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundle, tmp_path):
+def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(
+    bundle: Any, tmp_path: Path
+) -> None:
     path, _ = bundle
     again = tmp_path / "0001"
     shutil.copytree(path, again)
@@ -84,7 +88,9 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     )
 
 
-def test_imported_code_is_used_if_it_equals_bundled_code(bundle, tmp_path, monkeypatch):
+def test_imported_code_is_used_if_it_equals_bundled_code(
+    bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = bundle
     other = tmp_path / "helper_shared.py"
     shutil.copy(path / "code" / "helper_shared.py", other)
@@ -99,7 +105,7 @@ def test_imported_code_is_used_if_it_equals_bundled_code(bundle, tmp_path, monke
         load_bundle(path)
 
 
-def test_the_manifest(bundle):
+def test_the_manifest(bundle: Any) -> None:
     path, _ = bundle
     facts = load_bundle(path).manifest
     assert facts.training == {"sweep": "test", "params": {"eta": 0.1}, "value": 0.25, "path": "x"}
@@ -115,7 +121,7 @@ def test_the_manifest(bundle):
     assert facts.pickled == {"data/sweep/preprocessor-1.pkl": "prep_shared.Fitted"}
 
 
-def test_ships_the_users_modules_and_those_they_import(bundle):
+def test_ships_the_users_modules_and_those_they_import(bundle: Any) -> None:
     path, _ = bundle
     shipped = os.listdir(path / "code")
     assert set(shipped) == {
@@ -148,7 +154,7 @@ def test_ships_the_users_modules_and_those_they_import(bundle):
     assert not {"torch", "xgboost", "ray[data]", "scikit-learn"} & names
 
 
-def test_mlflows_view(bundle):
+def test_mlflows_view(bundle: Any) -> None:
     path, _ = bundle
     model = mlflow.pyfunc.load_model(str(path))
     assert {str(t) for t in model.metadata.get_input_schema().input_types()} == {"Any"}
@@ -171,7 +177,9 @@ def test_mlflows_view(bundle):
     ("printed", "speed"),
     [("", None), ("hello\nrows a second: 12.5\nbye\n", 12.5), ("bye\n", None)],
 )
-def test_the_check_finds_the_speed_among_other_lines(printed, speed, monkeypatch):
+def test_the_check_finds_the_speed_among_other_lines(
+    printed: str, speed: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = SimpleNamespace(
         communicate=lambda *_, **__: (printed, ""), returncode=0, kill=lambda: None
     )
@@ -179,7 +187,7 @@ def test_the_check_finds_the_speed_among_other_lines(printed, speed, monkeypatch
     assert check_process.check(Path("bundle"), 1.0) == speed
 
 
-def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
+def test_loads_anywhere_with_the_code_it_ships(bundle: Any, tmp_path: Path) -> None:
     path, kept = bundle
     kept["raw"].to_parquet(tmp_path / "raw.parquet")
     script = (
@@ -205,7 +213,9 @@ def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["odd model", "no load", "no predict", "broken preprocessor"])
-def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, request):
+def test_a_bundle_that_is_not_right_is_not_written(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     if what != "odd model":
         request.getfixturevalue("checked_in_this_process")
     kept = bundle_parts.ingredients(tmp_path, monkeypatch, "wrong" + what.replace(" ", ""))
@@ -234,7 +244,9 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch, 
     assert os.listdir(target.parent) == []
 
 
-def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, monkeypatch):
+def test_a_second_export_replaces_the_first(
+    checked_in_this_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = bundle_parts.ingredients(tmp_path, monkeypatch, "again")
     target = tmp_path / "out" / "bundle"
     bundle_parts.write_parts(target, **kept | {"expected": None})
@@ -254,7 +266,7 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
         bundle_parts.write_parts(target.parent / "mine", **kept)
 
 
-def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
+def test_a_folder_that_is_not_a_bundle_is_named(bundle: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the folder does not exist"):
         load_bundle(tmp_path / "none")
     with pytest.raises(
@@ -263,7 +275,7 @@ def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
         load_bundle(tmp_path)
 
 
-def test_a_checkpoint_is_copied_whole(tmp_path):
+def test_a_checkpoint_is_copied_whole(tmp_path: Path) -> None:
     source = tmp_path / "0007" / "checkpoint"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "model.bin").write_bytes(b"1")
@@ -292,8 +304,8 @@ class Model:
 
 @pytest.mark.parametrize("shapes", ["equal", "different"])
 def test_rows_with_arrays_are_stored_shown_and_predicted(
-    shapes, checked_in_this_process, tmp_path, monkeypatch
-):
+    shapes: str, checked_in_this_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / f"images_{shapes}.py").write_text(IMAGES)
     monkeypatch.syspath_prepend(str(tmp_path))
     kept = bundle_parts.ingredients(tmp_path, monkeypatch, f"images{shapes}")
@@ -339,8 +351,12 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(
     ids=["numbers", "text", "columns", "frame"],
 )
 def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
-    answer, columns, checked_in_this_process, tmp_path, monkeypatch
-):
+    answer: str,
+    columns: Any,
+    checked_in_this_process: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tag = f"free{abs(hash(answer))}"
     text = (
         f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\n"
@@ -366,12 +382,14 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
     assert not list((path / "data").rglob("check.*")) and not (path / "input_example.json").exists()
 
 
-def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, monkeypatch):
+def test_a_process_that_was_started_early_checks_one_bundle_and_ends(
+    bundle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = bundle
     processes = []
     start = subprocess.Popen
 
-    def record(*arguments, **options):
+    def record(*arguments: Any, **options: Any) -> Any:
         processes.append(start(*arguments, **options))
         return processes[-1]
 
@@ -399,8 +417,12 @@ def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, mon
     ],
 )
 def test_predictions_have_a_tolerance_if_the_workers_had_gpus(
-    checked_in_this_process, tmp_path, monkeypatch, scaling, tolerance
-):
+    checked_in_this_process: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scaling: Any,
+    tolerance: Any,
+) -> None:
     parts = bundle_parts.ingredients(tmp_path, monkeypatch, f"gpus{len(str(scaling))}")
     parts["training"] |= {"scaling": {"num_workers": 2, **scaling}}
     path = bundle_parts.write_parts(tmp_path / "bundle", **parts)

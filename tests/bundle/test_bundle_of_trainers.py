@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,7 +55,7 @@ def rows(task: str) -> pd.DataFrame:
     return frame
 
 
-def trained(module, params, task, steps, folder):
+def trained(module: Any, params: Any, task: Any, steps: Any, folder: Any) -> Any:
     """Train on prepared rows, and return the arguments of `write_parts`."""
     raw = rows(task)
     if not any(step.name in ("OneHotEncoder", "Categorizer") for step in steps):
@@ -97,8 +98,8 @@ def trained(module, params, task, steps, folder):
     ],
 )
 def test_a_trained_model_leaves_as_a_bundle(
-    module, params, task, checked_in_this_process, tmp_path
-):
+    module: Any, params: Any, task: str, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     kept = trained(module, params, task, SKLEARN, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     np.testing.assert_array_equal(bundle.model_output(kept["raw"]), kept["expected"])
@@ -117,7 +118,9 @@ def test_a_trained_model_leaves_as_a_bundle(
 
 
 @pytest.mark.integration
-def test_a_chain_of_rays_preprocessors(local_ray, checked_in_this_process, tmp_path):
+def test_a_chain_of_rays_preprocessors(
+    local_ray: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
     assert not {"ray[data]", "scikit-learn"} & {
@@ -128,7 +131,9 @@ def test_a_chain_of_rays_preprocessors(local_ray, checked_in_this_process, tmp_p
     assert bundle.predict(odd)["probability_yes"].notna().all()
 
 
-def test_a_bundle_with_categories_needs_no_ray(checked_in_this_process, tmp_path):
+def test_a_bundle_with_categories_needs_no_ray(
+    checked_in_this_process: Any, tmp_path: Path
+) -> None:
     steps = (Step("Categorizer", ("town", "rooms"), {}),)
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", steps, tmp_path)
     bundle = load_bundle(write_parts(tmp_path / "out" / "bundle", **kept))
@@ -162,7 +167,7 @@ assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), \
 
 
 @pytest.mark.extended
-def test_bundles_of_all_kinds_load_without_sweeps(local_ray, tmp_path):
+def test_bundles_of_all_kinds_load_without_sweeps(local_ray: Any, tmp_path: Path) -> None:
     """One process loads two bundles, such as a champion and a challenger.
 
     The first provides sweeps and trainers for both.

@@ -7,6 +7,9 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,7 +117,7 @@ def training_rows() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def bundles(local_ray, tmp_path_factory):
+def bundles(local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """(trainer, chain) -> the loaded bundle, the chain as it was fitted, the model as it was
     trained.
     """
@@ -197,7 +200,7 @@ def canonical(rows: list[dict]) -> pd.DataFrame:
     return frame.astype({"rooms": "float64", "area": "float64", "town": "str", "garden": "bool"})
 
 
-def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
+def disguised(frame: pd.DataFrame, how: str, rng: Any) -> pd.DataFrame:
     """The same rows with other dtypes."""
     if how == "text":
         text = {
@@ -226,7 +229,9 @@ def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
     rng=st.randoms(use_true_random=False),
 )
 @pytest.mark.parametrize(("trainer", "chain"), CASES)
-def test_odd_rows_are_predicted_as_in_training(bundles, trainer, chain, rows, how, rng):
+def test_odd_rows_are_predicted_as_in_training(
+    bundles: Any, trainer: Any, chain: Any, rows: Any, how: Any, rng: Any
+) -> None:
     bundle, fitted, model, _ = bundles[trainer, chain]
     frame = canonical(rows)
     odd = disguised(frame, how, rng)
@@ -245,7 +250,7 @@ def test_odd_rows_are_predicted_as_in_training(bundles, trainer, chain, rows, ho
 
 
 @pytest.mark.parametrize(("trainer", "chain"), CASES)
-def test_the_rows_of_training(bundles, trainer, chain):
+def test_the_rows_of_training(bundles: Any, trainer: Any, chain: Any) -> None:
     bundle, _, _, parts = bundles[trainer, chain]
     raw = parts["raw"]
     assert bundle.model_output(raw).tobytes() == parts["expected"].tobytes()
@@ -254,7 +259,7 @@ def test_the_rows_of_training(bundles, trainer, chain):
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_wrong_rows_are_named_in_a_line(bundles, trainer):
+def test_wrong_rows_are_named_in_a_line(bundles: Any, trainer: Any) -> None:
     bundle = bundles[trainer, "Ray's"][0]
     good = canonical([{"rooms": 1, "area": 2.0, "town": "Nice", "garden": True}])
     with pytest.raises(InputError) as e:
@@ -267,7 +272,9 @@ def test_wrong_rows_are_named_in_a_line(bundles, trainer):
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_bundle_that_predicts_otherwise_is_not_written(bundles, trainer, tmp_path):
+def test_a_bundle_that_predicts_otherwise_is_not_written(
+    bundles: Any, trainer: Any, tmp_path: Path
+) -> None:
     parts = dict(bundles[trainer, "Ray's"][3])
     parts["expected"] = np.nextafter(parts["expected"], 1)
     with pytest.raises(BundleError, match="predictions differ from the predictions in training"):

@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import bundle_parts
 import numpy as np
@@ -31,7 +34,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
         check_in_this_process(patch)
@@ -48,7 +51,14 @@ def bundle(tmp_path_factory):
         ("rows.parquet", None, 50_000),
     ],
 )
-def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
+def test_files_in_and_out(
+    bundle: Any,
+    source: str,
+    target: str | None,
+    chunk: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(predict_rows, "CHUNK_ROWS", chunk)
     path, kept = bundle
     rows = kept["raw"].assign(sold="no")
@@ -63,7 +73,7 @@ def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
     assert got["prediction"].tolist() == ["yes" if p > 0.5 else "no" for p in kept["expected"]]
 
 
-def test_rows_are_read_as_in_training(bundle, tmp_path):
+def test_rows_are_read_as_in_training(bundle: Any, tmp_path: Path) -> None:
     path, kept = bundle
     read = ReadKeys(names=("sold", *kept["raw"].columns), separator=";", decimal=",")
     facts = json.loads(json.dumps({"read": vars(read)}))
@@ -81,7 +91,7 @@ def test_rows_are_read_as_in_training(bundle, tmp_path):
         pd.testing.assert_frame_equal(predicted, model.predict(kept["raw"]))
 
 
-def test_transform_gives_the_features_that_the_model_gets(bundle):
+def test_transform_gives_the_features_that_the_model_gets(bundle: Any) -> None:
     path, kept = bundle
     loaded = load_bundle(path)
     rows = kept["raw"].assign(sold="no")[["sold", "garden", "city", "area", "rooms"]]
@@ -98,8 +108,8 @@ def test_transform_gives_the_features_that_the_model_gets(bundle):
 
 
 def test_transform_without_a_preprocessor_gives_the_raw_features(
-    checked_in_this_process, tmp_path, monkeypatch
-):
+    checked_in_this_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = bundle_parts.ingredients(tmp_path, monkeypatch, "rawonly")
     raw = kept["raw"][["rooms", "area"]]
     (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
@@ -112,7 +122,7 @@ def test_transform_without_a_preprocessor_gives_the_raw_features(
     )
 
 
-def test_the_rows_are_not_written_over(bundle, tmp_path):
+def test_the_rows_are_not_written_over(bundle: Any, tmp_path: Path) -> None:
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     before = (tmp_path / "rows.csv").read_bytes()
@@ -121,7 +131,7 @@ def test_the_rows_are_not_written_over(bundle, tmp_path):
     assert (tmp_path / "rows.csv").read_bytes() == before
 
 
-def test_a_header_alone(bundle, tmp_path):
+def test_a_header_alone(bundle: Any, tmp_path: Path) -> None:
     path, kept = bundle
     kept["raw"].iloc[:0].to_csv(tmp_path / "rows.csv", index=False)
     got = predict_file(path, tmp_path / "rows.csv")
@@ -132,7 +142,7 @@ def test_a_header_alone(bundle, tmp_path):
     ]
 
 
-def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
+def test_errors_are_named_and_nothing_is_written(bundle: Any, tmp_path: Path) -> None:
     path, _ = bundle
     cases = {
         "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.tsv, \.jsonl"),
@@ -157,7 +167,9 @@ def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
         predict_file(path, tmp_path / "short.csv", tmp_path / "no" / "out.csv")
 
 
-def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkeypatch):
+def test_nothing_is_left_of_a_file_that_breaks_half_way(
+    bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 3)
     path, kept = bundle
     kept["raw"].astype(object).replace(5, "many").to_csv(tmp_path / "rows.csv", index=False)
@@ -170,7 +182,7 @@ def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkey
     ]
 
 
-def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
+def test_numbers_of_a_csv_file_are_read_as_in_training(bundle: Any, tmp_path: Path) -> None:
     """Read with the same reader, because that of pandas rounds some numbers differently."""
     path, kept = bundle
     hard = [
@@ -188,7 +200,9 @@ def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
     np.testing.assert_array_equal(got["probability_yes"], expected["probability_yes"])
 
 
-def test_a_wrong_value_is_named_with_its_row_in_the_file(bundle, tmp_path, monkeypatch):
+def test_a_wrong_value_is_named_with_its_row_in_the_file(
+    bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 2)
     path, kept = bundle
     rows = kept["raw"].astype({"rooms": object})
@@ -204,7 +218,7 @@ def test_a_wrong_value_is_named_with_its_row_in_the_file(bundle, tmp_path, monke
             predict_file(path, tmp_path / name, tmp_path / "out.csv")
 
 
-def test_a_stream_gets_csv(bundle, tmp_path, monkeypatch):
+def test_a_stream_gets_csv(bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict_rows, "CHUNK_ROWS", 2)
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
@@ -232,7 +246,9 @@ print(peak[0])
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp_path, kind):
+def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(
+    bundle: Any, tmp_path: Path, kind: str
+) -> None:
     """Memory of the process for a single row group of Parquet, with Arrow's buffers."""
     path, kept = bundle
     peaks = []
@@ -259,7 +275,7 @@ def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp
     assert size > 150e6 and peaks[1] - peaks[0] < 50e6, (size, peaks)
 
 
-def test_predict_counts_texts_that_do_not_fit_their_rule(bundle, tmp_path):
+def test_predict_counts_texts_that_do_not_fit_their_rule(bundle: Any, tmp_path: Path) -> None:
     train = pa.table({"price": pa.array(["$1", "$2"], pa.large_string())})
     fitted, _ = fit_transform((), train, None, parse={"price": "number or missing"})
     loaded = Bundle(tmp_path, load_bundle(bundle[0]).manifest, None, fitted)
@@ -269,7 +285,7 @@ def test_predict_counts_texts_that_do_not_fit_their_rule(bundle, tmp_path):
     ]
 
 
-def test_predict_counts_values_that_training_never_saw(bundle, tmp_path):
+def test_predict_counts_values_that_training_never_saw(bundle: Any, tmp_path: Path) -> None:
     rows = bundle_parts.raw()[["city", "rooms"]].assign(
         kind=["a", "b", "a", "b", "a", "b"], floor=[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]
     )

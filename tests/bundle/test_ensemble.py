@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +26,14 @@ from tests.commands import invoke
 
 
 @pytest.fixture
-def written(monkeypatch):
+def written(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Replace `write_bundle` by a function that writes nothing.
 
     Return a list of the arguments of each call.
     """
     calls = []
 
-    def keep(target, **arguments):
+    def keep(target: Any, **arguments: Any) -> Any:
         calls.append(arguments)
         return target
 
@@ -39,7 +41,7 @@ def written(monkeypatch):
     return calls
 
 
-def export(sweep, rounds, tmp_path):
+def export(sweep: Any, rounds: Any, tmp_path: Path) -> Any:
     models = SweepModels(sweep.store, sweep.space, sweep.roots)
     candidates = trial_choice.ensemble_candidates(sweep.store)
     return ensemble.EnsembleExport(models, sweep.variants).export(candidates, rounds, tmp_path)
@@ -72,7 +74,9 @@ TASKS = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_ensemble_score_is_that_of_the_average_of_members(task, tmp_path, monkeypatch, written):
+def test_ensemble_score_is_that_of_the_average_of_members(
+    task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch, **TASKS[task])
     done = export(sweep, 4, tmp_path)
     (call,) = written
@@ -114,7 +118,9 @@ def test_ensemble_score_is_that_of_the_average_of_members(task, tmp_path, monkey
     assert f"; chosen in 4 rounds among {len(sweep.outputs)} trials" in done[2], done[2]
 
 
-def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monkeypatch, written):
+def test_each_member_has_its_own_preprocessor_and_its_own_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch, kinds=("scores",) * 8)
     everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, (0.6,) * 8, (0.6,))
     monkeypatch.setattr(selection, "select", lambda *_, **__: everything)
@@ -136,7 +142,9 @@ def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monk
     np.testing.assert_array_equal(call["expected"].shape, (32,))
 
 
-def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
+def test_the_same_sweep_gives_the_same_ensemble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch)
     first, second = (
         export(sweep, 5, tmp_path),
@@ -145,7 +153,9 @@ def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
     assert first == second and written[0]["members"] == written[1]["members"]
 
 
-def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkeypatch, written):
+def test_checkpoints_that_were_deleted_are_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch)
     for trial in ("0001", "0004"):
         shutil.rmtree(sweep.folder / "trials" / trial)
@@ -160,7 +170,9 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
         export(sweep, 2, tmp_path)
 
 
-def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
+def test_of_many_models_the_best_are_considered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     monkeypatch.setattr(trial_choice, "MOST_CANDIDATES", 2)
     sweep = recorded_sweep(tmp_path, monkeypatch)
     shutil.rmtree(sweep.folder / "trials" / "0001")
@@ -170,8 +182,8 @@ def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
 
 
 def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
-    tmp_path, monkeypatch, written
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
     done = export(sweep, 3, tmp_path)
     assert {m.trial for m in written[0]["members"]} <= {"0002", "0003"}
@@ -194,7 +206,9 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
         export(sweep, 3, tmp_path)
 
 
-def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkeypatch, written):
+def test_a_function_as_the_metric_gets_only_what_models_predict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     kinds = ("codes", "scores", "scores")
     sweep = recorded_sweep(
         tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds
@@ -206,11 +220,13 @@ def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkey
     )
 
 
-def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, written):
+def test_models_whose_preprocessor_fails_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch, more="")
     load_chain = PreparedStore.load_chain
 
-    def fails_with_a_step(self, steps, data):
+    def fails_with_a_step(self: Any, steps: Any, data: Any) -> Any:
         if steps:
             raise RuntimeError("the step is gone")
         return load_chain(self, steps, data)
@@ -223,12 +239,16 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
     )
 
 
-def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monkeypatch, written):
+def test_without_recorded_predictions_the_check_compares_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     export(recorded_sweep(tmp_path, monkeypatch, check=False), 3, tmp_path)
     assert written[0]["expected"] is None
 
 
-def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatch, written):
+def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch)
     definition = dataclasses.replace(definition_of("x", ()), pickles=("model.json",))
     monkeypatch.setattr("sweeps.bundle.sweep_models.definition_of", lambda *_: definition)
@@ -261,8 +281,8 @@ def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatc
     ],
 )
 def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
-    changed, said, tmp_path, monkeypatch
-):
+    changed: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweeps import space as space_file
     from tests.bundle.ensemble_sweeps import space_text
 
@@ -285,7 +305,7 @@ def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
 
 
 @pytest.mark.parametrize("other", [("--trial", "0001"), ("--top", 2), ("--pareto",), ("--latest",)])
-def test_options_that_contradict_each_other(other, finished_sweep):
+def test_options_that_contradict_each_other(other: Any, finished_sweep: Any) -> None:
     done = invoke("export", finished_sweep, "--ensemble", 2, *other)
     assert done.exit_code == 2 and f"{other[0]}: cannot be combined with --ensemble" in done.stderr
     done = invoke("export", finished_sweep, "--ensemble", 2, "--refit")
@@ -297,7 +317,9 @@ def test_options_that_contradict_each_other(other, finished_sweep):
         sweep_exports.export(finished_sweep, ensemble=0)
 
 
-def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
+def test_data_that_has_changed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch)
     study = sweep.store.study
     study.set_user_attr("data", "0" * 64)
@@ -337,7 +359,9 @@ MANIFEST = {
         ({"training": {"value": 1.0}}, False),
     ],
 )
-def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
+def test_show_reads_only_valid_manifests_of_ensembles(
+    changed: Any, valid: bool, tmp_path: Path
+) -> None:
     for name, content in {
         "ensemble-3": {**MANIFEST, **changed},
         "0001": {"training": TRAINING},

@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import mlflow.pyfunc
 import numpy as np
@@ -28,7 +31,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A sweep of eight linear models, some without two of the columns, and the output of `sweeps
     export --ensemble 6`.
     """
@@ -41,22 +44,22 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture
-def bundle(exported):
+def bundle(exported: Any) -> Any:
     return exported[0].folder / "exports" / "ensemble-6"
 
 
 @pytest.fixture
-def rows(exported):
+def rows(exported: Any) -> Any:
     splits = next(iter(exported[0].variants.sources.values()))
     return splits.valid.select(list(splits.features)).to_pandas()
 
 
-def expected_of(sweep, manifest):
+def expected_of(sweep: Any, manifest: Any) -> Any:
     total = sum(m.weight for m in manifest.members)
     return sum(sweep.outputs[int(m.trial)] * m.weight for m in manifest.members) / total
 
 
-def test_the_command_prints_the_folder_and_both_scores(exported, bundle):
+def test_the_command_prints_the_folder_and_both_scores(exported: Any, bundle: Any) -> None:
     _, done = exported
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{bundle}\n"
@@ -69,7 +72,9 @@ def test_the_command_prints_the_folder_and_both_scores(exported, bundle):
     assert lines[3].startswith("SHA-256 of the bundle's manifest: ")
 
 
-def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
+def test_it_predicts_the_weighted_mean_of_its_members(
+    exported: Any, bundle: Any, rows: Any
+) -> None:
     manifest = Manifest.read(bundle)
     assert len(manifest.members) >= 2 and manifest.checked and manifest.format == 2
     assert {len(member.manifest.columns) for member in load_bundle(bundle).members} == {28, 30}, (
@@ -99,7 +104,9 @@ def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
         loaded.transform(rows)
 
 
-def test_a_server_and_a_file_get_the_same_predictions(bundle, rows, tmp_path):
+def test_a_server_and_a_file_get_the_same_predictions(
+    bundle: Any, rows: Any, tmp_path: Path
+) -> None:
     loaded = load_bundle(bundle)
     frame = loaded.predict(rows.head(3))
     request = read(
@@ -115,7 +122,7 @@ def test_a_server_and_a_file_get_the_same_predictions(bundle, rows, tmp_path):
     )
 
 
-def test_a_new_process_needs_neither_sweeps_nor_ray(bundle, rows, tmp_path):
+def test_a_new_process_needs_neither_sweeps_nor_ray(bundle: Any, rows: Any, tmp_path: Path) -> None:
     rows.to_parquet(tmp_path / "rows.parquet")
     script = (
         "import sys\n"
@@ -139,7 +146,7 @@ def test_a_new_process_needs_neither_sweeps_nor_ray(bundle, rows, tmp_path):
     )
 
 
-def test_show_mentions_it(exported, bundle):
+def test_show_mentions_it(exported: Any, bundle: Any) -> None:
     sweep, _ = exported
     (ensemble,) = ensembles_of(sweep.folder)
     assert ensemble.path == str(bundle) and sum(ensemble.members.values()) <= 6
@@ -153,7 +160,7 @@ def test_show_mentions_it(exported, bundle):
     assert listed["members"] == dict(ensemble.members) and listed["path"] == str(bundle)
 
 
-def test_a_member_that_was_changed_is_refused(bundle, tmp_path):
+def test_a_member_that_was_changed_is_refused(bundle: Any, tmp_path: Path) -> None:
     import shutil
 
     copy = shutil.copytree(bundle, tmp_path / "copy")
@@ -164,7 +171,9 @@ def test_a_member_that_was_changed_is_refused(bundle, tmp_path):
         load_bundle(copy)
 
 
-def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
+def test_it_is_registered_with_the_run_of_the_sweep(
+    exported: Any, bundle: Any, tmp_path: Path
+) -> None:
     """Two runs stand for what MLflow has recorded: the sweep's run, and the run of a trial."""
     from sweeps.bundle import integrity
 

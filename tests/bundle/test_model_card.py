@@ -51,7 +51,7 @@ def manifest(training: dict[str, Any] | None = None, **others: Any) -> Manifest:
     return Manifest(**facts | others, training=TRAINING if training is None else training)
 
 
-def test_a_model_says_what_it_is_and_how_to_use_it():
+def test_a_model_says_what_it_is_and_how_to_use_it() -> None:
     text = model_card(manifest())
     expected = """
         # churn-20261120-164626: trial 0007
@@ -85,7 +85,7 @@ and returns predictions.
     assert "Made with sweeps `0.2.0` and commit `abc123`." in text
 
 
-def test_facts_that_are_unknown_are_left_out():
+def test_facts_that_are_unknown_are_left_out() -> None:
     text = model_card(manifest({}, label=None, task=None, classes=None, columns=[]))
     assert (
         text.startswith("# A model\n")
@@ -95,7 +95,7 @@ def test_facts_that_are_unknown_are_left_out():
     )
 
 
-def test_names_cannot_break_the_page_and_long_lists_are_cut():
+def test_names_cannot_break_the_page_and_long_lists_are_cut() -> None:
     columns = [ColumnSchema(name=f"a|b`\n{n}", type="double", dtype="float64") for n in range(60)]
     text = model_card(manifest(columns=columns))
     assert (
@@ -105,7 +105,7 @@ def test_names_cannot_break_the_page_and_long_lists_are_cut():
     assert "a|b` 50" not in text
 
 
-def test_names_are_shown_as_they_are_and_are_no_links():
+def test_names_are_shown_as_they_are_and_are_no_links() -> None:
     name = "<a href=//e>x</a> a|b ``c`` [d](http://e) \\| &lt;"
     facts = {**TRAINING, "sweep": name, "metric": name, "params": {name: 1}}
     page = MarkdownIt("commonmark").enable("table").render(model_card(manifest(facts)))

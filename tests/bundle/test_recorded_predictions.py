@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ def huge() -> bytes:
     [b"", b"text", pickled(), archive(), huge()],
     ids=["empty", "text", "pickled", "archive", "huge"],
 )
-def test_a_file_without_an_array_is_named_in_one_line(content, tmp_path):
+def test_a_file_without_an_array_is_named_in_one_line(content: Any, tmp_path: Path) -> None:
     (tmp_path / CHECK_PREDICTIONS).write_bytes(content)
     with pytest.raises(UnreadableFile) as e:
         recorded_predictions(tmp_path)
@@ -45,7 +47,7 @@ def test_a_file_without_an_array_is_named_in_one_line(content, tmp_path):
     assert "\n" not in text and text.endswith("restore the file, or export another trial")
 
 
-def test_recorded_predictions_are_returned(tmp_path):
+def test_recorded_predictions_are_returned(tmp_path: Path) -> None:
     assert recorded_predictions(tmp_path) is None
     np.save(tmp_path / CHECK_PREDICTIONS, np.array([0.5, 1.0]))
     np.testing.assert_array_equal(recorded_predictions(tmp_path), [0.5, 1.0])

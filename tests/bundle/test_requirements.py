@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sweeps.bundle.requirements import find_requirements, fingerprint, pin_versions
@@ -17,7 +20,9 @@ from sweeps.bundle.requirements import find_requirements, fingerprint, pin_versi
         (["spaced/inner/model.py", "spaced/other.py"], "spaced.inner.model", "spaced"),
     ],
 )
-def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipped, tmp_path):
+def test_a_module_is_shipped_with_the_package_that_it_is_in(
+    files: Any, module: str, shipped: str, tmp_path: Path
+) -> None:
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("import json\n")
@@ -25,7 +30,7 @@ def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipp
     assert requirements.local_modules == {shipped: tmp_path / shipped} and not requirements.packages
 
 
-def test_a_step_of_rays_needs_its_data_library():
+def test_a_step_of_rays_needs_its_data_library() -> None:
     pinned = {pin.partition("==")[0] for pin in pin_versions(["ray", "sklearn", "no_such_package"])}
     assert {"ray[data]", "scikit-learn", "mlflow"} <= pinned and not {
         "ray",
@@ -35,7 +40,7 @@ def test_a_step_of_rays_needs_its_data_library():
     } & pinned
 
 
-def test_the_fingerprint_of_code_is_that_of_the_modules_it_imports(tmp_path):
+def test_the_fingerprint_of_code_is_that_of_the_modules_it_imports(tmp_path: Path) -> None:
     files = {
         "loop.py": "import json\ndef train(config):\n    import helper\n",
         "helper.py": "X = 1\n",

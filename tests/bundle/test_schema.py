@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +30,7 @@ RAW = pd.DataFrame(
 COLUMNS = infer_schema(RAW)
 
 
-def test_types():
+def test_types() -> None:
     assert [c.type for c in COLUMNS] == [
         "integer",
         "double",
@@ -64,26 +66,26 @@ def test_types():
         ("kind", ["a", "z", "c"], pd.Categorical(["a", None, "c"], categories=["a", "b", "c"])),
     ],
 )
-def test_the_same_values_in_another_dress(column, given_, becomes):
+def test_the_same_values_in_another_dress(column: str, given_: Any, becomes: Any) -> None:
     got = enforce_schema(RAW.assign(**{column: given_}), COLUMNS)
     pd.testing.assert_series_equal(got[column], pd.Series(becomes, name=column))
     assert list(got.columns) == list(RAW.columns)
 
 
-def test_order_and_extra_columns_do_not_matter():
+def test_order_and_extra_columns_do_not_matter() -> None:
     shuffled = RAW[RAW.columns[::-1]].assign(extra=1).set_index(pd.Index([7, 8, 9]))
     pd.testing.assert_frame_equal(
         enforce_schema(shuffled, COLUMNS), RAW.set_index(pd.Index([7, 8, 9]))
     )
 
 
-def test_every_missing_column_is_named_with_the_nearest():
+def test_every_missing_column_is_named_with_the_nearest() -> None:
     with pytest.raises(InputError) as e:
         enforce_schema(RAW.drop(columns=["real", "when"]).assign(reel=1.0), COLUMNS)
     assert str(e.value) == "input: columns `real` (did you mean `reel`?), `when` are missing"
 
 
-def test_every_value_that_a_column_cannot_hold_is_named():
+def test_every_value_that_a_column_cannot_hold_is_named() -> None:
     with pytest.raises(InputError) as e:
         enforce_schema(RAW.assign(whole=["1", "two", "3"], when=["yesterday", None, None]), COLUMNS)
     first, second = str(e.value).splitlines()
@@ -92,7 +94,7 @@ def test_every_value_that_a_column_cannot_hold_is_named():
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**53), 2**53)), min_size=1))
-def test_integers_survive_a_csv_file(values):
+def test_integers_survive_a_csv_file(values: Any) -> None:
     import io
 
     columns = infer_schema(pd.DataFrame({"n": [1]}))
@@ -107,7 +109,7 @@ def test_integers_survive_a_csv_file(values):
         assert got.dtype == "int64"
 
 
-def test_dates_in_a_column_of_numbers_are_refused():
+def test_dates_in_a_column_of_numbers_are_refused() -> None:
     for dates in (
         pd.to_datetime([None, "2020-01-01", None]),
         pd.to_timedelta([None, 2, 3], "h"),
@@ -122,7 +124,7 @@ def test_dates_in_a_column_of_numbers_are_refused():
     assert enforce_schema(RAW.assign(real=pd.to_datetime([None] * 3)), COLUMNS)["real"].isna().all()
 
 
-def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named():
+def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named() -> None:
     columns = infer_schema(
         pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}).astype("datetime64[us]")
     )
@@ -141,7 +143,7 @@ PIXELS = np.arange(6, dtype="float32").reshape(2, 3)
 TENSOR = ColumnSchema(name="image", type="tensor", dtype="float32", shape=[2, 3])
 
 
-def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
+def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape() -> None:
     cells = {
         "image": [PIXELS, PIXELS],
         "list": [np.array([1]), np.array([2, 3])],
@@ -185,7 +187,7 @@ def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
     ],
     ids=["array", "wider", "lists", "flat", "ragged", "nested"],
 )
-def test_an_array_in_another_dress(cell):
+def test_an_array_in_another_dress(cell: Any) -> None:
     frame = pd.DataFrame({"image": pd.Series([cell, PIXELS], dtype=object, index=[5, 6])})
     got = enforce_schema(frame, [TENSOR])["image"]
     assert all(
@@ -207,7 +209,7 @@ def test_an_array_in_another_dress(cell):
         ([[0, 0, 0], [0, 0, 256]], "uint8"),
     ],
 )
-def test_misfit_cell_of_tensor_column_is_refused_with_its_row(cell, dtype):
+def test_misfit_cell_of_tensor_column_is_refused_with_its_row(cell: Any, dtype: str) -> None:
     column = TENSOR.model_copy(update={"dtype": dtype})
     frame = pd.DataFrame({"image": pd.Series([PIXELS, cell], dtype=object)})
     with pytest.raises(InputError) as e:
@@ -221,7 +223,7 @@ def test_misfit_cell_of_tensor_column_is_refused_with_its_row(cell, dtype):
     assert len(str(wrong)) < 200 and wrong.shifted(10).row == 11
 
 
-def test_arrays_come_back_from_nested_lists_in_a_file(tmp_path):
+def test_arrays_come_back_from_nested_lists_in_a_file(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,20 +20,22 @@ columns = st.lists(st.floats(0, 1, width=16), min_size=5, max_size=5).map(np.arr
 libraries = st.lists(columns, min_size=1, max_size=6)
 
 
-def mse(predictions):
+def mse(predictions: Any) -> Any:
     return float(((predictions - LABELS) ** 2).mean())
 
 
-def r2(predictions):
+def r2(predictions: Any) -> Any:
     return 1 - mse(predictions) / float(LABELS.var())
 
 
-def chosen_by(predictions, weights):
+def chosen_by(predictions: Any, weights: Any) -> Any:
     return average([predictions[i] for i in weights], list(weights.values()))
 
 
 @given(libraries, st.integers(1, 8), st.booleans())
-def test_ensemble_is_never_worse_than_its_best_model(predictions, rounds, minimize):
+def test_ensemble_is_never_worse_than_its_best_model(
+    predictions: Any, rounds: Any, minimize: Any
+) -> None:
     score = mse if minimize else r2
     selection = select(predictions, score, minimize, rounds)
     singles = [score(p) for p in predictions]
@@ -58,7 +61,9 @@ def test_ensemble_is_never_worse_than_its_best_model(predictions, rounds, minimi
 
 
 @given(libraries, st.integers(1, 6))
-def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(predictions, rounds):
+def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(
+    predictions: Any, rounds: Any
+) -> None:
     selection = select(predictions, mse, True, rounds)
     assert selection == select([p.copy() for p in predictions], mse, True, rounds)
     doubled = select(predictions + [p.copy() for p in predictions], mse, True, rounds)
@@ -67,13 +72,13 @@ def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(predict
     )
 
 
-def test_ensemble_takes_first_of_equal_models():
+def test_ensemble_takes_first_of_equal_models() -> None:
     same = np.array([0.25, 0.5, 0.75, 0.25, 0.5])
     selection = select([same, same, same], mse, True, 5)
     assert selection.weights == {0: 1} and selection.single == 0
 
 
-def test_a_model_can_be_added_again():
+def test_a_model_can_be_added_again() -> None:
     """Two models err on opposite sides, one of them three times as far: the best average has the
     weights 3 and 1.
     """
@@ -85,14 +90,14 @@ def test_a_model_can_be_added_again():
     ] == pytest.approx(0.01)
 
 
-def test_models_without_a_finite_score_are_never_chosen():
+def test_models_without_a_finite_score_are_never_chosen() -> None:
     lost = np.full(5, np.nan)
     assert select([lost, lost], mse, True, 3) is None and select([], mse, True, 3) is None
     selection = select([lost, LABELS * 0.5, lost], mse, True, 3)
     assert selection.weights == {1: 1} and selection.single == 1
 
 
-def test_the_forms_of_output_become_numbers():
+def test_the_forms_of_output_become_numbers() -> None:
     second = np.array([0.25, 0.75], dtype="float32")
     for output in (second, second[:, None], np.stack([1 - second, second], axis=1)):
         np.testing.assert_array_equal(to_numbers(output, "binary", 2), [0.25, 0.75])
@@ -116,7 +121,7 @@ def test_the_forms_of_output_become_numbers():
         (np.zeros(2), "multilabel", 0),
     ],
 )
-def test_other_forms_are_refused(output, task, classes):
+def test_other_forms_are_refused(output: Any, task: str, classes: int) -> None:
     with pytest.raises(
         BundleError, match=r"returned an array of .* with shape .*, but for a .* label"
     ):

@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tampering
@@ -77,7 +79,7 @@ def answered(bundle: Path, folder: Path) -> dict[str, tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("tampered")
     mark = folder / "mark"
     with pytest.MonkeyPatch.context() as patch:
@@ -88,7 +90,7 @@ def answers(tmp_path_factory):
         yield answered(bundle, folder), mark
 
 
-def test_every_one_is_refused_with_the_files_name(answers):
+def test_every_one_is_refused_with_the_files_name(answers: Any) -> None:
     refusals, _ = answers
     assert len(refusals) == len(tampering.CASES) >= 30
     for what, (ours, theirs) in refusals.items():
@@ -103,11 +105,11 @@ def test_every_one_is_refused_with_the_files_name(answers):
             assert any(n in answer for n in said), (what, answer)
 
 
-def test_nothing_was_run(answers):
+def test_nothing_was_run(answers: Any) -> None:
     assert not answers[1].exists()
 
 
-def test_the_page_is_the_table(answers):
+def test_the_page_is_the_table(answers: Any) -> None:
     assert tampering.PAGE.read_text(encoding="utf-8") == tampering.page(answers[0]), (
         f"it is out of date; renew it: {tampering.COMMAND}"
     )

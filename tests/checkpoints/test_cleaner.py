@@ -62,7 +62,9 @@ def checkpoints_in(folder: Path) -> dict[str, list[int]]:
     return {name: steps for name, steps in steps_of_trial.items() if steps}
 
 
-def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_space, tmp_path):
+def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(
+    make_space: Any, tmp_path: Path
+) -> None:
     space = make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1, top: 1}")
     controller = driver(space, tmp_path)
     for loss in (0.5, 0.3, 0.4):
@@ -94,7 +96,9 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     }
 
 
-def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monkeypatch):
+def test_the_controller_does_not_wait_for_a_slow_disk(
+    make_space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held, threads = threading.Event(), []
 
     def slow(path: Path) -> bool:
@@ -138,8 +142,8 @@ def saves(controller: SweepController, losses: list[float], end: bool = True) ->
     ("per_trial", "left"), [(1, [2]), (2, [2, 6]), (3, [2, 5, 6]), (4, [2, 4, 5, 6])]
 )
 def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(
-    make_space, tmp_path, per_trial, left
-):
+    make_space: Any, tmp_path: Path, per_trial: int, left: Any
+) -> None:
     """`per_trial: N` keeps the best and the N - 1 latest checkpoints. A resume keeps them too."""
     space = make_space(
         BODY, scheduler=NONE, extra=f"checkpoints: {{per_trial: {per_trial}, top: 9}}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +20,7 @@ from tests.commands import space_of
 
 
 @pytest.fixture
-def sweep(tmp_path):
+def sweep(tmp_path: Path) -> Any:
     """A sweep of four trials with values 0.4, 0.3, 0.2 and 0.1. The last was interrupted.
 
     Each has two checkpoints of 1000 bytes.
@@ -33,7 +34,7 @@ def sweep(tmp_path):
         trial = loop.ask()
         assert trial is not None
 
-        def saved(step: int, trial=trial) -> Checkpoint:
+        def saved(step: int, trial: Any = trial) -> Checkpoint:
             path = folder / "trials" / trial.id / f"checkpoint_{step:06d}"
             path.mkdir(parents=True)
             (path / "state.json").write_text("x" * 1000)
@@ -48,7 +49,7 @@ def sweep(tmp_path):
     return folder
 
 
-def gc(folder: Path, *args: str):
+def gc(folder: Path, *args: str) -> Any:
     done = CliRunner().invoke(cli.main, ["gc", str(folder), *args], prog_name="sweeps")
     left = {
         t.name: sorted(p.name for p in t.glob("checkpoint_*"))
@@ -57,7 +58,7 @@ def gc(folder: Path, *args: str):
     return done, [len(v) for v in left.values()], left
 
 
-def test_each_trial_keeps_its_best_and_the_interrupted_one_keeps_all(sweep):
+def test_each_trial_keeps_its_best_and_the_interrupted_one_keeps_all(sweep: Any) -> None:
     done, counts, _ = gc(sweep, "--dry-run")
     assert counts == [2, 2, 2, 2] and done.output.startswith("would free")
     done, counts, left = gc(sweep)
@@ -68,11 +69,11 @@ def test_each_trial_keeps_its_best_and_the_interrupted_one_keeps_all(sweep):
     )
 
 
-def test_top_keeps_checkpoints_of_the_best_trials(sweep):
+def test_top_keeps_checkpoints_of_the_best_trials(sweep: Any) -> None:
     assert gc(sweep, "--top", "1")[1] == [0, 0, 1, 2]
 
 
-def test_a_deleted_checkpoint_cannot_be_exported(sweep):
+def test_a_deleted_checkpoint_cannot_be_exported(sweep: Any) -> None:
     gc(sweep, "--top", "1")
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")
     assert (
@@ -83,7 +84,7 @@ def test_a_deleted_checkpoint_cannot_be_exported(sweep):
 
 
 @pytest.mark.parametrize("text", ["", "10", "-1GB", "GB", "10GiB", "many"])
-def test_text_that_is_not_a_size_is_refused(text):
+def test_text_that_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(
         InputError, match="is not a size; write a number with a unit, such as 500MB or 10GB"
     ):

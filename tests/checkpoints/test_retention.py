@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from sweeps.study.repeats import Configurations
 
 
 @st.composite
-def sweeps(draw):
+def sweeps(draw: Any) -> Any:
     trials = []
     for number in range(draw(st.integers(0, 6))):
         files = draw(
@@ -39,7 +41,7 @@ POLICIES = st.builds(
 )
 
 
-def remaining_after(trials, deleted):
+def remaining_after(trials: Any, deleted: Any) -> Any:
     return {
         h.number: {n: b for n, b in h.files.items() if (h.number, n) not in set(deleted)}
         for h in trials
@@ -47,7 +49,7 @@ def remaining_after(trials, deleted):
 
 
 @given(sweeps(), POLICIES)
-def test_unfinished_and_protected_trials_keep_their_checkpoints(sweep, policy):
+def test_unfinished_and_protected_trials_keep_their_checkpoints(sweep: Any, policy: Any) -> None:
     trials, ranked, protected = sweep
     deleted = select_deletable(trials, ranked, protected, policy)
     left = remaining_after(trials, deleted)
@@ -60,7 +62,7 @@ def test_unfinished_and_protected_trials_keep_their_checkpoints(sweep, policy):
 
 
 @given(sweeps(), POLICIES)
-def test_the_policy_is_kept(sweep, policy):
+def test_the_policy_is_kept(sweep: Any, policy: Any) -> None:
     trials, ranked, protected = sweep
     left = remaining_after(trials, select_deletable(trials, ranked, protected, policy))
     ended = [h for h in trials if h.finished]
@@ -99,7 +101,7 @@ VALUES = st.none() | st.sampled_from([0.0, 1.0, 2.0, 3.0])
 
 
 @st.composite
-def histories(draw):
+def histories(draw: Any) -> Any:
     """Trials in the order in which they end.
 
     Repeats end after the first trial, and exist only if that is complete.
@@ -142,7 +144,9 @@ def histories(draw):
         ]
     ),
 )
-def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(history, policy):
+def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(
+    history: Any, policy: Any
+) -> None:
     history, repeats, goals = history
     running = Result(State.RUNNING)
     left = {n: {"best": 1, "last": 1} for n, _, _ in history}

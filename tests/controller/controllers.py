@@ -39,7 +39,7 @@ class FakeMonitor:
         restarted: True if the pool was restarted before each poll.
     """
 
-    def __init__(self, error: InputError | None = None, restarted: bool = False):
+    def __init__(self, error: InputError | None = None, restarted: bool = False) -> None:
         self.error = error
         self.restarted = restarted
         self.data_error: InputError | None = None

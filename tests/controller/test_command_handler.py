@@ -36,7 +36,7 @@ from tests.simulation.simulated_pool import VirtualClock
 
 
 @pytest.fixture
-def controller(make_space, tmp_path) -> SweepController:
+def controller(make_space: Any, tmp_path: Path) -> SweepController:
     """A controller with a trial that runs."""
     controller = open_controller(make_space(BODY), tmp_path)
     assert controller.start_trial() == "0000"
@@ -62,7 +62,9 @@ def is_paused(folder: Path) -> bool:
     return record.read(folder).paused
 
 
-def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(controller, clock):
+def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(
+    controller: Any, clock: Any
+) -> None:
     assert text_of(carry_out(controller, clock, Stop())) == "stopping; 1 trial is interrupted"
     again = carry_out(controller, clock, Stop())
     assert text_of(again) == "the sweep is ending already (interrupted)"
@@ -74,7 +76,9 @@ def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(controller, c
     assert recorded_states(controller.folder) == [State.RUNNING]
 
 
-def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(controller, clock):
+def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(
+    controller: Any, clock: Any
+) -> None:
     assert controller.start_trial() == "0001"
     calls: list[tuple[Any, ...]] = []
     controller.pool.stop = SimpleNamespace(remote=lambda *args: calls.append(args))
@@ -96,7 +100,7 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(controll
     assert text_of(again) == "trial 0000 has ended already (PRUNED)"
 
 
-def test_a_trial_that_ends_before_it_is_stopped_keeps_its_end(controller, clock):
+def test_a_trial_that_ends_before_it_is_stopped_keeps_its_end(controller: Any, clock: Any) -> None:
     file = send(controller.folder, Stop("0000"))
     poll(controller, clock)
     controller.on_update(report_update("0000", 1, 0.5, state=State.COMPLETE))
@@ -106,7 +110,9 @@ def test_a_trial_that_ends_before_it_is_stopped_keeps_its_end(controller, clock)
     assert (trial.result.state, trial.reason) == (State.COMPLETE, None)
 
 
-def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_path, clock):
+def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     space = make_space(BODY, scheduler="{name: hyperband, max_t: 9, reduction_factor: 3}")
     first = open_controller(space, tmp_path)
     for _ in range(2):
@@ -126,7 +132,9 @@ def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_
     assert ends == [(State.PRUNED, STOPPED)] * 2
 
 
-def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(controller, clock):
+def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(
+    controller: Any, clock: Any
+) -> None:
     answer = carry_out(controller, clock, Pause())
     assert text_of(answer) == "paused; 1 trial is still running, and no new trial starts"
     assert controller.start_trial() is None
@@ -140,7 +148,9 @@ def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(controller
     assert not controller.status().paused
 
 
-def test_a_driver_that_follows_a_paused_one_is_not_paused(make_space, tmp_path, clock):
+def test_a_driver_that_follows_a_paused_one_is_not_paused(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     space = make_space(BODY)
     first = open_controller(space, tmp_path)
     assert first.start_trial() == "0000"
@@ -152,7 +162,9 @@ def test_a_driver_that_follows_a_paused_one_is_not_paused(make_space, tmp_path, 
     assert not is_paused(tmp_path)
 
 
-def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_path, clock):
+def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     controller = open_controller(make_space(BODY, max_trials=2), tmp_path)
     assert controller.start_trial() is not None
     carry_out(controller, clock, Pause())
@@ -166,7 +178,9 @@ def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_pa
         controller.start_trial()
 
 
-def test_an_enqueued_configuration_starts_next_and_the_record_says_so(controller, clock):
+def test_an_enqueued_configuration_starts_next_and_the_record_says_so(
+    controller: Any, clock: Any
+) -> None:
     answer = carry_out(controller, clock, Enqueue({"eta": 0.25}))
     assert answer == Answer("trial 0001 is the next trial to start", "0001")
     answer = carry_out(controller, clock, Enqueue({"params.eta": 0.75}))
@@ -181,7 +195,9 @@ def test_an_enqueued_configuration_starts_next_and_the_record_says_so(controller
     assert not store.trial(3).enqueued
 
 
-def test_enqueued_configuration_survives_driver_exactly_once(make_space, tmp_path, clock):
+def test_enqueued_configuration_survives_driver_exactly_once(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     space = make_space(BODY)
     first = open_controller(space, tmp_path)
     file = send(tmp_path, Enqueue({"eta": 0.25}))
@@ -200,7 +216,9 @@ def test_enqueued_configuration_survives_driver_exactly_once(make_space, tmp_pat
     assert sampled.params["eta"] != 0.25
 
 
-def test_enqueued_configurations_replace_no_initial_points(make_space, tmp_path, clock):
+def test_enqueued_configurations_replace_no_initial_points(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     space = make_space(BODY, points="[{params.eta: 0.1}, {params.eta: 0.2}]", max_trials=4)
     first = open_controller(space, tmp_path)
     for eta in (0.7, 0.8):
@@ -244,8 +262,16 @@ REFUSED = [
 
 @pytest.mark.parametrize("body, scheduler, command, problems, invalid", REFUSED)
 def test_a_command_that_cannot_be_carried_out_is_answered_and_logged(
-    make_space, tmp_path, clock, caplog, body, scheduler, command, problems, invalid
-):
+    make_space: Any,
+    tmp_path: Path,
+    clock: Any,
+    caplog: pytest.LogCaptureFixture,
+    body: Any,
+    scheduler: Any,
+    command: Any,
+    problems: Any,
+    invalid: Any,
+) -> None:
     space = make_space(body, scheduler=scheduler, max_trials=4)
     controller = open_controller(space, tmp_path)
     assert controller.start_trial() == "0000"

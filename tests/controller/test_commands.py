@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -57,7 +58,7 @@ def received(queue: CommandQueue) -> list[Command]:
     return handled
 
 
-def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
+def test_commands_arrive_once_in_the_order_of_sending(tmp_path: Path) -> None:
     queue = CommandQueue(tmp_path)
     assert received(queue) == [], "there is no folder yet"
     files = [send(tmp_path, command) for command in COMMANDS]
@@ -68,7 +69,7 @@ def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
     )
 
 
-def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path):
+def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path: Path) -> None:
     file = send(tmp_path, Enqueue({}))
     queue, existed = CommandQueue(tmp_path), []
 
@@ -83,7 +84,9 @@ def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path):
     assert read_answer(file) is None and not queue.answers(), "an answer is read once"
 
 
-def test_an_interrupted_write_sends_nothing(tmp_path, monkeypatch):
+def test_an_interrupted_write_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
@@ -97,7 +100,7 @@ def test_an_interrupted_write_sends_nothing(tmp_path, monkeypatch):
     assert received(CommandQueue(tmp_path)) == [Pause()]
 
 
-def test_an_unfinished_command_stays_in_the_queue(tmp_path):
+def test_an_unfinished_command_stays_in_the_queue(tmp_path: Path) -> None:
     file = send(tmp_path, Stop("0007"))
     queue = CommandQueue(tmp_path)
     answers = iter([None, None, Answer("trial 0007 is stopped")])
@@ -110,7 +113,9 @@ def test_an_unfinished_command_stays_in_the_queue(tmp_path):
     assert read_answer(file) == Answer("trial 0007 is stopped")
 
 
-def test_a_command_whose_answer_cannot_be_written_is_carried_out_once(tmp_path, monkeypatch):
+def test_a_command_whose_answer_cannot_be_written_is_carried_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
@@ -122,7 +127,7 @@ def test_a_command_whose_answer_cannot_be_written_is_carried_out_once(tmp_path, 
     assert not list((tmp_path / FOLDER).iterdir())
 
 
-def test_a_new_process_deletes_the_answers_that_nobody_reads(tmp_path):
+def test_a_new_process_deletes_the_answers_that_nobody_reads(tmp_path: Path) -> None:
     queue = CommandQueue(tmp_path)
     send(tmp_path, Pause())
     queue.poll(lambda command, name: Answer("done"))
@@ -131,7 +136,7 @@ def test_a_new_process_deletes_the_answers_that_nobody_reads(tmp_path):
     assert not list((tmp_path / FOLDER).iterdir())
 
 
-def test_only_enqueued_configurations_outlive_the_process(tmp_path):
+def test_only_enqueued_configurations_outlive_the_process(tmp_path: Path) -> None:
     files = [send(tmp_path, command) for command in COMMANDS]
     CommandQueue(tmp_path).discard_stale()
     answers = [read_answer(file) for file in files]
@@ -144,7 +149,9 @@ def test_only_enqueued_configurations_outlive_the_process(tmp_path):
     assert not list((tmp_path / FOLDER).iterdir())
 
 
-def test_undeletable_commands_to_earlier_process_are_ignored(tmp_path, monkeypatch):
+def test_undeletable_commands_to_earlier_process_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(commands, "discard", lambda file: None)
     stale = [send(tmp_path, command) for command in COMMANDS]
     (tmp_path / FOLDER / NAME).write_text('{"command": "stop"}')  # Its clock was ahead.
@@ -156,7 +163,9 @@ def test_undeletable_commands_to_earlier_process_are_ignored(tmp_path, monkeypat
     assert received(queue) == [], "a command is carried out once"
 
 
-def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, caplog):
+def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuse(command: Command, name: str) -> Answer:
         raise CommandError("there is no trial 0099", "the trials are 0000 to 0003", invalid=True)
 
@@ -169,7 +178,7 @@ def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, 
     )
 
 
-def plant(folder, kind: str) -> str:
+def plant(folder: Any, kind: str) -> str:
     """Put a file into the queue that the controller must not obey, and return its name."""
     queue = folder / FOLDER
     queue.mkdir()
@@ -213,7 +222,9 @@ BAD += [
 
 
 @pytest.mark.parametrize("kind", BAD, ids=lambda kind: kind[:30])
-def test_a_damaged_or_foreign_file_is_left_alone_and_reported_once(tmp_path, caplog, kind):
+def test_a_damaged_or_foreign_file_is_left_alone_and_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any
+) -> None:
     name, queue = plant(tmp_path, kind), CommandQueue(tmp_path)
     with caplog.at_level(logging.WARNING):
         assert received(queue) == [] and received(queue) == []
@@ -223,7 +234,9 @@ def test_a_damaged_or_foreign_file_is_left_alone_and_reported_once(tmp_path, cap
     assert received(queue) == [Pause()], "later commands are read all the same"
 
 
-def test_a_file_of_another_user_is_not_obeyed(tmp_path, caplog, monkeypatch):
+def test_a_file_of_another_user_is_not_obeyed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(tmp_path, Stop())
     own = os.getuid()
     with caplog.at_level(logging.WARNING):
@@ -233,7 +246,9 @@ def test_a_file_of_another_user_is_not_obeyed(tmp_path, caplog, monkeypatch):
     assert len(caplog.records) == 1 and "belong to the user who runs the sweep" in caplog.text
 
 
-def test_a_queue_that_is_a_link_is_not_read(tmp_path, caplog):
+def test_a_queue_that_is_a_link_is_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "sweep"
     elsewhere.mkdir(), folder.mkdir()
     file = send(elsewhere, Stop())
@@ -244,7 +259,7 @@ def test_a_queue_that_is_a_link_is_not_read(tmp_path, caplog):
 
 
 @given(st.text())
-def test_any_text_is_a_command_or_an_error(text):
+def test_any_text_is_a_command_or_an_error(text: Any) -> None:
     for read in (parse, parse_answer):
         with pytest.raises(CommandError):
             read(text)
@@ -255,11 +270,11 @@ def test_any_text_is_a_command_or_an_error(text):
         Answer, st.text(), st.none() | st.text(), st.lists(st.text()).map(tuple), st.booleans()
     )
 )
-def test_an_answer_survives_its_file(answer):
+def test_an_answer_survives_its_file(answer: Any) -> None:
     assert parse_answer(as_text(answer)) == answer
 
 
-def test_an_answer_that_is_a_link_is_not_read(tmp_path):
+def test_an_answer_that_is_a_link_is_not_read(tmp_path: Path) -> None:
     file = send(tmp_path, Pause())
     (tmp_path / "elsewhere").write_text(as_text(Answer("done")))
     file.with_suffix(".answer").symlink_to(tmp_path / "elsewhere")

@@ -33,7 +33,7 @@ def result(**more: Any) -> SweepResult:
     )
 
 
-def test_trials_are_counted_by_how_they_ended():
+def test_trials_are_counted_by_how_they_ended() -> None:
     ended = [Result(s) for s in (State.COMPLETE, State.FAIL, State.PRUNED, State.COMPLETE)]
     assert count_trials([*ended, Result(State.COMPLETE, given=True)]) == {
         "completed": 2,
@@ -43,7 +43,7 @@ def test_trials_are_counted_by_how_they_ended():
     assert count_trials([Result(State.RUNNING)])["interrupted"] == 1
 
 
-def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
+def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do() -> None:
     constraints = (Constraint("latency", "<=", 10), Constraint("size", "<", 5))
     assert conclusion.result_notes({"failed": 0}, [], (), None, False) == ()
     assert (
@@ -81,7 +81,7 @@ def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
     )
 
 
-def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
+def test_a_sweep_without_a_value_failed_unless_it_was_interrupted() -> None:
     error = conclusion.failure_of({"failed": 2}, FAILED, "interrupted", Path("/s"))
     assert str(error) == (
         "2 trials failed, and no trial has a value of the objective; the error of the first one, "
@@ -117,13 +117,13 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
         ({"best": None, "reason": "limits.timeout"}, False, True),
     ],
 )
-def test_what_a_resume_goes_on_with(said, changed, goes_on):
+def test_what_a_resume_goes_on_with(said: Any, changed: bool, goes_on: bool) -> None:
     earlier = result(**said)
     assert conclusion.has_work_left(earlier, 2, changed) == goes_on
     assert not conclusion.has_work_left(earlier, 0, changed)
 
 
-def test_notes_name_what_is_unusual_in_a_report():
+def test_notes_name_what_is_unusual_in_a_report() -> None:
     assert notes_about("0000", Report(1, {"loss": 0.5, "second": 1.0}, 0.0)) == {}
     metrics = {"loss": math.nan, "steps": 3.0, "seconds": 9.0, UNREADABLE_LINE: 1.0}
     notes = notes_about("0003", Report(4, metrics, 0.0))

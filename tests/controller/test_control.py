@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -36,7 +37,7 @@ class Process:
     The times are in the seconds of a clock that only `sleep` moves.
     """
 
-    def __init__(self, answers: float | None, ends: float | None):
+    def __init__(self, answers: float | None, ends: float | None) -> None:
         self.answers, self.ends, self.now = answers, ends, 0.0
 
     def is_driven(self, folder: Path) -> bool:
@@ -62,7 +63,9 @@ TIMES = st.none() | st.integers(0, 20)
 
 
 @given(answers=TIMES, ends=TIMES, timeout=st.integers(0, 20))
-def test_sender_waits_for_answer_end_of_process_or_timeout(answers, ends, timeout):
+def test_sender_waits_for_answer_end_of_process_or_timeout(
+    answers: Any, ends: Any, timeout: Any
+) -> None:
     process = Process(answers, ends)
     if answers is not None and (ends is None or answers <= ends) and answers <= timeout:
         assert process.wait(timeout) == Answer("done")
@@ -78,7 +81,7 @@ def test_sender_waits_for_answer_end_of_process_or_timeout(answers, ends, timeou
 
 
 @pytest.fixture
-def folder(make_space, tmp_path) -> Path:
+def folder(make_space: Any, tmp_path: Path) -> Path:
     """The folder of a sweep with one trial that runs. No process runs the sweep."""
     space, folder = make_space("params: {eta: {uniform: [0, 1]}}"), tmp_path / "runs" / NAME
     folder.mkdir(parents=True)
@@ -90,7 +93,7 @@ def folder(make_space, tmp_path) -> Path:
 class Driver:
     """A process, here a thread, that runs a sweep: it holds the lock, and answers commands."""
 
-    def __init__(self, folder: Path, answer: Callable[[Command], Answer | None]):
+    def __init__(self, folder: Path, answer: Callable[[Command], Answer | None]) -> None:
         self.received: list[Command] = []
         self._lock, self._queue, self._answer = FolderLock(folder), CommandQueue(folder), answer
         self._stopping = threading.Event()
@@ -118,7 +121,7 @@ class Driver:
         self._thread.join()
 
 
-def test_each_command_prints_the_answer(folder):
+def test_each_command_prints_the_answer(folder: Any) -> None:
     answers = {
         "pause": Answer("paused; no new trial starts"),
         "enqueue": Answer("trial 0001 is the next trial to start", "0001"),
@@ -161,7 +164,7 @@ def test_each_command_prints_the_answer(folder):
     assert not list((folder / COMMANDS).iterdir())
 
 
-def test_an_unknown_trial_is_refused_at_once_and_named_as_it_was_typed(folder):
+def test_an_unknown_trial_is_refused_at_once_and_named_as_it_was_typed(folder: Any) -> None:
     with Driver(folder, lambda command: None) as driver:  # a driver that never answers
         for trial in ("abc", "999", "-1"):
             done = invoke("stop", folder, "--", trial)
@@ -169,7 +172,7 @@ def test_an_unknown_trial_is_refused_at_once_and_named_as_it_was_typed(folder):
     assert driver.received == []
 
 
-def test_wrong_command_exits_with_2_and_refused_one_with_1(folder):
+def test_wrong_command_exits_with_2_and_refused_one_with_1(folder: Any) -> None:
     wrong = Answer(
         problems=("params.eta: must be a number, got x", "the space has no dimension `y`"),
         invalid=True,
@@ -196,7 +199,7 @@ def test_wrong_command_exits_with_2_and_refused_one_with_1(folder):
         SweepControl.of(folder).enqueue({"eta": object()})
 
 
-def test_a_sweep_is_stopped_when_its_process_has_ended(folder):
+def test_a_sweep_is_stopped_when_its_process_has_ended(folder: Any) -> None:
     with Driver(folder, lambda command: Answer("stopping; 1 trial is interrupted")):
         assert invoke("stop", folder).output == f"{NAME}: stopped; 1 interrupted\n"
     done = invoke("stop", folder)
@@ -212,7 +215,7 @@ def test_a_sweep_is_stopped_when_its_process_has_ended(folder):
     [("pause",), ("stop",), ("stop", "0000"), ("enqueue", "--params", "eta=0.1")],
     ids=" ".join,
 )
-def test_a_sweep_that_has_ended_takes_no_commands(folder, args):
+def test_a_sweep_that_has_ended_takes_no_commands(folder: Any, args: Any) -> None:
     done = invoke(args[0], folder, *args[1:])
     assert (
         done.exit_code == 1
@@ -222,7 +225,7 @@ def test_a_sweep_that_has_ended_takes_no_commands(folder, args):
     assert not (folder / COMMANDS).exists()
 
 
-def test_a_process_that_does_not_answer_keeps_the_command(folder):
+def test_a_process_that_does_not_answer_keeps_the_command(folder: Any) -> None:
     with Driver(folder, lambda command: None):
         done = invoke("pause", folder, "--timeout", "0.05")
         assert (
@@ -234,7 +237,7 @@ def test_a_process_that_does_not_answer_keeps_the_command(folder):
         assert len(list((folder / COMMANDS).iterdir())) == 2
 
 
-def test_a_command_is_taken_back_if_the_process_ends_before_it_answers(folder):
+def test_a_command_is_taken_back_if_the_process_ends_before_it_answers(folder: Any) -> None:
     lock = FolderLock(folder)
     failures: list[SweepsError] = []
 
@@ -259,7 +262,7 @@ def test_a_command_is_taken_back_if_the_process_ends_before_it_answers(folder):
     )
 
 
-def test_resume_continues_a_paused_sweep_whose_process_lives(folder, make_space):
+def test_resume_continues_a_paused_sweep_whose_process_lives(folder: Any, make_space: Any) -> None:
     loop = SearchLoop.open(folder, make_space("params: {eta: {uniform: [0, 1]}}"))
     loop.store.record_sweep_pause(True)
     with Driver(folder, lambda command: Answer("running again; 39 trials left to start")) as driver:
@@ -281,7 +284,9 @@ def test_resume_continues_a_paused_sweep_whose_process_lives(folder, make_space)
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_the_sender_says_why_a_command_cannot_be_written(folder, tmp_path, kind):
+def test_the_sender_says_why_a_command_cannot_be_written(
+    folder: Any, tmp_path: Path, kind: str
+) -> None:
     lock = FolderLock(folder)
     if kind == "file":
         (folder / COMMANDS).write_text("")
@@ -294,7 +299,9 @@ def test_the_sender_says_why_a_command_cannot_be_written(folder, tmp_path, kind)
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_only_the_user_who_runs_a_sweep_can_send_commands(folder, monkeypatch):
+def test_only_the_user_who_runs_a_sweep_can_send_commands(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = os.getuid() + 1
     monkeypatch.setattr(os, "getuid", lambda: other)
     with FolderLock(folder):

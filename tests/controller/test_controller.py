@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +35,7 @@ ELASTIC = (
 
 
 @pytest.fixture
-def space(make_space):
+def space(make_space: Any) -> Any:
     return make_space(BODY, scheduler="{name: none}")
 
 
@@ -46,7 +47,9 @@ def collect_events(controller: SweepController) -> list[Any]:
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_prefit_error_ends_sweep_before_first_trial_has_ended(space, tmp_path, ended):
+def test_prefit_error_ends_sweep_before_first_trial_has_ended(
+    space: Any, tmp_path: Path, ended: int
+) -> None:
     monitor = FakeMonitor()
     controller = open_controller(space, tmp_path, monitor)
     for _ in range(ended):
@@ -58,7 +61,7 @@ def test_prefit_error_ends_sweep_before_first_trial_has_ended(space, tmp_path, e
     assert (controller.reason is None) == bool(ended), "its own trials fail, others stay"
 
 
-def test_trackers_get_no_report_without_metrics(space, tmp_path):
+def test_trackers_get_no_report_without_metrics(space: Any, tmp_path: Path) -> None:
     controller = open_controller(space, tmp_path)
     events = collect_events(controller)
     name = controller.start_trial()
@@ -75,7 +78,9 @@ def attempt_and_curve(controller: SweepController) -> tuple[int, tuple[tuple[int
     return trial.attempt, trial.curve
 
 
-def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(space, tmp_path):
+def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(
+    space: Any, tmp_path: Path
+) -> None:
     first = open_controller(space, tmp_path)
     name = first.start_trial()
     first.on_update(report_update(name, 1, 0.5, attempt=3))  # two gangs were lost before
@@ -87,7 +92,9 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(space, tm
     assert attempt_and_curve(resumed) == (4, ((1, 0.5), (2, 0.4)))
 
 
-def test_pool_that_keeps_dying_ends_sweep_with_resumable_trials(space, tmp_path, clock):
+def test_pool_that_keeps_dying_ends_sweep_with_resumable_trials(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
     controller = open_controller(space, tmp_path, FakeMonitor(restarted=True))
     first = controller.start_trial()
     controller.start_trial()
@@ -101,7 +108,9 @@ def test_pool_that_keeps_dying_ends_sweep_with_resumable_trials(space, tmp_path,
     assert recorded_states(tmp_path) == [State.COMPLETE, State.RUNNING]
 
 
-def test_a_pool_that_restarts_after_a_time_limit_ends_its_trials_for_good(space, tmp_path):
+def test_a_pool_that_restarts_after_a_time_limit_ends_its_trials_for_good(
+    space: Any, tmp_path: Path
+) -> None:
     controller = open_controller(space, tmp_path, FakeMonitor(restarted=True))
     controller.start_trial()
     interrupts: list[State] = []
@@ -111,7 +120,7 @@ def test_a_pool_that_restarts_after_a_time_limit_ends_its_trials_for_good(space,
     assert interrupts == [State.PRUNED, State.PRUNED]
 
 
-def test_passed_rung_is_passed_again_after_later_trials(make_space, tmp_path):
+def test_passed_rung_is_passed_again_after_later_trials(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY)  # asha, one in three
     first = open_controller(space, tmp_path)
     early = first.start_trial()
@@ -129,7 +138,7 @@ def test_passed_rung_is_passed_again_after_later_trials(make_space, tmp_path):
     assert not resumed.on_update(report_update(late, 1, 0.8, rung=1)), "others do not pass"
 
 
-def test_trials_that_are_left_resumable_stay_so(space, tmp_path):
+def test_trials_that_are_left_resumable_stay_so(space: Any, tmp_path: Path) -> None:
     first = open_controller(space, tmp_path)
     first.on_update(report_update(first.start_trial(), 1, 0.5))
     resumed = open_controller(space, tmp_path)
@@ -139,7 +148,9 @@ def test_trials_that_are_left_resumable_stay_so(space, tmp_path):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_last_checkpoint_alone_ends_no_trial_of_several_ranks(make_space, tmp_path, whole):
+def test_last_checkpoint_alone_ends_no_trial_of_several_ranks(
+    make_space: Any, tmp_path: Path, whole: bool
+) -> None:
     space = make_space(BODY + "\nscaling: {num_workers: 2}", scheduler="{name: none, max_t: 2}")
     first = open_controller(space, tmp_path)
     name = first.start_trial()
@@ -153,7 +164,9 @@ def test_last_checkpoint_alone_ends_no_trial_of_several_ranks(make_space, tmp_pa
     assert recorded_states(tmp_path) == [State.COMPLETE if whole else State.RUNNING]
 
 
-def test_a_study_that_cannot_be_written_is_left_as_it_is(space, tmp_path, monkeypatch):
+def test_a_study_that_cannot_be_written_is_left_as_it_is(
+    space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     controller = open_controller(space, tmp_path)
     name = controller.start_trial()
 
@@ -168,7 +181,9 @@ def test_a_study_that_cannot_be_written_is_left_as_it_is(space, tmp_path, monkey
     assert recorded_states(tmp_path) == [State.RUNNING]
 
 
-def test_changed_data_ends_the_sweep_and_every_trial_stays_resumable(space, tmp_path, clock):
+def test_changed_data_ends_the_sweep_and_every_trial_stays_resumable(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
     monitor = FakeMonitor()
     controller = open_controller(space, tmp_path, monitor)
     controller.start_trial()
@@ -183,7 +198,7 @@ def test_changed_data_ends_the_sweep_and_every_trial_stays_resumable(space, tmp_
     assert recorded_states(tmp_path) == [State.RUNNING]
 
 
-def test_ctrl_c_before_the_first_trial_starts_none(space, tmp_path):
+def test_ctrl_c_before_the_first_trial_starts_none(space: Any, tmp_path: Path) -> None:
     controller = open_controller(space, tmp_path, interrupted=True)
     assert controller.reason == "interrupted"
     assert not controller.study_store.results()
@@ -191,7 +206,7 @@ def test_ctrl_c_before_the_first_trial_starts_none(space, tmp_path):
         controller.start_trial()
 
 
-def test_sizes_of_elastic_trial_are_recorded_and_published(make_space, tmp_path):
+def test_sizes_of_elastic_trial_are_recorded_and_published(make_space: Any, tmp_path: Path) -> None:
     space = make_space(ELASTIC, scheduler="{name: none}", extra="")
     first = open_controller(space, tmp_path)
     events = collect_events(first)
@@ -222,7 +237,9 @@ def test_sizes_of_elastic_trial_are_recorded_and_published(make_space, tmp_path)
     assert trial.result.metrics["gpu_seconds"] == 45.0
 
 
-def test_the_pool_learns_when_no_trial_is_left_to_start(make_space, tmp_path, clock):
+def test_the_pool_learns_when_no_trial_is_left_to_start(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     space = make_space(ELASTIC, scheduler="{name: none}", extra="", max_trials=2)
     monitor = FakeMonitor()
     first = open_controller(space, tmp_path, monitor)
@@ -237,7 +254,9 @@ def test_the_pool_learns_when_no_trial_is_left_to_start(make_space, tmp_path, cl
     assert not monitor.all_started, "both trials were interrupted"
 
 
-def test_the_number_of_running_trials_follows_the_cluster(make_space, tmp_path, clock):
+def test_the_number_of_running_trials_follows_the_cluster(
+    make_space: Any, tmp_path: Path, clock: Any
+) -> None:
     space = make_space(BODY, scheduler="{name: none}", extra="")
     monitor = FakeMonitor()
     controller = open_controller(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -11,18 +12,18 @@ from sweeps.controller import deadline
 from sweeps.controller.deadline import Deadline, row_growth
 
 
-def test_without_a_final_training_only_the_export_is_reserved():
+def test_without_a_final_training_only_the_export_is_reserved() -> None:
     limit = Deadline(end=100.0, start=1.0)
     assert limit.reserve(50.0, trains=True) == limit.closing == deadline.CLOSING
 
 
-def test_search_gets_all_time_before_first_trial_has_ended():
+def test_search_gets_all_time_before_first_trial_has_ended() -> None:
     slow = Deadline(100.0, start=3 * deadline.START, growth=1.5)
     assert slow.reserve(None, trains=True) == deadline.CLOSING < slow.closing
     assert Deadline(100.0, start=1000.0).closing == deadline.CLOSING * deadline.MOST_SLOWNESS
 
 
-def test_reserve_for_final_training_depends_on_seconds_and_rows():
+def test_reserve_for_final_training_depends_on_seconds_and_rows() -> None:
     limit = Deadline(end=100.0, start=1.0, growth=1.5)
     training = 20 * 1.5 + deadline.READY
     assert limit.reserve(20.0, trains=True) == pytest.approx(limit.closing + training)
@@ -31,13 +32,13 @@ def test_reserve_for_final_training_depends_on_seconds_and_rows():
     assert longer.reserve(20.0, trains=True) > limit.reserve(20.0, trains=True)
 
 
-def test_a_final_training_fits_until_what_is_reserved_is_left():
+def test_a_final_training_fits_until_what_is_reserved_is_left() -> None:
     limit = Deadline(end=100.0, start=1.0, growth=1.0)
     latest = 100.0 - limit.reserve(20.0, trains=True)
     assert limit.fits(20.0, now=latest - 0.1) and not limit.fits(20.0, now=latest + 0.1)
 
 
-def test_a_slow_start_shows_a_slow_machine():
+def test_a_slow_start_shows_a_slow_machine() -> None:
     slow = Deadline(end=100.0, start=3 * deadline.START, growth=1.0)
     assert slow.closing == pytest.approx(3 * deadline.CLOSING)
     fast = Deadline(end=100.0, start=deadline.START, growth=1.0)
@@ -47,7 +48,7 @@ def test_a_slow_start_shows_a_slow_machine():
 
 @pytest.mark.parametrize("call", [sweeps.run, sweeps.resume])
 @pytest.mark.parametrize("minutes", [-0.1, 0.1, math.nan])
-def test_a_call_without_time_is_refused(call, minutes):
+def test_a_call_without_time_is_refused(call: Any, minutes: Any) -> None:
     with pytest.raises(sweeps.InputError, match="--minutes: leaves no time for a search"):
         call("absent", minutes=minutes)
 
@@ -61,6 +62,6 @@ def test_a_call_without_time_is_refused(call, minutes):
         (("train", "valid", "test"), 5, (2 * 60 + 20) / (60 * 4)),
     ],
 )
-def test_the_rows_of_the_final_training(splits, folds, growth):
+def test_the_rows_of_the_final_training(splits: Any, folds: int, growth: Any) -> None:
     rows = {"train": 60, "valid": 20, "test": 20}
     assert row_growth(rows, splits, folds) == pytest.approx(growth)

@@ -53,7 +53,7 @@ PROMOTION = "{name: asha, max_t: 9, type: promotion}"
 class Known:
     """The knowledge of a driver, made of events without a study."""
 
-    def __init__(self, space: Any):
+    def __init__(self, space: Any) -> None:
         self.space = space
         self.scheduler = scheduler_of(space.scheduler)
         objectives = Objectives.from_space(space)
@@ -97,11 +97,11 @@ def waits(number: int, rung: int) -> TrialUpdate:
 
 
 @pytest.fixture
-def known(make_space) -> Known:
+def known(make_space: Any) -> Known:
     return Known(make_space(BODY, scheduler="{name: asha, max_t: 9}", max_trials=4))
 
 
-def test_a_trial_starts_if_one_is_left_and_there_is_room(known):
+def test_a_trial_starts_if_one_is_left_and_there_is_room(known: Any) -> None:
     assert known.decide(TrialWanted()) == [Ask()]
     known.driver.slots = 1
     known.start(0)
@@ -112,7 +112,7 @@ def test_a_trial_starts_if_one_is_left_and_there_is_room(known):
     assert known.decide(TrialWanted()) == [StartNoMore()]
 
 
-def test_interrupted_trials_come_first_and_a_pause_or_an_end_starts_none(known):
+def test_interrupted_trials_come_first_and_a_pause_or_an_end_starts_none(known: Any) -> None:
     known.driver.interrupted.append(7)
     assert known.decide(TrialWanted()) == [ResumeTrial(7)]
     known.driver.paused = True
@@ -121,7 +121,7 @@ def test_interrupted_trials_come_first_and_a_pause_or_an_end_starts_none(known):
     assert known.decide(TrialWanted()) == [StartNoMore()]
 
 
-def test_a_rung_is_decided_once(known):
+def test_a_rung_is_decided_once(known: Any) -> None:
     for number, loss in enumerate((0.1, 0.2, 0.3, 0.4)):
         known.start(number)
         known.report(number, 1, loss)
@@ -131,7 +131,7 @@ def test_a_rung_is_decided_once(known):
     assert known.decide(waits(0, 1)) == [Continue(0, 1, is_new=False)], "after a failed attempt"
 
 
-def test_best_paused_trial_continues_and_others_end(make_space):
+def test_best_paused_trial_continues_and_others_end(make_space: Any) -> None:
     known = Known(make_space(BODY, scheduler=PROMOTION, max_trials=3))
     for number, loss in enumerate((0.3, 0.1, 0.2)):
         known.start(number)
@@ -153,7 +153,7 @@ def test_best_paused_trial_continues_and_others_end(make_space):
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_a_missing_checkpoint_ends_the_sweep_or_one_trial(make_space, ended):
+def test_a_missing_checkpoint_ends_the_sweep_or_one_trial(make_space: Any, ended: bool) -> None:
     known = Known(make_space(BODY, scheduler=PROMOTION, max_trials=4))
     known.start(0)
     known.report(0, 1, 0.5, saves=False)
@@ -166,7 +166,7 @@ def test_a_missing_checkpoint_ends_the_sweep_or_one_trial(make_space, ended):
     assert "reported step 1 without a checkpoint" in str(command)
 
 
-def test_trial_of_earlier_driver_ends_as_it_would_have(known):
+def test_trial_of_earlier_driver_ends_as_it_would_have(known: Any) -> None:
     for number, loss in enumerate((0.1, 0.2, 0.3)):
         known.start(number)
         known.report(number, 1, loss)
@@ -179,7 +179,7 @@ def test_trial_of_earlier_driver_ends_as_it_would_have(known):
     assert known.decide(TrialLeft(states[0])) == [End(0, State.COMPLETE)]
 
 
-def test_an_end_in_the_pool_says_why(known):
+def test_an_end_in_the_pool_says_why(known: Any) -> None:
     known.start(0)
     end = Ended(0, State.PRUNED)
     known.driver.reason = "--minutes"
@@ -195,14 +195,14 @@ def test_an_end_in_the_pool_says_why(known):
     assert isinstance(first, Refuse) and second == End(0, State.FAIL, "boom", final={})
 
 
-def test_limits_stop_a_sweep_once(known):
+def test_limits_stop_a_sweep_once(known: Any) -> None:
     assert known.decide(LimitsChecked()) == []
     assert known.decide(LimitsChecked("--minutes")) == [StopSweep("--minutes", State.PRUNED)]
     known.driver.reason = "interrupted"
     assert known.decide(LimitsChecked("--minutes")) == []
 
 
-def test_gpu_hours_count_running_and_waiting_trials(make_space):
+def test_gpu_hours_count_running_and_waiting_trials(make_space: Any) -> None:
     space = make_space(BODY, scheduler="{name: asha, max_t: 9}", max_trials=4)
     limits = dataclasses.replace(space.limits, max_gpu_hours=1.0)
     known = Known(dataclasses.replace(space, limits=limits))
@@ -229,7 +229,9 @@ MOVES = st.lists(
     st.sampled_from(["{name: asha, max_t: 9}", PROMOTION]),
     st.integers(0, 2**32),
 )
-def test_any_course_of_a_sweep_ends_and_decides_each_rung_once(make_space, moves, kind, seed):
+def test_any_course_of_a_sweep_ends_and_decides_each_rung_once(
+    make_space: Any, moves: Any, kind: Any, seed: Any
+) -> None:
     """Reports may come twice. At the end, every trial that still runs is taken to its end."""
     known = Known(make_space(BODY, scheduler=kind, max_trials=6))
     decided: set[tuple[int, int]] = set()
@@ -244,7 +246,7 @@ def test_any_course_of_a_sweep_ends_and_decides_each_rung_once(make_space, moves
     assert len(ended) == 6 and not known.driver.running and not known.driver.view.paused
 
 
-def step_course(known, move, number, decided, ended, chance) -> None:
+def step_course(known: Any, move: Any, number: Any, decided: Any, ended: Any, chance: Any) -> None:
     """Make one move of a sweep, and carry out what the driver decides."""
     driver = known.driver
     if move == "want":
@@ -274,7 +276,7 @@ def step_course(known, move, number, decided, ended, chance) -> None:
             carry_out(known, command, decided, ended)
 
 
-def carry_out(known, command, decided, ended) -> None:
+def carry_out(known: Any, command: Any, decided: Any, ended: Any) -> None:
     """Do what a driver does."""
     match command:
         case Ask():

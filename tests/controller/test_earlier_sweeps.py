@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
@@ -78,17 +79,17 @@ def recorded(root: Path, name: str, trials: int = 8, **changes: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     recorded(root, "first")
     return root
 
 
-def space_with(root: Path, earlier: str, **changes: str):
+def space_with(root: Path, earlier: str, **changes: str) -> Any:
     return load(write(root, {"algorithm: gp": f"algorithm: gp, from: {earlier}", **changes}))
 
 
-def test_trials_with_a_value_are_read(runs, tmp_path):
+def test_trials_with_a_value_are_read(runs: Any, tmp_path: Path) -> None:
     space = space_with(tmp_path, "[latest]")
     (sweep,) = read_earlier_sweeps(space, runs)
     assert (
@@ -100,7 +101,9 @@ def test_trials_with_a_value_are_read(runs, tmp_path):
     assert all(trial.values == (pytest.approx(trial.keys["params.eta"]),) for trial in sweep.trials)
 
 
-def trial_of(state: TrialState, value: float | None, violation: float = 0.0, rung: float = 0.5):
+def trial_of(
+    state: TrialState, value: float | None, violation: float = 0.0, rung: float = 0.5
+) -> Any:
     attrs = {f"{_CONSTRAINTS_KEY}:c": violation} if violation else {}
     return create_trial(state=state, value=value, intermediate_values={1: rung}, system_attrs=attrs)
 
@@ -115,7 +118,9 @@ def trial_of(state: TrialState, value: float | None, violation: float = 0.0, run
         (trial_of(TrialState.PRUNED, None, rung=math.inf), None, 0.0),
     ],
 )
-def test_extreme_values_can_be_saved_and_read(tmp_path, trial, values, violation):
+def test_extreme_values_can_be_saved_and_read(
+    tmp_path: Path, trial: Any, values: Any, violation: Any
+) -> None:
     earlier = earlier_sweeps._earlier_trial({"params.eta": 0.1}, trial, False)
     assert (earlier.values, earlier.violation) == (values, violation)
     space = load(write(tmp_path, {}))
@@ -125,7 +130,7 @@ def test_extreme_values_can_be_saved_and_read(tmp_path, trial, values, violation
     assert history_of(back, SamplerContext(space)).number == 1
 
 
-def test_a_space_that_was_changed_in_the_middle(runs, tmp_path):
+def test_a_space_that_was_changed_in_the_middle(runs: Any, tmp_path: Path) -> None:
     changed = {
         "[0.001, 1.0]": "[0.001, 0.05]",
         "subsample: 0.5": "subsample: {uniform: [0.4, 1]}, gamma: {uniform: [0, 1]}",
@@ -140,7 +145,7 @@ def test_a_space_that_was_changed_in_the_middle(runs, tmp_path):
     assert sweep.new == ("params.gamma",)
 
 
-def test_a_new_sweep_needs_the_earlier_one_no_longer(runs, tmp_path):
+def test_a_new_sweep_needs_the_earlier_one_no_longer(runs: Any, tmp_path: Path) -> None:
     root = tmp_path / "runs"
     shutil.copytree(runs, root)
     space = space_with(tmp_path, "[first]")
@@ -154,7 +159,7 @@ def test_a_new_sweep_needs_the_earlier_one_no_longer(runs, tmp_path):
     assert SearchLoop.open(folder, space).interrupted, "the study is opened again"
 
 
-def test_no_code_of_an_earlier_sweep_runs(tmp_path):
+def test_no_code_of_an_earlier_sweep_runs(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     folder = recorded(root, "strange")
     mark = root / "imported"
@@ -218,7 +223,9 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
         ),
     ],
 )
-def test_problems_are_one_clear_line(runs, tmp_path, earlier, changes, problem):
+def test_problems_are_one_clear_line(
+    runs: Any, tmp_path: Path, earlier: str, changes: Any, problem: str
+) -> None:
     with pytest.raises(InputError) as error:
         read_earlier_sweeps(space_with(tmp_path, earlier, **changes), runs)
     assert (
@@ -240,13 +247,13 @@ def test_problems_are_one_clear_line(runs, tmp_path, earlier, changes, problem):
         ("{choice: [a]}", "search.from: cannot be tuned"),
     ],
 )
-def test_validate_checks_the_form(tmp_path, earlier, problem):
+def test_validate_checks_the_form(tmp_path: Path, earlier: str, problem: str) -> None:
     file = write(tmp_path, {"algorithm: gp": f"algorithm: gp, from: {earlier}"})
     done = invoke("validate", file)
     assert done.exit_code == 2 and problem in done.stderr, done.stderr
 
 
-def test_without_a_sampled_dimension_the_key_has_no_effect(tmp_path):
+def test_without_a_sampled_dimension_the_key_has_no_effect(tmp_path: Path) -> None:
     grids = {"{loguniform: [0.001, 1.0]}": "{grid: [0.1, 0.2]}", "{randint: [1, 9]}": "3"}
     file = write(tmp_path, {"algorithm: gp": "algorithm: grid, from: [first]", **grids})
     assert (
@@ -255,7 +262,7 @@ def test_without_a_sampled_dimension_the_key_has_no_effect(tmp_path):
     )
 
 
-def test_plan_says_what_is_taken_and_what_is_left_out(runs, tmp_path):
+def test_plan_says_what_is_taken_and_what_is_left_out(runs: Any, tmp_path: Path) -> None:
     file = write(tmp_path, {"algorithm: gp": "algorithm: gp, from: [first]"})
     done = invoke("plan", file, "--dir", runs)
     assert done.exit_code == 0, done.stderr

@@ -56,7 +56,7 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
     return folder, loop
 
 
-def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
+def test_a_bundle_is_worth_what_its_own_step_was(tmp_path: Path) -> None:
     _, loop = uneven(tmp_path)
     assert loop.store.results()[0].value == 0.29
     assert [describe_recorded(loop.store, 0, step)["value"] for step in (2, 3, 4)] == [
@@ -66,7 +66,7 @@ def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
     ]
 
 
-def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
+def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path: Path) -> None:
     _, loop = uneven(tmp_path, "repeats: 2\n")
     assert (
         describe_recorded(loop.store, 0, 2)["value"]
@@ -107,8 +107,8 @@ def exported(
 @pytest.mark.parametrize("objective", ["loss", "seconds"])
 @pytest.mark.parametrize("latest", [False, True])
 def test_a_bundle_keeps_the_constraints_if_its_own_step_did(
-    tmp_path, monkeypatch, objective, latest
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: str, latest: bool
+) -> None:
     folder, loop = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
     done, training = exported(folder, loop, monkeypatch, latest=latest)
     assert done.best["feasible"] and done.best["metrics"]["auc"] == 0.85, "the trial as it is shown"
@@ -125,7 +125,9 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(
     ), "a cost is a whole trial's"
 
 
-def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
+def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, loop = uneven(tmp_path)
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
     _, training = exported(folder, loop, monkeypatch, refitted=again)
@@ -136,7 +138,9 @@ def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path,
     }
 
 
-def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
+def test_a_refit_prints_the_test_score_of_the_new_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, _ = uneven(tmp_path)
 
     refit = {"on": ["train", "valid"], "rows": 1500, "steps": 2}
@@ -164,7 +168,7 @@ def broken_score(labels: np.ndarray, predictions: np.ndarray) -> float:
     raise OSError("no table of costs")
 
 
-def test_a_users_metric_scores_the_test_split():
+def test_a_users_metric_scores_the_test_split() -> None:
     labels, predictions = np.array([0, 1]), np.array([0.25, 0.5])
     assert score_test(
         "tests.controller.test_export_values:own_score", "binary", labels, predictions
@@ -187,7 +191,7 @@ def test_a_users_metric_scores_the_test_split():
     )
 
 
-def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
+def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note() -> None:
     labels, codes = np.array([0, 1, 1]), np.array([0, 1, 0])
     assert score_test("valid-balanced_accuracy", "binary", labels, codes) == (
         0.75,

@@ -67,7 +67,7 @@ def recorded_sweep(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
     return folder
 
 
-def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
+def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path: Path) -> None:
     sweep = recorded_sweep(tmp_path, TWO)
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto"], prog_name="sweeps")
     assert done.exit_code == 0, done.output
@@ -88,7 +88,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
     )
 
 
-def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
+def test_the_front_is_exported_whole_or_not_at_all(tmp_path: Path) -> None:
     sweep = recorded_sweep(tmp_path, TWO)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
     with pytest.raises(
@@ -100,7 +100,7 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     assert not (sweep / "exports").exists()
 
 
-def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
+def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path: Path) -> None:
     sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000001")  # as retention may
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "2"], prog_name="sweeps")
@@ -127,7 +127,7 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
         sweep_exports.export(sweep, top=1)
 
 
-def test_what_pareto_is_not_for(tmp_path):
+def test_what_pareto_is_not_for(tmp_path: Path) -> None:
     sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     with pytest.raises(
         InputError,
@@ -146,7 +146,7 @@ def test_what_pareto_is_not_for(tmp_path):
     assert done.exit_code == 2 and "--alias refers to one model" in done.output
 
 
-def test_what_refit_is_not_for(tmp_path):
+def test_what_refit_is_not_for(tmp_path: Path) -> None:
     sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
         with pytest.raises(InputError, match=r"--(pareto|top): cannot be combined with --refit"):
@@ -168,7 +168,7 @@ def test_what_refit_is_not_for(tmp_path):
 
 
 @in_loop
-def test_the_last_model_counts_where_all_rows_are_learnt_from():
+def test_the_last_model_counts_where_all_rows_are_learnt_from() -> None:
     known = {
         "trial": "0000",
         "seed": 0,
@@ -192,7 +192,7 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
         assert trained.state.best is not None and trained.state.best.name == best
 
 
-def test_a_refit_trains_the_steps_of_the_exported_model():
+def test_a_refit_trains_the_steps_of_the_exported_model() -> None:
     early = Checkpoint("c", 5, 4)
     assert steps_of(Result(State.COMPLETE, 0.1, best_step=7, checkpoint=early)) == 4, (
         "which the loop can save"
@@ -203,7 +203,7 @@ def test_a_refit_trains_the_steps_of_the_exported_model():
     )
 
 
-def test_a_refit_takes_the_model_of_the_last_step_alone():
+def test_a_refit_takes_the_model_of_the_last_step_alone() -> None:
     kept = Checkpoint("c", 4, 4)
     assert last_checkpoint(resumed_trial(best=kept), 4) is kept
     for best, said in (
@@ -218,8 +218,8 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
 
 
 def test_best_step_is_exported_unless_latest_is_requested(
-    tmp_path,
-):
+    tmp_path: Path,
+) -> None:
     folder, _ = uneven(tmp_path)
     for more, name, step, note in (
         (
@@ -253,7 +253,7 @@ def test_best_step_is_exported_unless_latest_is_requested(
         sweep_exports.export(folder, latest=True, output=tmp_path / "other")
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     folder, _ = uneven(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(
@@ -294,7 +294,7 @@ IN_THE_LOOP = (
 )
 
 
-def test_a_loop_without_checkpoints_learns_what_a_bundle_needs(tmp_path):
+def test_a_loop_without_checkpoints_learns_what_a_bundle_needs(tmp_path: Path) -> None:
     folder = unsaved(tmp_path, State.COMPLETE)
     for options, place in (([], "export"), (["--trial", "0"], "--trial")):
         done = CliRunner().invoke(cli.main, ["export", str(folder), *options], prog_name="sweeps")
@@ -308,7 +308,7 @@ def test_a_loop_without_checkpoints_learns_what_a_bundle_needs(tmp_path):
     assert str(e.value) == f"{folder}: {why}{IN_THE_LOOP}"
 
 
-def test_trial_without_checkpoint_names_trials_with_one(tmp_path):
+def test_trial_without_checkpoint_names_trials_with_one(tmp_path: Path) -> None:
     folder = unsaved(tmp_path, State.PRUNED, State.COMPLETE, State.FAIL, checkpoint_of=1)
     said = (
         "0000 cannot be exported, because it reported no checkpoint; trials with a checkpoint: 0001"

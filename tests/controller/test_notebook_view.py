@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,20 +35,20 @@ class Handle:
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The time of the view, which a test sets."""
     now = types.SimpleNamespace(time=100.0)
     monkeypatch.setattr(notebook_view, "time", types.SimpleNamespace(monotonic=lambda: now.time))
     return now
 
 
-def test_notes_about_the_space_are_lines_of_the_view():
+def test_notes_about_the_space_are_lines_of_the_view() -> None:
     handle = Handle()
     NotebookView(handle, ["note: the functions are stored"])(STANDING)
     assert "note: the functions are stored" in handle.shown[0][1]
 
 
-def test_the_view_is_updated_in_place_and_not_too_often(clock):
+def test_the_view_is_updated_in_place_and_not_too_often(clock: Any) -> None:
     handle = Handle()
     view = NotebookView(handle)
     starting = dataclasses.replace(STANDING, stage="starting Ray", rows=())
@@ -65,7 +66,7 @@ def test_the_view_is_updated_in_place_and_not_too_often(clock):
     assert "ended" in last and "0 running" in last and "0029" not in last
 
 
-def test_messages_and_an_interrupt_are_shown_at_once_and_stay(clock):
+def test_messages_and_an_interrupt_are_shown_at_once_and_stay(clock: Any) -> None:
     handle = Handle()
     view = NotebookView(handle)
     view(dataclasses.replace(STANDING, messages=("the data has 3 rows",)))
@@ -78,7 +79,9 @@ def test_messages_and_an_interrupt_are_shown_at_once_and_stay(clock):
     assert "stopping: interrupted" in html
 
 
-def test_only_a_notebook_has_a_live_view_and_never_beside_the_users_own(monkeypatch):
+def test_only_a_notebook_has_a_live_view_and_never_beside_the_users_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with live_view(None) as show:
         assert show is None and not in_notebook()
     shell = types.SimpleNamespace(kernel=object())
@@ -90,7 +93,7 @@ def test_only_a_notebook_has_a_live_view_and_never_beside_the_users_own(monkeypa
     assert not in_notebook()
 
 
-def test_a_sweep_is_a_table_in_a_notebook(tmp_path):
+def test_a_sweep_is_a_table_in_a_notebook(tmp_path: Path) -> None:
     shown = sweeps.open(recorded_sweep(tmp_path))._repr_html_()
     for text in ("made-1", "killed", "0.25 (trial 0000)", "COMPLETE", "INTERRUPTED"):
         assert text in shown, text
@@ -100,7 +103,7 @@ def test_a_sweep_is_a_table_in_a_notebook(tmp_path):
     assert "no trial yet" in sweeps.open(branches(tmp_path / "none", ONE, 0)[0])._repr_html_()
 
 
-def test_a_result_is_a_table_in_a_notebook(tmp_path):
+def test_a_result_is_a_table_in_a_notebook(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     best = {
         "trial": "0000",
@@ -130,7 +133,7 @@ def test_a_result_is_a_table_in_a_notebook(tmp_path):
         assert text in shown, text
 
 
-def test_a_notebook_shows_an_error_without_a_traceback():
+def test_a_notebook_shows_an_error_without_a_traceback() -> None:
     error = InputError([Problem("space.yaml:3:1", "`eta`: too large"), Problem("--cpus", "is 0")])
     assert error._render_traceback_() == [
         "InputError: space.yaml:3:1: `eta`: too large",

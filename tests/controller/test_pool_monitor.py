@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,7 +40,9 @@ def monitor_of(folder: Any, prefit: Any = None) -> PoolMonitor:
     return PoolMonitor(pool, folder, prefit)
 
 
-def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
+def test_usage_is_requested_again_only_after_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ready: list[bool] = []
     reports = iter([Usage({"CPU": 1.0}), Usage({"CPU": 2.0})])
     use_fake_ray(monkeypatch, ready, lambda reference: next(reports))
@@ -59,7 +62,9 @@ def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
         ready[:] = next_ready
 
 
-def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monkeypatch):
+def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
     pool: Any = SimpleNamespace(usage=SimpleNamespace(remote=object))
     monitor = PoolMonitor(pool, tmp_path)
@@ -84,19 +89,25 @@ def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(tmp_path, monk
     assert not (tmp_path / STAGES).exists()
 
 
-def test_an_error_of_a_chain_is_returned_once(tmp_path, monkeypatch):
+def test_an_error_of_a_chain_is_returned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bad = InputError(Problem("space.preprocessor", "no column `x`"))
     use_fake_ray(monkeypatch, True, raises(ray.exceptions.RayTaskError("prefit", "", bad)))
     monitor = monitor_of(tmp_path, prefit=object())
     assert monitor.prefit_error() is bad and monitor.prefit_error() is None
 
 
-def test_a_prefit_that_still_runs_is_not_waited_for(tmp_path, monkeypatch):
+def test_a_prefit_that_still_runs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_fake_ray(monkeypatch, False, raises(AssertionError()))
     assert monitor_of(tmp_path, prefit=object()).prefit_error() is None
 
 
-def test_a_lost_pool_is_distinguished_from_changed_data(tmp_path, monkeypatch):
+def test_a_lost_pool_is_distinguished_from_changed_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monitor = monitor_of(tmp_path)
     use_fake_ray(monkeypatch, True, raises(ray.exceptions.RayActorError()))
     assert monitor.pool_was_restarted() and monitor.data_error is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ space:
 
 
 @pytest.fixture
-def controller(tmp_path) -> SweepController:
+def controller(tmp_path: Path) -> SweepController:
     (tmp_path / "space.yaml").write_text(SPACE)
     space = load(tmp_path / "space.yaml")
     (tmp_path / "own-1").mkdir()
@@ -64,7 +65,7 @@ def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
     )
 
 
-def test_before_the_first_trial(controller):
+def test_before_the_first_trial(controller: Any) -> None:
     s = controller.status()
     assert (s.name, s.metric, s.total, s.best, s.rows, s.use, s.ended) == (
         "own-1",
@@ -79,7 +80,9 @@ def test_before_the_first_trial(controller):
 
 
 @pytest.mark.parametrize("days", [1, -1])
-def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(controller, monkeypatch, days):
+def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(
+    controller: Any, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
     trial = controller.start_trial()
     controller.on_update(trial_update(trial, reports(3.0, 2.0)))
     before = controller.status()
@@ -94,7 +97,7 @@ def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(controller, m
     assert after.left.seconds == pytest.approx(before.left.seconds, abs=20)
 
 
-def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):
+def test_failures_that_ended_a_sweep_do_not_end_it_again(controller: Any) -> None:
     space = dataclasses.replace(
         controller.space,
         limits=dataclasses.replace(controller.space.limits, max_failures_in_a_row=2),
@@ -114,7 +117,7 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):
     assert driven(1).reason is None, "those that have ended the sweep are not"
 
 
-def test_a_row_says_what_a_running_trial_is_at(controller):
+def test_a_row_says_what_a_running_trial_is_at(controller: Any) -> None:
     a, b = controller.start_trial(), controller.start_trial()
     assert [row.stage for row in controller.status().rows] == ["beginning", "beginning"]
     controller.progress.usage = Usage(
@@ -146,7 +149,7 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
     )
 
 
-def test_waiting_trials_are_not_running(controller):
+def test_waiting_trials_are_not_running(controller: Any) -> None:
     a, b = controller.start_trial(), controller.start_trial()
     controller.progress.usage = Usage(
         {"CPU": 4.0}, trials={a: TrialUsage(Stage.TRAINING), b: TrialUsage(Stage.WAITING)}
@@ -160,7 +163,7 @@ def test_waiting_trials_are_not_running(controller):
     }
 
 
-def test_lost_and_joined_nodes_are_named_once(controller):
+def test_lost_and_joined_nodes_are_named_once(controller: Any) -> None:
     def said(*nodes: str) -> tuple[str, ...]:
         names = {node: f"{node} (10.0.0.1)" for node in nodes}
         controller.progress.usage = Usage({"CPU": 4.0}, nodes=names)
@@ -172,7 +175,7 @@ def test_lost_and_joined_nodes_are_named_once(controller):
     assert said("b", "c") == ()
 
 
-def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
+def test_the_best_is_that_of_all_reports_with_its_configuration(controller: Any) -> None:
     a, b = controller.start_trial(), controller.start_trial()
     controller.on_update(trial_update(a, reports(3.0, math.nan, 1.0)))
     controller.on_update(trial_update(b, reports(2.0)))
@@ -192,7 +195,7 @@ def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
     )
 
 
-def test_reports_lead_until_a_trial_has_ended_with_a_value(controller):
+def test_reports_lead_until_a_trial_has_ended_with_a_value(controller: Any) -> None:
     a, b = controller.start_trial(), controller.start_trial()
     controller.on_update(trial_update(a, reports(3.0)))
     controller.on_update(trial_update(b, reports(1.0, math.inf)))
@@ -203,13 +206,13 @@ def test_reports_lead_until_a_trial_has_ended_with_a_value(controller):
     assert controller.status().best.trial == a, "a stopped trial wins if no trial is complete"
 
 
-def test_an_infinite_value_does_not_lead(controller):
+def test_an_infinite_value_does_not_lead(controller: Any) -> None:
     a = controller.start_trial()
     controller.on_update(trial_update(a, reports(math.inf), state=State.COMPLETE))
     assert controller.status().best is None
 
 
-def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller):
+def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller: Any) -> None:
     a, b, c = controller.start_trial(), controller.start_trial(), controller.start_trial()
     controller.on_update(trial_update(a, reports(3.0), state=State.COMPLETE))
     controller.on_update(trial_update(b, reports(1.0)))
@@ -222,7 +225,7 @@ def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller):
     assert again.status().best.trial == a, "nor for another driver"
 
 
-def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller):
+def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller: Any) -> None:
     total = {"memory": 1e9, "CPU": 4.0, "GPU": 1.0, "licence": 3.0}
     controller.progress.usage = Usage(
         total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2
@@ -234,7 +237,7 @@ def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(control
     )
 
 
-def test_the_time_left_is_reckoned_from_what_ended(controller):
+def test_the_time_left_is_reckoned_from_what_ended(controller: Any) -> None:
     for _ in range(4):
         trial = controller.start_trial()
         controller.running[int(trial)].began -= 10
@@ -244,7 +247,7 @@ def test_the_time_left_is_reckoned_from_what_ended(controller):
     assert left is not None and left.seconds == pytest.approx(40.0, abs=1.0)
 
 
-def test_a_sweep_that_is_stopping_promises_nothing(controller):
+def test_a_sweep_that_is_stopping_promises_nothing(controller: Any) -> None:
     controller.start_trial()
     controller.stop("interrupted", State.RUNNING)
     s = controller.status()
@@ -260,5 +263,7 @@ def test_a_sweep_that_is_stopping_promises_nothing(controller):
         ({"params": "{a: 1}"}, (), (("params", "{a: 1}"),)),
     ],
 )
-def test_a_configuration_is_what_is_tuned_but_for_the_workers(labels, steps, shown):
+def test_a_configuration_is_what_is_tuned_but_for_the_workers(
+    labels: Any, steps: Any, shown: Any
+) -> None:
     assert short_configuration(Trial(0, {}, steps, Shape(1, ()), 0, labels)) == shown

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ BAD = 11  # the line that is damaged, from 1 on
 
 
 @pytest.fixture
-def damaged(finished_sweep) -> Path:
+def damaged(finished_sweep: Any) -> Path:
     """A finished sweep whose journal has a bad line."""
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
     lines[BAD - 1] = b'{"op_code":8,"worker\n'
@@ -55,7 +56,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_every_reader_names_the_line_and_the_next_step(damaged, verb):
+def test_every_reader_names_the_line_and_the_next_step(damaged: Any, verb: Any) -> None:
     name, *more = READERS[verb]
     before = files_of(damaged)
     done = invoke(name, damaged, *more)
@@ -67,13 +68,13 @@ def test_every_reader_names_the_line_and_the_next_step(damaged, verb):
 
 
 @pytest.mark.parametrize("look", ["trials", "study"])
-def test_a_sweep_opened_from_python_names_the_line(damaged, look):
+def test_a_sweep_opened_from_python_names_the_line(damaged: Any, look: str) -> None:
     opened = sweeps.open(damaged)
     with pytest.raises(DamagedStudy, match=f"{JOURNAL}:{BAD}: "):
         getattr(opened, look)
 
 
-def test_ls_names_the_line_and_lists_all_sweeps(tmp_path):
+def test_ls_names_the_line_and_lists_all_sweeps(tmp_path: Path) -> None:
     folder, other = recorded_sweep(tmp_path, "made-1"), recorded_sweep(tmp_path, "made-2")
     lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
     (folder / JOURNAL).write_bytes(b"".join([*lines[:9], b"[]\n", *lines[9:]]))
@@ -92,7 +93,9 @@ def test_ls_names_the_line_and_lists_all_sweeps(tmp_path):
 
 
 @pytest.mark.parametrize("left", [None, 0, 5], ids=["no journal", "an empty one", "no trial"])
-def test_a_study_with_less_than_the_result_says_is_refused(finished_sweep, left):
+def test_a_study_with_less_than_the_result_says_is_refused(
+    finished_sweep: Any, left: int | None
+) -> None:
     data = (finished_sweep / JOURNAL).read_bytes()
     (finished_sweep / JOURNAL).unlink()
     if left is not None:
@@ -117,7 +120,9 @@ def test_a_study_with_less_than_the_result_says_is_refused(finished_sweep, left)
     assert not repair(finished_sweep).problems
 
 
-def test_a_study_in_a_database_is_refused_with_another_next_step(finished_sweep, monkeypatch):
+def test_a_study_in_a_database_is_refused_with_another_next_step(
+    finished_sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     origin = json.loads((finished_sweep / ORIGIN).read_text()) | {
         "storage": "postgresql://me@h/d",
         "study": "old-1",
@@ -125,7 +130,7 @@ def test_a_study_in_a_database_is_refused_with_another_next_step(finished_sweep,
     (finished_sweep / ORIGIN).write_text(json.dumps(origin))
 
     class Empty:
-        def get_all_studies(self):
+        def get_all_studies(self) -> Any:
             return []
 
     monkeypatch.setattr(storage, "connect", lambda url: Empty())
@@ -141,7 +146,7 @@ def test_a_study_in_a_database_is_refused_with_another_next_step(finished_sweep,
         repair(finished_sweep)
 
 
-def test_repair_keeps_whole_trials_and_moves_other_folders_aside(damaged):
+def test_repair_keeps_whole_trials_and_moves_other_folders_aside(damaged: Any) -> None:
     before = files_of(damaged)
     done = invoke("repair", damaged)
     assert done.exit_code == 0 and f"{JOURNAL}:{BAD}: " in done.stdout, done.output
@@ -170,7 +175,7 @@ def test_repair_keeps_whole_trials_and_moves_other_folders_aside(damaged):
     assert answer["ended"] == sorted(kept) and answer["lost"] == [lost]
 
 
-def test_a_trial_whose_end_only_optuna_lost_has_ended(finished_sweep):
+def test_a_trial_whose_end_only_optuna_lost_has_ended(finished_sweep: Any) -> None:
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
     end = next(n for n, line in enumerate(lines) if b'"op_code":6' in line and b'_id":1,' in line)
     (finished_sweep / JOURNAL).write_bytes(b"".join([*lines[:end], *lines[end + 1 :]]))
@@ -180,7 +185,7 @@ def test_a_trial_whose_end_only_optuna_lost_has_ended(finished_sweep):
     assert (finished_sweep / "trials" / "0001").is_dir()
 
 
-def test_a_sweep_that_runs_is_not_repaired(damaged):
+def test_a_sweep_that_runs_is_not_repaired(damaged: Any) -> None:
     before, lock = files_of(damaged), FolderLock(damaged)
     try:
         with pytest.raises(SweepLocked):
@@ -191,7 +196,9 @@ def test_a_sweep_that_runs_is_not_repaired(damaged):
 
 
 @pytest.mark.parametrize("name", [JOURNAL, "trials", "lock"])
-def test_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
+def test_a_repair_follows_no_link_out_of_the_folder(
+    damaged: Any, tmp_path: Path, name: Any
+) -> None:
     outside = tmp_path / "outside"
     if (damaged / name).exists():
         (damaged / name).rename(outside)
@@ -206,7 +213,9 @@ def test_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_a_repair_moves_a_result_of_another_kind_out_of_the_way(damaged, tmp_path, kind):
+def test_a_repair_moves_a_result_of_another_kind_out_of_the_way(
+    damaged: Any, tmp_path: Path, kind: str
+) -> None:
     result, outside = damaged / RESULT, tmp_path / "outside"
     result.rename(outside)
     before = outside.read_bytes()
@@ -222,7 +231,9 @@ def test_a_repair_moves_a_result_of_another_kind_out_of_the_way(damaged, tmp_pat
     assert outside.read_bytes() == before
 
 
-def test_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):
+def test_a_folder_of_another_user_is_not_repaired(
+    damaged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: os.stat(damaged).st_uid + 1)
     before = files_of(damaged)
     with pytest.raises(InputError, match="another user"):
@@ -236,8 +247,8 @@ DEFINITIONS = (
 
 
 def test_verbs_that_only_look_and_repair_run_no_code_of_the_folder(
-    finished_sweep, tmp_path, monkeypatch
-):
+    finished_sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "crafted.py").write_text(
         f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n" + DEFINITIONS
@@ -270,7 +281,7 @@ def test_verbs_that_only_look_and_repair_run_no_code_of_the_folder(
     assert not (tmp_path / "ran").exists() and "crafted" not in sys.modules
 
 
-def test_a_result_that_is_none_is_put_aside(finished_sweep):
+def test_a_result_that_is_none_is_put_aside(finished_sweep: Any) -> None:
     (finished_sweep / RESULT).write_text('{"trials": []}')
     done = invoke("resume", finished_sweep, "--trust")
     assert (
@@ -290,8 +301,8 @@ def test_a_result_that_is_none_is_put_aside(finished_sweep):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("journal", ["a bad line", pytest.param("empty", marks=pytest.mark.long)])
 def test_repaired_sweep_resumes_and_exports_each_trial_once(
-    clean_ray, checked_in_this_process, finished_sweep, tmp_path, journal
-):
+    clean_ray: Any, checked_in_this_process: Any, finished_sweep: Any, tmp_path: Path, journal: str
+) -> None:
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
     changed = [*lines[:8], b"\0\0\0\n", *lines[9:]] if journal == "a bad line" else []
     (finished_sweep / JOURNAL).write_bytes(b"".join(changed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ def reported(*values: float) -> tuple[tuple[int, dict[str, float]], ...]:
 CURVE = reported(0.5, math.nan, 0.25)
 
 
-def test_curves_are_compared_to_the_bit():
-    def difference(before, now):
+def test_curves_are_compared_to_the_bit() -> None:
+    def difference(before: Any, now: Any) -> Any:
         return RerunComparison("0003", before, now).difference
 
     assert difference(CURVE, CURVE) is None
@@ -33,7 +34,7 @@ def test_curves_are_compared_to_the_bit():
     assert difference((), CURVE) == (1, "loss")
 
 
-def test_what_is_said_of_it():
+def test_what_is_said_of_it() -> None:
     assert (
         str(RerunComparison("0003", CURVE, CURVE))
         == "trial 0003: 3 steps, bit-identical to the original run"
@@ -61,8 +62,8 @@ def test_what_is_said_of_it():
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_same_file_and_seed_give_same_trials_and_rerun(
-    tmp_path,
-):
+    tmp_path: Path,
+) -> None:
     file = space_of(tmp_path, "seeded", limits="max_trials: 3, max_concurrent_trials: 1")
     outs = []
     for name in ("a", "b"):
@@ -96,7 +97,7 @@ def test_same_file_and_seed_give_same_trials_and_rerun(
     "point, said",
     [(True, "whose result the space file gives"), (False, "stopped before its first report")],
 )
-def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
+def test_what_was_never_run_cannot_be_run_again(tmp_path: Path, point: bool, said: str) -> None:
     file = space_of(tmp_path, "plain")
     if point:
         file.write_text(

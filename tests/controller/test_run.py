@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -28,8 +29,8 @@ class Clip:
 
 
 def test_own_loop_with_load_gives_bundle_and_step_is_fitted_once(
-    clean_ray, checked_in_this_process, tmp_path
-):
+    clean_ray: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     import sklearn.datasets
 
     (tmp_path / "beside_it.py").write_text(BESIDE)
@@ -60,7 +61,9 @@ def test_own_loop_with_load_gives_bundle_and_step_is_fitted_once(
 
 
 @pytest.mark.slow
-def test_resume_only_sends_what_mlflow_missed(clean_ray, tmp_path, monkeypatch):
+def test_resume_only_sends_what_mlflow_missed(
+    clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow.tracking import MlflowClient
 
     from sweeps.study import record
@@ -160,7 +163,9 @@ def test_resume_only_sends_what_mlflow_missed(clean_ray, tmp_path, monkeypatch):
 
 
 @pytest.mark.extended
-def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
+def test_a_loop_without_checkpoints_is_searched_all_the_same(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     result = sweeps.run(
         space_of(
             tmp_path,
@@ -180,7 +185,9 @@ def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path
 
 
 @pytest.mark.extended
-def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_ray, tmp_path):
+def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with pytest.raises(sweeps.SweepFailed, match="the user's own mistake") as e:
         sweeps.run(space_of(tmp_path, "broken", limits="max_trials: 50"), dir=tmp_path / "runs")
     assert "tests/user_loops.py" in str(e.value) and "sweeps/execution" not in str(e.value), (
@@ -190,7 +197,7 @@ def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_r
     assert 5 <= result["trials"]["failed"] <= 7
 
 
-def test_failed_trial_leaves_other_trials_alone(clean_ray, tmp_path):
+def test_failed_trial_leaves_other_trials_alone(clean_ray: Any, tmp_path: Path) -> None:
     rows = pd.DataFrame({"a": range(40), "y": ["no", "yes"] * 20})
     rows.to_csv(tmp_path / "rows.csv", index=False)
     file = space_of(
@@ -228,7 +235,9 @@ def check_failed_runs(result: sweeps.SweepResult) -> None:
     assert len(errors) == 2 and {run.info.status for run in failed} == {"FAILED"}
 
 
-def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
+def test_a_metric_that_is_never_reported_is_named_with_those_that_are(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with pytest.raises(sweeps.InputError) as e:
         sweeps.run(
             space_of(tmp_path, "unreported", limits="max_trials: 1", data=False),
@@ -243,8 +252,10 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray,
 
 
 @pytest.mark.extended
-def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path, monkeypatch):
-    def an_hour_later_once_the_study_knows_of_a_report():
+def test_a_time_limit_stops_what_runs_and_keeps_what_finished(
+    clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def an_hour_later_once_the_study_knows_of_a_report() -> Any:
         return time.monotonic() + 3600 * any(
             '"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal")
         )
@@ -286,7 +297,9 @@ def check_refused_resume(folder: Path) -> None:
 
 
 @pytest.mark.extended
-def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean_ray, tmp_path):
+def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     import ray.data
 
     from tests.user_loops import images
@@ -337,8 +350,8 @@ HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
 
 @pytest.mark.extended
 def test_loop_with_own_data_runs_resumes_exports_and_reruns(
-    clean_ray, checked_in_this_process, tmp_path
-):
+    clean_ray: Any, checked_in_this_process: Any, tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     from sweeps.bundle.predict_rows import predict_file

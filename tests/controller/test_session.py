@@ -64,7 +64,7 @@ class FakeHandle:
     It keeps the names of the called methods, and returns their names as references.
     """
 
-    def __init__(self, name: str, events: list[str]):
+    def __init__(self, name: str, events: list[str]) -> None:
         self.name = name
         self._events = events
 
@@ -77,7 +77,7 @@ class FakeHandle:
 
 
 @pytest.fixture
-def events(monkeypatch) -> list[str]:
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happens to the fakes, in order."""
     events: list[str] = []
     monkeypatch.setattr(
@@ -120,7 +120,7 @@ def use_cluster(
 
 
 @pytest.fixture
-def space(tmp_path) -> Space:
+def space(tmp_path: Path) -> Space:
     (tmp_path / "faked.yaml").write_text(SPACE)
     return load(tmp_path / "faked.yaml")
 
@@ -129,7 +129,9 @@ START = ["start Ray", "start pool", "start data"]
 END = ["kill pool", "kill data", "end workers", "stop Ray"]
 
 
-def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
+def test_a_session_starts_and_ends_everything_in_order(
+    events: Any, space: Any, tmp_path: Path
+) -> None:
     for name in SCRATCH:
         (tmp_path / name).mkdir()
     with SweepSession(space, tmp_path, (), None) as opened:
@@ -146,7 +148,9 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     assert not [name for name in SCRATCH if (tmp_path / name).exists()]
 
 
-def test_shared_cluster_starts_gangs_after_reading_data(events, space, tmp_path, monkeypatch):
+def test_shared_cluster_starts_gangs_after_reading_data(
+    events: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_cluster(monkeypatch, events, ours=False)
     with SweepSession(space, tmp_path, (), None) as opened:
         opened.warm_workers(space.shapes)
@@ -154,7 +158,9 @@ def test_shared_cluster_starts_gangs_after_reading_data(events, space, tmp_path,
     assert events == [*START, "pool.await_stopped", "pool.shutdown", *END]
 
 
-def test_after_an_error_nothing_is_waited_for(events, space, tmp_path, monkeypatch):
+def test_after_an_error_nothing_is_waited_for(
+    events: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_cluster(monkeypatch, events, ours=False)
     with pytest.raises(KeyError), SweepSession(space, tmp_path, (), None):
         raise KeyError
@@ -162,15 +168,17 @@ def test_after_an_error_nothing_is_waited_for(events, space, tmp_path, monkeypat
 
 
 def test_a_shape_that_never_fits_is_refused_before_any_actor_starts(
-    events, space, tmp_path, monkeypatch
-):
+    events: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_cluster(monkeypatch, events, ours=True, cpus=0.5)
     with pytest.raises(InputError, match="CPU"), SweepSession(space, tmp_path, (), None):
         pass
     assert events == ["start Ray", "stop Ray"]
 
 
-def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_path, monkeypatch):
+def test_an_actor_that_cannot_start_leaves_nothing_behind(
+    events: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: Any, **arguments: Any) -> None:
         raise OSError
 
@@ -184,7 +192,7 @@ def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_pat
 
 
 @pytest.fixture
-def no_report(monkeypatch) -> None:
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.sweep_report.content.write", lambda *args: None)
 
 
@@ -205,8 +213,8 @@ def swept(tmp_path: Path, **more: Any) -> SweepResult:
 
 
 def test_a_run_goes_from_the_space_file_to_the_result(
-    events, space, no_report, tmp_path, monkeypatch
-):
+    events: Any, space: Any, no_report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tune_adapter, "run", run_all)
     monkeypatch.setattr("ray.is_initialized", lambda: False)  # other tests may have started it
     stages: list[str | None] = []
@@ -240,8 +248,16 @@ def test_a_run_goes_from_the_space_file_to_the_result(
     ids=["a script", "a notebook", "a notebook with an own view"],
 )
 def test_notes_about_the_space_are_logged_unless_a_notebook_shows_them(
-    events, space, no_report, tmp_path, monkeypatch, caplog, is_notebook, on_progress, is_logged
-):
+    events: Any,
+    space: Any,
+    no_report: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_notebook: bool,
+    on_progress: Any,
+    is_logged: bool,
+) -> None:
     monkeypatch.setattr(tune_adapter, "run", run_all)
     monkeypatch.setattr(api, "in_notebook", lambda: is_notebook)
     text = SPACE.replace("params: {", "params: {twice: 'params.eta * 2', ")
@@ -251,7 +267,9 @@ def test_notes_about_the_space_are_logged_unless_a_notebook_shows_them(
     assert len(notes) == is_logged
 
 
-def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monkeypatch):
+def test_a_ray_that_runs_is_not_started(
+    events: Any, space: Any, no_report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tune_adapter, "run", run_all)
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     stages: list[str | None] = []
@@ -260,8 +278,8 @@ def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monk
 
 
 def test_changed_data_ends_sweep_in_one_line_and_resume_works(
-    events, space, no_report, tmp_path, monkeypatch
-):
+    events: Any, space: Any, no_report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def change_data(monitor: PoolMonitor) -> bool:
         monitor.data_error = InputError(Problem("data.train", "the data has changed"))
         return False
@@ -284,7 +302,9 @@ def test_changed_data_ends_sweep_in_one_line_and_resume_works(
     assert api.resume(folder).trials["completed"] == 2
 
 
-def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monkeypatch):
+def test_a_rerun_uses_the_same_session(
+    events: Any, space: Any, no_report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tune_adapter, "run", run_all)
     folder = swept(tmp_path).dir
     events.clear()
@@ -306,7 +326,7 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch) -> None:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give this machine 4 CPUs and 2 GPUs, and a folder of temporary files of its own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("ray.is_initialized", lambda: False)
@@ -315,8 +335,8 @@ def machine(tmp_path, monkeypatch) -> None:
 
 
 def test_session_reserves_requested_recorded_or_free_resources(
-    machine, tmp_path, caplog, monkeypatch
-):
+    machine: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with reservation.reserve("one", tmp_path, None, None, None) as everything:
         assert everything == Share(4, 2, None) and not caplog.messages, "Ray finds the GPUs"
     sweep = tmp_path / "sweep"
@@ -344,7 +364,7 @@ def test_session_reserves_requested_recorded_or_free_resources(
         assert of_cluster.limit == {"CPU": 64, "GPU": 3}
 
 
-def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch):
+def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     with ray_cluster.only_gpus(("2",)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"

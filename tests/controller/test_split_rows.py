@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from sweeps.data import load_data
 from sweeps.data.columns import tables
@@ -22,7 +26,7 @@ SPACE = {
 }
 
 
-def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
+def test_rows_do_not_stay_in_rays_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("train.csv", "valid.csv"):
         (tmp_path / name).write_text("x,y\n")
@@ -30,11 +34,11 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
     column = pa.Array.from_buffers(pa.float64(), 100, [None, pa.py_buffer(memory)])
 
     @contextlib.contextmanager
-    def reopened(*args):
+    def reopened(*args: Any) -> Iterator[Any]:
         yield tmp_path, None, None
 
     @contextlib.contextmanager
-    def ray_connection(*args):
+    def ray_connection(*args: Any) -> Iterator[None]:
         yield
         memory[:] = bytes(len(memory))
 
@@ -54,7 +58,7 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
     )
 
 
-def test_a_copy_has_the_rows_of_a_slice_and_no_buffer_of_the_original():
+def test_a_copy_has_the_rows_of_a_slice_and_no_buffer_of_the_original() -> None:
     table = pa.table({"number": [1.5, None, 3.0, 4.0], "text": ["a", "b", None, "d"]}).slice(1, 2)
     copy = tables.copy_table(table)
     assert copy.equals(table)

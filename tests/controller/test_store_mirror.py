@@ -6,6 +6,8 @@ import json
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,13 +37,13 @@ ADDRESS = f"s3://bucket/{NAME}"
 
 
 @pytest.fixture
-def bucket(tmp_path, monkeypatch):
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A folder in place of the bucket."""
     return folder_as_bucket(tmp_path / "bucket", (stores, store_mirror, stored_sweeps), monkeypatch)
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Any:
     folder = tmp_path / "runs" / NAME
     (folder / "bundle" / "model").mkdir(parents=True)
     (folder / "origin.json").write_text(json.dumps({"format": FORMAT, "store": ADDRESS}))
@@ -55,7 +57,7 @@ def folder(tmp_path):
     return folder
 
 
-def names_in(bucket) -> set[str]:
+def names_in(bucket: Any) -> set[str]:
     return {
         path.relative_to(bucket / NAME).as_posix()
         for path in (bucket / NAME).rglob("*")
@@ -76,7 +78,7 @@ def names_in(bucket) -> set[str]:
         "commands/1.json",
     ],
 )
-def test_files_of_this_machine_stay(name):
+def test_files_of_this_machine_stay(name: str) -> None:
     assert not is_copied(name)
 
 
@@ -87,7 +89,9 @@ FILES = st.dictionaries(
 
 
 @given(before=FILES, now=FILES, result=st.tuples(st.integers(0, 2), st.just(0)))
-def test_after_a_round_the_store_has_the_files_of_the_folder(before, now, result):
+def test_after_a_round_the_store_has_the_files_of_the_folder(
+    before: Any, now: Any, result: Any
+) -> None:
     changed, gone = changed_files(before, now, result)
     after = {name: state for name, state in before.items() if name not in gone} | {
         name: now[name] for name in changed
@@ -103,7 +107,9 @@ def test_after_a_round_the_store_has_the_files_of_the_folder(before, now, result
         )
 
 
-def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(bucket, folder):
+def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(
+    bucket: Any, folder: Any
+) -> None:
     mirror = StoreMirror(folder, ADDRESS)
     mirror.detach()
     assert names_in(bucket) == {
@@ -135,9 +141,11 @@ def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(bucket
     assert not [name for name in os.listdir(folder) if name.startswith(".") and name != ".part"]
 
 
-def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
+def test_at_the_end_a_silent_storage_leaves_a_note(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Silent:
-        def __getattr__(self, name):
+        def __getattr__(self, name: Any) -> None:
             raise StoreError(f"{ADDRESS} cannot be written: no")
 
     monkeypatch.setattr(store_mirror, "open_store", lambda address, patient=True: Silent())
@@ -158,7 +166,7 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
     ],
     ids=["the other process runs", "it has ended"],
 )
-def test_silent_process_changes_nothing_after_takeover(bucket, folder, left):
+def test_silent_process_changes_nothing_after_takeover(bucket: Any, folder: Any, left: Any) -> None:
     stores.allow(ADDRESS)
     text = "process 7 on elsewhere has taken over this sweep; this process has stopped"
     with pytest.raises(SweepsError, match=text), store_mirror.mirrored(folder) as mirror:
@@ -182,7 +190,9 @@ def test_silent_process_changes_nothing_after_takeover(bucket, folder, left):
         '{"host": "\\u0000", "pid": 1}',
     ],
 )
-def test_an_odd_driver_file_names_nobody_and_is_written_again(bucket, folder, content):
+def test_an_odd_driver_file_names_nobody_and_is_written_again(
+    bucket: Any, folder: Any, content: Any
+) -> None:
     (bucket / NAME).mkdir()
     (bucket / NAME / "driver.json").write_text(content)
     store = store_mirror.open_store(ADDRESS)
@@ -195,13 +205,15 @@ def test_an_odd_driver_file_names_nobody_and_is_written_again(bucket, folder, co
     assert driver is not None and driver.is_here and not mirror.taken_over
 
 
-def test_a_folder_in_place_of_the_driver_file_names_nobody(bucket):
+def test_a_folder_in_place_of_the_driver_file_names_nobody(bucket: Any) -> None:
     (bucket / NAME / "driver.json" / "x").mkdir(parents=True)
     (bucket / NAME / "driver.json" / "y").write_text("{}")
     assert read_driver(store_mirror.open_store(ADDRESS)) is None
 
 
-def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monkeypatch):
+def test_the_driver_is_renewed_while_a_large_file_is_copied(
+    bucket: Any, folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise another machine could take over the sweep after a minute."""
     monkeypatch.setattr(store_mirror, "INTERVAL", 0.01)
     mirror, driver = StoreMirror(folder, ADDRESS), bucket / NAME / "driver.json"
@@ -212,7 +224,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monk
     def seen() -> float:
         return driver.stat().st_mtime if driver.exists() else 0.0
 
-    def waits(store, source, name):
+    def waits(store: Any, source: Any, name: Any) -> None:
         if name == "large":
             before = wait_until(seen, 10, "driver.json")
             renewed.append(wait_until(lambda: seen() > before, 10, "driver.json to be renewed"))
@@ -224,7 +236,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monk
     assert renewed and mirror.problem is None
 
 
-def test_a_sweep_without_a_store_has_no_mirror(tmp_path):
+def test_a_sweep_without_a_store_has_no_mirror(tmp_path: Path) -> None:
     with store_mirror.mirrored(tmp_path) as mirror:
         assert mirror is None
 
@@ -246,12 +258,14 @@ HERE = Driver.here()
         (HERE, None),
     ],
 )
-def test_a_driver_lives_until_it_ends_or_is_silent_on_another_machine(driver, silence):
+def test_a_driver_lives_until_it_ends_or_is_silent_on_another_machine(
+    driver: Any, silence: float | None
+) -> None:
     """The driver of this machine lives as long as its process, also if the clock jumps."""
     assert driver.silence(100.0) == silence
 
 
-def test_only_the_clock_of_the_storage_counts(bucket):
+def test_only_the_clock_of_the_storage_counts(bucket: Any) -> None:
     (bucket / NAME).mkdir()
     file = bucket / NAME / "driver.json"
     file.write_text(json.dumps({"host": "elsewhere", "pid": 7, "seen": time.time() + 86400}))
@@ -260,7 +274,9 @@ def test_only_the_clock_of_the_storage_counts(bucket):
     assert driver == Driver("elsewhere", 7, seen=100.0)
 
 
-def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path):
+def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(
+    bucket: Any, folder: Any, tmp_path: Path
+) -> None:
     StoreMirror(folder, ADDRESS).close(patient=False)
     (bucket / NAME / "driver.json").write_text(json.dumps({"host": "elsewhere", "pid": 7}))
     with pytest.raises(SweepLocked, match="process 7 on elsewhere was running this sweep"):
@@ -284,8 +300,8 @@ def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path)
     ],
 )
 def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(
-    bucket, folder, local, stored, after
-):
+    bucket: Any, folder: Any, local: str, stored: str, after: str
+) -> None:
     StoreMirror(folder, ADDRESS).close(patient=False)
     (bucket / NAME / "driver.json").unlink()
     (bucket / NAME / "study.journal").write_text(stored)
@@ -300,14 +316,14 @@ def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(
     ).exists()
 
 
-def test_a_folder_of_another_sweep_is_not_overwritten(bucket, folder):
+def test_a_folder_of_another_sweep_is_not_overwritten(bucket: Any, folder: Any) -> None:
     StoreMirror(folder, ADDRESS).close(patient=False)
     (folder / "origin.json").write_text("{}")
     with pytest.raises(InputError, match="belongs to a sweep on this disk"):
         stored_sweeps.fetch(ADDRESS, folder.parent)
 
 
-def test_a_store_must_name_itself(bucket, tmp_path):
+def test_a_store_must_name_itself(bucket: Any, tmp_path: Path) -> None:
     (bucket / NAME).mkdir()
     (bucket / NAME / "origin.json").write_text(
         json.dumps({"format": FORMAT, "store": "s3://bucket/of-somebody-else"})
@@ -317,12 +333,12 @@ def test_a_store_must_name_itself(bucket, tmp_path):
     assert not list((tmp_path / "other").iterdir())
 
 
-def test_names_in_a_store(bucket):
+def test_names_in_a_store(bucket: Any) -> None:
     for name in ("churn-20260102-120000", "churn-20260103-120000", "wine-20260101-120000"):
         (bucket / "all" / name).mkdir(parents=True)
         (bucket / "all" / name / "origin.json").write_text("{}")
 
-    def find(sweep):
+    def find(sweep: Any) -> Any:
         return stored_sweeps.find(sweep, "s3://bucket/all")
 
     assert find("churn") == find("latest") == "s3://bucket/all/churn-20260103-120000"
@@ -337,13 +353,15 @@ def test_names_in_a_store(bucket):
         find("iris")
 
 
-def test_a_new_sweep_leaves_the_files_of_another_sweep_with_its_name(bucket, tmp_path, monkeypatch):
+def test_a_new_sweep_leaves_the_files_of_another_sweep_with_its_name(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two machines may start the same space file in the same second."""
     monkeypatch.chdir(tmp_path)
     (bucket / NAME).mkdir()
     (bucket / NAME / "origin.json").write_text("of the other sweep")
 
-    def create(root, name, started):
+    def create(root: Any, name: Any, started: Any) -> Any:
         (tmp_path / "runs" / NAME).mkdir(parents=True)
         return tmp_path / "runs" / NAME
 

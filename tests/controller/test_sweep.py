@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -69,7 +70,7 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Search
     return folder, loop
 
 
-def test_trials_has_a_row_for_each_trial(tmp_path):
+def test_trials_has_a_row_for_each_trial(tmp_path: Path) -> None:
     trials = sweeps.open(recorded_sweep(tmp_path)).trials
     assert (
         list(trials.columns[:3]) == ["number", "state", "value"] and trials.columns[-1] == "seconds"
@@ -85,7 +86,7 @@ def test_trials_has_a_row_for_each_trial(tmp_path):
     assert set(trials["preprocessor"]) == {"StandardScaler", "MinMaxScaler"}
 
 
-def test_a_dimension_is_missing_where_it_is_inactive(tmp_path):
+def test_a_dimension_is_missing_where_it_is_inactive(tmp_path: Path) -> None:
     folder, _ = branches(tmp_path, ONE)
     trials = sweeps.open(folder).trials
     inactive = trials["params.booster"] == "gbtree"
@@ -100,7 +101,7 @@ def test_a_dimension_is_missing_where_it_is_inactive(tmp_path):
     assert trials["params.layers"].notna().all() and trials["params.layers"].map(str).nunique() == 3
 
 
-def test_several_objectives_have_a_column_each_and_no_best(tmp_path):
+def test_several_objectives_have_a_column_each_and_no_best(tmp_path: Path) -> None:
     folder, _ = branches(tmp_path, TWO, 3)
     opened = sweeps.open(folder)
     assert list(opened.trials.columns[:4]) == ["number", "state", "value.loss", "value.auc"]
@@ -108,7 +109,7 @@ def test_several_objectives_have_a_column_each_and_no_best(tmp_path):
     assert opened.study is not None and len(opened.study.best_trials) == 3
 
 
-def test_best_is_the_best_trial(tmp_path):
+def test_best_is_the_best_trial(tmp_path: Path) -> None:
     folder, loop = branches(tmp_path, ONE, 3)
     best = sweeps.open(folder).best
     assert best is not None and (best.number, best.id, best.value) == (0, "0000", 1.0)
@@ -117,7 +118,7 @@ def test_best_is_the_best_trial(tmp_path):
     assert best.dimensions == {name: row[name] for name in row.index if name.startswith("params.")}
 
 
-def test_curves_are_long_and_of_all_trials_or_of_one(tmp_path):
+def test_curves_are_long_and_of_all_trials_or_of_one(tmp_path: Path) -> None:
     opened = sweeps.open(recorded_sweep(tmp_path))
     curves = opened.curves()
     assert list(curves.columns) == ["trial", "step", "value"]
@@ -141,7 +142,7 @@ PLOTS = {
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_a_sweep_draws_itself(tmp_path):
+def test_a_sweep_draws_itself(tmp_path: Path) -> None:
     opened = sweeps.open(branches(tmp_path, ONE)[0])
     for name, kind in PLOTS.items():
         figure = getattr(opened, name)()
@@ -157,7 +158,7 @@ def test_a_sweep_draws_itself(tmp_path):
     )
 
 
-def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
+def test_a_figure_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
     opened = sweeps.open(branches(tmp_path, ONE, 1)[0])
     for place, wrong, text in (
         ("dimension", lambda: opened.plot_slice("dept"), "did you mean `depth`?"),
@@ -181,7 +182,7 @@ def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
     assert not empty.data and "no trial has a value" in empty.layout.title.subtitle.text
 
 
-def test_the_study_is_a_copy(tmp_path):
+def test_the_study_is_a_copy(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     before = (folder / JOURNAL).read_bytes()
     study = sweeps.open(folder).study
@@ -197,7 +198,7 @@ def test_the_study_is_a_copy(tmp_path):
     assert again is not None and len(again.trials) == 4 and "mine" not in again.user_attrs
 
 
-def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
+def test_a_sweep_that_runs_shows_what_came_since(tmp_path: Path) -> None:
     folder, loop = branches(tmp_path, ONE, 2)
     lock = FolderLock(folder)
     try:
@@ -232,7 +233,7 @@ def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
     assert sweeps.open(folder).trials["state"].tolist() == ["COMPLETE"] * 3
 
 
-def test_a_sweep_without_trials_is_empty(tmp_path):
+def test_a_sweep_without_trials_is_empty(tmp_path: Path) -> None:
     folder = tmp_path / "made-1"
     folder.mkdir()
     (tmp_path / "made.yaml").write_text(CONDITIONAL.replace("OBJECTIVE", ONE))
@@ -246,7 +247,9 @@ def test_a_sweep_without_trials_is_empty(tmp_path):
     assert opened.best is None and opened.study is None
 
 
-def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
+def test_no_code_of_the_user_runs_but_by_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A module beside the space file that cannot be imported is no reason to see nothing."""
     (tmp_path / "mine.py").write_text(
         "raise SystemExit('imported')\ndef train(config): ...\ndef load(folder): ...\n"
@@ -293,8 +296,13 @@ WITHOUT_A_BUNDLE = [
 
 @pytest.mark.parametrize(("result", "trainer", "there", "said"), WITHOUT_A_BUNDLE)
 def test_a_sweep_without_a_bundle_says_what_to_do(
-    tmp_path, monkeypatch, result, trainer, there, said
-):
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    result: Any,
+    trainer: Any,
+    there: Any,
+    said: Any,
+) -> None:
     monkeypatch.setattr(
         "tests.controller.test_sweep_lookup.SPACE",
         recorded_sweep.__globals__["SPACE"].replace("trainer: xgboost", trainer),

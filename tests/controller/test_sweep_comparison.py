@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,14 +61,16 @@ def recorded(root: Path, name: str, seed: int = 0, highest: float = 1.0, trials:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("compared")
     recorded(root / "runs", "wide")
     recorded(root / "other", "narrow", highest=0.5)
     return root
 
 
-def test_compare_prints_tables_and_takes_sweeps_of_other_roots(runs, monkeypatch):
+def test_compare_prints_tables_and_takes_sweeps_of_other_roots(
+    runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(runs)
     done = invoke("compare", "wide", "other/latest", "--dir", "runs")
     assert done.exit_code == 0, done.output
@@ -88,7 +91,7 @@ def test_compare_prints_tables_and_takes_sweeps_of_other_roots(runs, monkeypatch
     )
 
 
-def test_compare_prints_json(runs):
+def test_compare_prints_json(runs: Any) -> None:
     done = invoke(
         "compare",
         runs / "runs/wide-20260102-120000",
@@ -106,7 +109,7 @@ def test_compare_prints_json(runs):
     )
 
 
-def test_compare_refuses_one_sweep_and_the_same_sweep_twice(runs):
+def test_compare_refuses_one_sweep_and_the_same_sweep_twice(runs: Any) -> None:
     folder = runs / "runs/wide-20260102-120000"
     for arguments, text in (
         ((folder,), "needs at least two sweeps, got 1"),
@@ -116,7 +119,7 @@ def test_compare_refuses_one_sweep_and_the_same_sweep_twice(runs):
         assert done.exit_code == 2 and text in done.stderr and "\n" not in done.stderr.strip()
 
 
-def test_running_damaged_and_empty_sweeps_are_compared(tmp_path):
+def test_running_damaged_and_empty_sweeps_are_compared(tmp_path: Path) -> None:
     good, bad, empty = (
         recorded(tmp_path, name, trials=n) for name, n in (("good", 11), ("bad", 2), ("empty", 0))
     )
@@ -133,7 +136,7 @@ def test_running_damaged_and_empty_sweeps_are_compared(tmp_path):
     assert invoke("compare", bad, empty, "--json").exit_code == 0
 
 
-def test_python_compares_sweeps_and_returns_the_importances(runs):
+def test_python_compares_sweeps_and_returns_the_importances(runs: Any) -> None:
     opened = sweeps.open(runs / "runs/wide-20260102-120000")
     importance = opened.importance()
     assert (
@@ -151,14 +154,14 @@ def test_python_compares_sweeps_and_returns_the_importances(runs):
     assert "<table" in comparison._repr_html_() and "params.eta" in str(comparison)
 
 
-def test_importance_says_why_it_is_unknown(tmp_path):
+def test_importance_says_why_it_is_unknown(tmp_path: Path) -> None:
     importance = sweeps.open(recorded(tmp_path, "few", trials=3)).importance()
     assert importance.empty and importance.attrs == {
         "unknown": "importance needs 10 trials with comparable values, but there are 3"
     }
 
 
-def test_show_prints_what_mattered(runs, tmp_path):
+def test_show_prints_what_mattered(runs: Any, tmp_path: Path) -> None:
     done = invoke("show", runs / "runs/wide-20260102-120000")
     line = next(line for line in done.stdout.splitlines() if "importance" in line)
     assert line.split()[:2] == ["importance", "eta"] and line.endswith(

@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -47,7 +48,7 @@ space:
 """
 
 
-def recorded_sweep(root, name="made-1", began=1000.0):
+def recorded_sweep(root: Any, name: str = "made-1", began: float = 1000.0) -> Any:
     """A sweep's folder with four trials on record: complete, pruned, failed, and one that was
     begun.
     """
@@ -88,7 +89,7 @@ def sweeps_command(*args: object) -> str:
     return done.output
 
 
-def test_ls_shows_every_sweep_the_newest_first(tmp_path):
+def test_ls_shows_every_sweep_the_newest_first(tmp_path: Path) -> None:
     recorded_sweep(tmp_path, "made-1", 1000.0)
     folder = recorded_sweep(tmp_path, "made-2", 2000.0)
     (tmp_path / "mlartifacts").mkdir()
@@ -108,7 +109,7 @@ def test_ls_shows_every_sweep_the_newest_first(tmp_path):
     assert listed[0]["best"] == {"trial": "0000", "value": 0.25} and listed[0]["total"] == 6
 
 
-def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
+def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     with (folder / JOURNAL).open("ab") as journal:
         journal.write(b'{"op_code": 5, "half')  # the driver is in the middle of a record
@@ -120,7 +121,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     } == before
     stop = threading.Event()
 
-    def watch():
+    def watch() -> None:
         from sweeps.core.files.folder_lock import is_driven
 
         while not stop.is_set():
@@ -136,7 +137,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
         watcher.join()
 
 
-def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
+def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     text = sweeps_command("show", folder)
     assert (
@@ -155,7 +156,7 @@ def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
     assert [t["trial"] for t in shown["all"]] == ["0000", "0001", "0002", "0003"]
 
 
-def test_trial_without_workers_is_shown_as_waiting(tmp_path):
+def test_trial_without_workers_is_shown_as_waiting(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     (folder / STAGES).write_text(
         json.dumps({"0003": "waiting for workers", "0000": "training"})
@@ -178,7 +179,7 @@ def test_trial_without_workers_is_shown_as_waiting(tmp_path):
         lock.release()
 
 
-def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
+def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     best = sweeps_command("show", folder, "--trial", "best")
     assert (
@@ -193,7 +194,7 @@ def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
     ]
 
 
-def ended(folder, **more):
+def ended(folder: Any, **more: Any) -> None:
     """Leave the result of a sweep that has come to its end."""
     best = {"trial": "0000", "value": 0.25, "test": None, "params": {}, "preprocessor": "none"}
     best["scaling"] = {"num_workers": 1, "resources_per_worker": {"CPU": 1.0}}
@@ -213,7 +214,7 @@ def ended(folder, **more):
     (folder / RESULT).write_text(SweepResult(**{**known, **more}).as_text())
 
 
-def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
+def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path / "first")
     (folder / "bundle").mkdir()
     ended(folder)
@@ -231,7 +232,7 @@ def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
     )
 
 
-def test_a_sweep_is_opened_by_path_name_or_start_of_name(tmp_path):
+def test_a_sweep_is_opened_by_path_name_or_start_of_name(tmp_path: Path) -> None:
     one, two = recorded_sweep(tmp_path, "made-1", 1.0), recorded_sweep(tmp_path, "other-2", 2.0)
     for name in (one, "made-1", "made-1/", "made"):
         assert sweep_lookup.find(name, tmp_path) == one
@@ -254,7 +255,9 @@ def test_a_sweep_is_opened_by_path_name_or_start_of_name(tmp_path):
         sweep_lookup.find("latest", tmp_path / "absent")
 
 
-def test_a_bundle_is_opened_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
+def test_a_bundle_is_opened_by_its_path_or_by_its_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = recorded_sweep(tmp_path / "root", "made-1", 1.0)
     (folder / "bundle").mkdir()
     (folder / "exports" / "0000").mkdir(parents=True)
@@ -270,7 +273,7 @@ def test_a_bundle_is_opened_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
             sweep_lookup.bundle_of(name, tmp_path / "root")
 
 
-def test_a_sweep_without_trials_can_be_shown(tmp_path):
+def test_a_sweep_without_trials_can_be_shown(tmp_path: Path) -> None:
     folder = tmp_path / "made-1"
     folder.mkdir()
     (tmp_path / "made.yaml").write_text(SPACE)
@@ -282,7 +285,7 @@ def test_a_sweep_without_trials_can_be_shown(tmp_path):
         sweep_lookup.trial_of(record.read(folder), "0")
 
 
-def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
+def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     for rank in (0, 1):
         with trial_logs.into(
@@ -301,7 +304,7 @@ def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
             list(log_reader.read_logs(folder, *args))
 
 
-def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
+def test_logs_follow_a_trial_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "POLL_INTERVAL", 0.02)
     folder, heard = recorded_sweep(tmp_path), []
     log = trial_logs.log_of(folder / "trials" / "0003", 0)
@@ -328,12 +331,12 @@ def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
     st.lists(st.lists(st.text("abc ", max_size=12), min_size=3, max_size=3), max_size=5),
     st.integers(8, 60),
 )
-def test_a_table_keeps_to_the_width(rows, width):
+def test_a_table_keeps_to_the_width(rows: Any, width: Any) -> None:
     text = terminal_text.format_table(("ONE", "TWO", "THREE"), rows, width)
     assert all(len(line) <= width for line in text.splitlines())
 
 
-def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path):
+def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path: Path) -> None:
     from sweeps.bundle.trial_choice import number_of
 
     file = tmp_path / "own.yaml"
@@ -352,7 +355,7 @@ def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path):
     assert number_of(loop.store, "1") == 1
 
 
-def test_show_names_the_best_checkpoint_of_a_trial_while_it_exists(finished_sweep):
+def test_show_names_the_best_checkpoint_of_a_trial_while_it_exists(finished_sweep: Any) -> None:
     def shown() -> str:
         done = CliRunner().invoke(cli.main, ["show", str(finished_sweep), "--trial", "best"])
         assert done.exit_code == 0, done.output

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from sweeps.controller.status import SweepStatus, TrialRow
 from sweeps.core.resources import Shape
 from sweeps.runs import sweep_run
@@ -18,7 +22,9 @@ space: {params: {eta: {uniform: [0.1, 0.3]}}}
 """
 
 
-def test_the_export_is_prepared_once_when_the_first_trial_runs(tmp_path, monkeypatch):
+def test_the_export_is_prepared_once_when_the_first_trial_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(BODY)
     prepared: list[int] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +26,11 @@ END = 100.0  # when `--minutes` ends the command, in seconds since the start of 
 
 
 @pytest.fixture
-def space(make_space):
+def space(make_space: Any) -> Any:
     return make_space(BODY, scheduler="{name: none}")
 
 
-def with_folds(space, folds: int):
+def with_folds(space: Any, folds: int) -> Any:
     valid = dataclasses.replace(space.data.valid, folds=folds)
     return dataclasses.replace(space, data=dataclasses.replace(space.data, valid=valid))
 
@@ -49,13 +51,15 @@ def check_end(controller: SweepController, clock: VirtualClock, end: float, reas
     assert controller.reason == reason
 
 
-def test_minutes_leave_time_for_export(space, tmp_path, clock):
+def test_minutes_leave_time_for_export(space: Any, tmp_path: Path, clock: Any) -> None:
     deadline = Deadline(END, start=1.0, growth=2.0)
     controller = open_controller(space, tmp_path, deadline=deadline)
     check_end(controller, clock, END - deadline.closing, "--minutes")
 
 
-def test_minutes_leave_time_for_training_of_best_trial(space, tmp_path, clock):
+def test_minutes_leave_time_for_training_of_best_trial(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
     deadline = Deadline(END, start=1.0, growth=2.0)
     controller = open_controller(space, tmp_path, deadline=deadline)
     name = controller.start_trial()
@@ -65,7 +69,9 @@ def test_minutes_leave_time_for_training_of_best_trial(space, tmp_path, clock):
     check_end(controller, clock, END - needed, "--minutes")
 
 
-def test_time_is_kept_for_a_running_trial_that_is_the_best(space, tmp_path, clock):
+def test_time_is_kept_for_a_running_trial_that_is_the_best(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
     deadline = Deadline(END, start=1.0, growth=3.0)
     controller = open_controller(space, tmp_path, deadline=deadline)
     first = controller.start_trial()
@@ -90,8 +96,8 @@ def test_time_is_kept_for_a_running_trial_that_is_the_best(space, tmp_path, cloc
     ],
 )
 def test_running_best_trial_needs_time_for_all_folds_or_parts_of_rows(
-    make_space, tmp_path, clock, scheduler, folds, seconds
-):
+    make_space: Any, tmp_path: Path, clock: Any, scheduler: str, folds: int, seconds: float
+) -> None:
     space = with_folds(make_space(BODY, scheduler=scheduler), folds)
     controller = open_controller(space, tmp_path)
     name = controller.start_trial()
@@ -101,7 +107,9 @@ def test_running_best_trial_needs_time_for_all_folds_or_parts_of_rows(
     assert leader_of(controller) == (name, pytest.approx(seconds))
 
 
-def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(space, tmp_path):
+def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(
+    space: Any, tmp_path: Path
+) -> None:
     controller = open_controller(with_folds(space, 5), tmp_path)
     name = controller.start_trial()
     controller.on_update(report_update(name, 1, 0.5, seconds=2.0))
@@ -112,7 +120,9 @@ def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(space, tmp_
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("folds", [0, 3])
-def test_a_trial_that_only_time_has_ended_may_win(space, tmp_path, clock, folds, has_checkpoint):
+def test_a_trial_that_only_time_has_ended_may_win(
+    space: Any, tmp_path: Path, clock: Any, folds: int, has_checkpoint: bool
+) -> None:
     deadline = Deadline(END, start=1.0)
     controller = open_controller(with_folds(space, folds), tmp_path, deadline=deadline)
     first = controller.start_trial()
@@ -138,15 +148,17 @@ def test_a_trial_that_only_time_has_ended_may_win(space, tmp_path, clock, folds,
     [(100.0, 50.0, "limits.timeout"), (20.0, 20.0 - CLOSING, "--minutes")],
 )
 def test_the_earlier_of_minutes_and_timeout_ends_the_search(
-    space, tmp_path, clock, minutes, end, reason
-):
+    space: Any, tmp_path: Path, clock: Any, minutes: float, end: Any, reason: str
+) -> None:
     limits = dataclasses.replace(space.limits, timeout=50.0)
     limited = dataclasses.replace(space, limits=limits)
     controller = open_controller(limited, tmp_path, deadline=Deadline(minutes, start=1.0))
     check_end(controller, clock, end, reason)
 
 
-def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(space, tmp_path, clock):
+def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
     controller = open_controller(space, tmp_path, deadline=Deadline(END, start=1.0))
     assert controller.why_no_training() is None
     clock.now = END - 1.0
@@ -155,7 +167,9 @@ def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(space, tmp
     assert controller.why_no_training() == "the sweep was interrupted"
 
 
-def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(space, tmp_path):
+def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(
+    space: Any, tmp_path: Path
+) -> None:
     first = open_controller(space, tmp_path)
     name = first.start_trial()
     first.on_update(report_update(name, 1, 0.5))
@@ -167,7 +181,7 @@ def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(space, tmp_pat
     assert trial == name
 
 
-def test_seconds_of_an_interrupted_trial_count_as_spent(make_space, tmp_path):
+def test_seconds_of_an_interrupted_trial_count_as_spent(make_space: Any, tmp_path: Path) -> None:
     body = BODY + "\nscaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
     space = make_space(body, scheduler="{name: none}", extra="")
     first = open_controller(space, tmp_path)
@@ -181,7 +195,9 @@ def test_seconds_of_an_interrupted_trial_count_as_spent(make_space, tmp_path):
     assert limited.reason.startswith("limits.max_gpu_hours")
 
 
-def test_spent_time_stops_interrupted_trials_on_resume(space, tmp_path, clock):
+def test_spent_time_stops_interrupted_trials_on_resume(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
     first = open_controller(space, tmp_path)
     for _ in range(2):
         first.on_update(report_update(first.start_trial(), 1, 0.5))

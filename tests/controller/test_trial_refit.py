@@ -122,7 +122,9 @@ def error_on_test(bundle: Path, space: Path) -> float:
     return float(((predicted - rows["target"]) ** 2).mean())
 
 
-def test_searched_model_is_scored_and_exported_model_sees_all_rows(clean_ray, tmp_path):
+def test_searched_model_is_scored_and_exported_model_sees_all_rows(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     result, runs = swept(tmp_path, "rows_all", "valid: 0.2, test: 0.2")
     searched = ROWS - 2 * round(0.2 * ROWS)
     assert runs == [[searched, False, None], [searched, False, None], [ROWS, True, 1]]
@@ -150,7 +152,9 @@ def test_searched_model_is_scored_and_exported_model_sees_all_rows(clean_ray, tm
 
 
 @pytest.mark.extended
-def test_the_export_of_another_trial_is_trained_on_all_rows_too(clean_ray, tmp_path):
+def test_the_export_of_another_trial_is_trained_on_all_rows_too(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     result, _ = swept(tmp_path, "rows_other", "valid: 0.2, test: 0.2")
     again = invoke("export", result.dir, "--trial", "0", "--cpus", 1, "-o", tmp_path / "other")
     words = "trained on 442 rows: train, valid and test"
@@ -160,7 +164,9 @@ def test_the_export_of_another_trial_is_trained_on_all_rows_too(clean_ray, tmp_p
 
 
 @pytest.mark.extended
-def test_the_final_training_has_all_cpus_if_ray_is_our_own(clean_ray, tmp_path, monkeypatch):
+def test_the_final_training_has_all_cpus_if_ray_is_our_own(
+    clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = trial_refit.trained_again
 
     @contextlib.contextmanager
@@ -178,7 +184,7 @@ def test_the_final_training_has_all_cpus_if_ray_is_our_own(clean_ray, tmp_path, 
 
 
 @pytest.mark.extended
-def test_a_test_split_of_its_own_is_never_trained_on(clean_ray, tmp_path):
+def test_a_test_split_of_its_own_is_never_trained_on(clean_ray: Any, tmp_path: Path) -> None:
     frame = load_diabetes(as_frame=True).frame
     frame.iloc[:40].to_csv(tmp_path / "test.csv", index=False)
     result, runs = swept(tmp_path, "rows_own", "valid: 0.2, test: test.csv")
@@ -190,7 +196,9 @@ def test_a_test_split_of_its_own_is_never_trained_on(clean_ray, tmp_path):
 
 
 @pytest.mark.extended
-def test_after_folds_a_model_without_the_test_rows_is_scored_first(clean_ray, tmp_path):
+def test_after_folds_a_model_without_the_test_rows_is_scored_first(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     result, runs = swept(tmp_path, "rows_folds", "valid: {folds: 3}, test: 0.2")
     outside = ROWS - round(0.2 * ROWS)
     assert len(runs) == 2 * 3 + 2 and runs[-2:] == [[outside, True, 1], [ROWS, True, 1]]
@@ -198,7 +206,9 @@ def test_after_folds_a_model_without_the_test_rows_is_scored_first(clean_ray, tm
     assert result.best is not None and result.best["test"] > 0
 
 
-def test_if_the_final_training_fails_the_model_of_the_search_is_exported(clean_ray, tmp_path):
+def test_if_the_final_training_fails_the_model_of_the_search_is_exported(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     result, _ = swept(
         tmp_path, "rows_fail", "valid: 0.2, test: 0.2", "fail", alphas=[0.1], preprocessor=[]
     )
@@ -212,7 +222,9 @@ def test_if_the_final_training_fails_the_model_of_the_search_is_exported(clean_r
     assert note.endswith(f"sweeps export {result.dir} --refit` does this")
 
 
-def test_minutes_end_a_final_training_that_takes_too_long(clean_ray, tmp_path, monkeypatch):
+def test_minutes_end_a_final_training_that_takes_too_long(
+    clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweeps.controller.controller import SweepController
 
     hangs = Path(f"{tmp_path}/log.jsonl.hangs")
@@ -232,7 +244,9 @@ def test_minutes_end_a_final_training_that_takes_too_long(clean_ray, tmp_path, m
 
 
 @pytest.mark.extended
-def test_minutes_end_the_search_in_time_for_the_final_training(clean_ray, tmp_path):
+def test_minutes_end_the_search_in_time_for_the_final_training(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     began = time.monotonic()
     override = ("space.params.alpha={uniform: [0.1, 10]}", "limits.max_trials=100000")
     splits = "valid: 0.2, test: 0.2"

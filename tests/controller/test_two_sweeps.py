@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def started(folder: Path) -> list[Path]:
     return list(folder.glob("*.started-at-*"))
 
 
-def test_a_second_sweep_takes_what_the_first_leaves_and_a_third_is_refused(tmp_path):
+def test_a_second_sweep_takes_what_the_first_leaves_and_a_third_is_refused(tmp_path: Path) -> None:
     cpus = int(host_resources.detect()["CPU"])
     if cpus < 2:
         pytest.skip("needs two CPUs")
@@ -62,7 +63,9 @@ def test_a_second_sweep_takes_what_the_first_leaves_and_a_third_is_refused(tmp_p
     )
 
 
-def test_on_a_ray_of_the_user_a_limit_bounds_the_trials_at_once(clean_ray, tmp_path):
+def test_on_a_ray_of_the_user_a_limit_bounds_the_trials_at_once(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     import sweeps
 
     (tmp_path / "go").touch()

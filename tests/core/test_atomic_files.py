@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sweeps.core.files.atomic_files import part_of, staged, write_bytes, write_text
 
 
-def test_a_file_is_replaced(tmp_path):
+def test_a_file_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     write_text(file, "old")
     write_bytes(file, "néw".encode(), sync=True)
@@ -14,7 +16,7 @@ def test_a_file_is_replaced(tmp_path):
     ]
 
 
-def test_links_are_replaced_and_not_followed(tmp_path):
+def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
     outside, file = tmp_path / "outside", tmp_path / "a.json"
     outside.write_text("stays")
     file.symlink_to(outside)
@@ -23,7 +25,7 @@ def test_links_are_replaced_and_not_followed(tmp_path):
     assert outside.read_text() == "stays" and not file.is_symlink() and file.read_text() == "new"
 
 
-def test_a_failed_write_leaves_the_old_content(tmp_path):
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "old").touch()
@@ -33,7 +35,7 @@ def test_a_failed_write_leaves_the_old_content(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["folder"] and (folder / "old").exists()
 
 
-def test_a_staged_folder_replaces_the_old_one(tmp_path):
+def test_a_staged_folder_replaces_the_old_one(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     for name in ("old", "new"):
         part_of(folder).mkdir(exist_ok=True)  # left by a process that was killed

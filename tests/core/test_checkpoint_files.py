@@ -6,7 +6,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,13 @@ SWEEPS = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Any]:
     with storage() as server:
         yield server
 
 
 @pytest.fixture(params=["disk", "s3"])
-def root(request, tmp_path) -> str:
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The folder of a trial's checkpoints: a path, or an address in a store."""
     folder = tmp_path / "churn" / "trials" / "0003"
     folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ def root(request, tmp_path) -> str:
 
 
 @pytest.fixture
-def save(tmp_path) -> Callable[[str], None]:
+def save(tmp_path: Path) -> Callable[[str], None]:
     """Write a checkpoint of five bytes in two files."""
 
     def save(checkpoint: str) -> None:
@@ -73,18 +73,18 @@ def files_of(checkpoint: str) -> dict[str, bytes]:
         }
 
 
-def test_the_root_is_a_path_or_an_address():
+def test_the_root_is_a_path_or_an_address() -> None:
     assert root_in(None, "sweeps-runs/churn/trials/0003") == "sweeps-runs/churn/trials/0003"
     address = root_in("s3://bucket/churn", "sweeps-runs/churn/trials/0003")
     assert address == "s3://bucket/churn/trials/0003"
 
 
-def test_a_trial_without_checkpoints_has_no_names(root):
+def test_a_trial_without_checkpoints_has_no_names(root: Any) -> None:
     assert checkpoint_names(root) == []
     assert checkpoint_sizes(root) == {}
 
 
-def test_checkpoints_are_listed_with_their_sizes(root, save):
+def test_checkpoints_are_listed_with_their_sizes(root: Any, save: Any) -> None:
     save(f"{root}/{SECOND}")
     save(f"{root}/{FIRST}")
     assert checkpoint_names(root) == [FIRST, SECOND]
@@ -92,7 +92,7 @@ def test_checkpoints_are_listed_with_their_sizes(root, save):
     assert checkpoint_exists(f"{root}/{FIRST}")
 
 
-def test_a_checkpoint_is_read_as_a_local_folder(root, save):
+def test_a_checkpoint_is_read_as_a_local_folder(root: Any, save: Any) -> None:
     save(f"{root}/{FIRST}")
     assert files_of(f"{root}/{FIRST}") == {"model": b"123", "deep/state": b"45"}
     with local_checkpoint(f"{root}/{FIRST}") as folder:
@@ -100,7 +100,7 @@ def test_a_checkpoint_is_read_as_a_local_folder(root, save):
     assert folder.exists() == (not root.startswith("s3://")), "a copy of stored files is deleted"
 
 
-def test_a_copy_stays_when_its_source_is_deleted(root, save):
+def test_a_copy_stays_when_its_source_is_deleted(root: Any, save: Any) -> None:
     save(f"{root}/{FIRST}")
     assert copy_checkpoint(f"{root}/{FIRST}", f"{root}/{SECOND}") == f"{root}/{SECOND}"
     assert delete_checkpoint(f"{root}/{FIRST}")
@@ -108,7 +108,7 @@ def test_a_copy_stays_when_its_source_is_deleted(root, save):
     assert files_of(f"{root}/{SECOND}") == {"model": b"123", "deep/state": b"45"}
 
 
-def test_a_checkpoint_is_deleted_alone_and_deleted_again(root, save):
+def test_a_checkpoint_is_deleted_alone_and_deleted_again(root: Any, save: Any) -> None:
     save(f"{root}/{FIRST}")
     save(f"{root}/{SECOND}")
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_checkpoint_is_deleted_alone_and_deleted_again(root, save):
     assert checkpoint_names(root) == [SECOND]
 
 
-def test_a_missing_checkpoint_is_named(root):
+def test_a_missing_checkpoint_is_named(root: Any) -> None:
     missing = f"{root}/{FIRST}"
     with (
         pytest.raises(FileNotFoundError, match=f"checkpoint {missing} was deleted"),
@@ -130,7 +130,9 @@ def test_a_missing_checkpoint_is_named(root):
 
 
 @pytest.mark.parametrize("root", ["s3"], indirect=True)
-def test_a_storage_that_does_not_answer_deletes_nothing(root, save, server, monkeypatch):
+def test_a_storage_that_does_not_answer_deletes_nothing(
+    root: str, save: Any, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(f"{root}/{FIRST}")
     opened = checkpoint_files.stores.open_store
     monkeypatch.setattr(
@@ -142,7 +144,9 @@ def test_a_storage_that_does_not_answer_deletes_nothing(root, save, server, monk
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["linked", "copied"])
-def test_files_of_a_copy_on_disk_are_linked_if_possible(tmp_path, save, monkeypatch, links):
+def test_files_of_a_copy_on_disk_are_linked_if_possible(
+    tmp_path: Path, save: Any, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
     def refuse(*args: Any) -> None:
         raise OSError(errno.EPERM, "no hard links here")
 
@@ -157,7 +161,9 @@ def test_files_of_a_copy_on_disk_are_linked_if_possible(tmp_path, save, monkeypa
     assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
 
 
-def test_an_interrupted_deletion_on_disk_leaves_no_checkpoint(tmp_path, save, monkeypatch):
+def test_an_interrupted_deletion_on_disk_leaves_no_checkpoint(
+    tmp_path: Path, save: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint = tmp_path / FIRST
     save(str(checkpoint))
     with monkeypatch.context() as patch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,11 +36,11 @@ PARAMS = {
         (3, "3"),
     ],
 )
-def test_a_placeholder_is_replaced_by_its_value(argument, filled):
+def test_a_placeholder_is_replaced_by_its_value(argument: int | str, filled: str) -> None:
     assert fill(["run", argument], PARAMS, {"seed": 7}) == ["run", filled]
 
 
-def test_args_gives_every_parameter_that_is_no_mapping():
+def test_args_gives_every_parameter_that_is_no_mapping() -> None:
     assert fill(["run", "{args}"], PARAMS, {}) == [
         *(
             "run",
@@ -64,7 +65,9 @@ def test_args_gives_every_parameter_that_is_no_mapping():
         (["run", "--verbose", "m={params.momentum}"], ["run", "--verbose"]),
     ],
 )
-def test_an_argument_with_a_parameter_that_the_trial_lacks_is_left_out(command, filled):
+def test_an_argument_with_a_parameter_that_the_trial_lacks_is_left_out(
+    command: Any, filled: Any
+) -> None:
     assert fill(command, PARAMS, {}) == filled
 
 
@@ -83,12 +86,12 @@ def test_an_argument_with_a_parameter_that_the_trial_lacks_is_left_out(command, 
         ("x={args}", "`{args}` must be an argument of its own"),
     ],
 )
-def test_an_unknown_placeholder_is_a_problem_with_a_hint(argument, text):
+def test_an_unknown_placeholder_is_a_problem_with_a_hint(argument: str, text: str) -> None:
     ((index, text_of_problem),) = problems(["run", argument], ["lr"])
     assert index == 1 and text in text_of_problem
 
 
-def test_a_parameter_is_used_by_itself_its_mapping_or_all_arguments():
+def test_a_parameter_is_used_by_itself_its_mapping_or_all_arguments() -> None:
     names = ["lr", "net", "net.depth", "net.width"]
     assert unused(["run", "{params.lr}", "{params.net.depth}"], names) == ["net.width"]
     assert unused(["run", "{params.lr}", "{params.net}"], names) == []
@@ -96,7 +99,7 @@ def test_a_parameter_is_used_by_itself_its_mapping_or_all_arguments():
     assert unused(["run"], names) == ["lr", "net.depth", "net.width"]
 
 
-def test_files_of_command_are_scripts_and_modules_beside_space(tmp_path: Path):
+def test_files_of_command_are_scripts_and_modules_beside_space(tmp_path: Path) -> None:
     package, elsewhere = tmp_path / "pkg", tmp_path / "elsewhere"
     package.mkdir()
     elsewhere.mkdir()

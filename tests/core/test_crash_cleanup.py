@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +25,7 @@ HOLD = (
 
 
 @pytest.fixture
-def start():
+def start() -> Iterator[Any]:
     started = []
 
     def start(*args: object) -> subprocess.Popen:
@@ -41,7 +43,7 @@ def start():
 
 
 @pytest.fixture
-def session(tmp_path, monkeypatch):
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The folder of a session in a temporary folder of Ray's. The session's driver is dead."""
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "tmp"))
     driver = subprocess.Popen([sys.executable, "-c", ""])
@@ -62,7 +64,9 @@ def noting(folder: Path, session: object, pids: dict[int, float] | None = None) 
     return folder
 
 
-def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start, session):
+def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(
+    tmp_path: Path, start: Any, session: Any
+) -> None:
     folder = tmp_path / "sweep"
     folder.mkdir()
     noted, worker = start(), start(session / "logs" / "worker.out")
@@ -82,21 +86,23 @@ def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start, s
     assert crash_cleanup.end_leftover_ray(folder) == 0
 
 
-def test_a_process_that_has_the_number_of_a_dead_one_is_let_be(tmp_path, start):
+def test_a_process_that_has_the_number_of_a_dead_one_is_let_be(tmp_path: Path, start: Any) -> None:
     process = start()
     began = psutil.Process(process.pid).create_time()
     noting(tmp_path, "/tmp/session_none", {process.pid: began - 100})
     assert crash_cleanup.end_leftover_ray(tmp_path) == 0 and process.poll() is None
 
 
-def test_this_process_is_never_ended(tmp_path, session):
+def test_this_process_is_never_ended(tmp_path: Path, session: Any) -> None:
     with open(session / "logs" / "log", "w"):
         crash_cleanup.record_ray(tmp_path, str(session), [os.getpid()])
         assert crash_cleanup.end_leftover_ray(tmp_path) == 0
     assert os.getpid()
 
 
-def test_r1_foreign_session_folder_is_left_alone(tmp_path, start, session, monkeypatch):
+def test_r1_foreign_session_folder_is_left_alone(
+    tmp_path: Path, start: Any, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever `ray.json` of a sweep's folder says: the folder may come from anyone."""
     name = session.name
     live = session_folder(session.with_name(f"session_2026-11-23_10-00-00_123456_{os.getpid()}"))
@@ -151,12 +157,12 @@ def test_r1_foreign_session_folder_is_left_alone(tmp_path, start, session, monke
         '{"session": "\\u0000", "pids": {"99999999999999999999": 1}}',
     ],
 )
-def test_a_note_that_cannot_be_read_is_no_note(tmp_path, text):
+def test_a_note_that_cannot_be_read_is_no_note(tmp_path: Path, text: str) -> None:
     (tmp_path / RAY).write_text(text)
     assert crash_cleanup.end_leftover_ray(tmp_path) == 0
 
 
-def test_half_written_files_and_checkpoints_that_nobody_needs_go(tmp_path):
+def test_half_written_files_and_checkpoints_that_nobody_needs_go(tmp_path: Path) -> None:
     kept = [
         "trials/0000/checkpoint_000004/a",
         "trials/0000/logs/rank-0.log",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sweeps.core.host import exit_causes
@@ -18,7 +20,9 @@ from sweeps.core.host import exit_causes
         ("5:cpu:/a\n4:memory:/docker/4f\n", "memory/memory.oom_control"),  # in the container
     ],
 )
-def test_kills_are_counted_under_both_versions_of_cgroups(cgroups, file, tmp_path, monkeypatch):
+def test_kills_are_counted_under_both_versions_of_cgroups(
+    cgroups: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cgroups").write_text(cgroups)
     monkeypatch.setattr(exit_causes, "CGROUPS", tmp_path / "cgroups")
     monkeypatch.setattr(exit_causes, "MOUNT", tmp_path / "mount")
@@ -31,7 +35,9 @@ def test_kills_are_counted_under_both_versions_of_cgroups(cgroups, file, tmp_pat
     assert exit_causes.kills_for_memory() == 6
 
 
-def test_an_unknown_number_of_kills_is_zero(tmp_path, monkeypatch):
+def test_an_unknown_number_of_kills_is_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exit_causes, "CGROUPS", tmp_path / "none")
     monkeypatch.setattr(exit_causes, "MOUNT", tmp_path)
     assert exit_causes.kills_for_memory() == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from sweeps.core.files.sweep_folder import LOCK
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["lock file there", "lock file deleted"])
-def test_a_locked_folder_cannot_be_locked_again(tmp_path, deleted):
+def test_a_locked_folder_cannot_be_locked_again(tmp_path: Path, deleted: bool) -> None:
     with FolderLock(tmp_path) as lock:
         if deleted:
             (tmp_path / LOCK).unlink()
@@ -25,10 +27,12 @@ def test_a_locked_folder_cannot_be_locked_again(tmp_path, deleted):
     FolderLock(tmp_path).release()
 
 
-def test_on_a_file_system_that_cannot_lock_folders_the_file_is_locked(tmp_path, monkeypatch):
+def test_on_a_file_system_that_cannot_lock_folders_the_file_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flock = fcntl.flock
 
-    def no_folders(file, operation):
+    def no_folders(file: Any, operation: Any) -> None:
         if isinstance(file, int):
             raise OSError(9, "Bad file descriptor")
         flock(file, operation)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from sweeps.core.host.host_resources import cpus, detect, gpu_ids, gpus, memory,
         ("CPU=1e2", {"CPU": 100}),
     ],
 )
-def test_resources_are_pairs(text, pairs):
+def test_resources_are_pairs(text: str, pairs: Any) -> None:
     assert parse_resources(text) == pairs
 
 
@@ -25,7 +27,7 @@ def test_resources_are_pairs(text, pairs):
     "text",
     ["", "8", "CPU:8", "=8", "CPU=8,", "cpu=8", "CPU=", "CPU=-1", "CPU=nan", "CPU=inf", "CPU=2.5"],
 )
-def test_other_texts_are_refused_in_a_line(text):
+def test_other_texts_are_refused_in_a_line(text: str) -> None:
     with pytest.raises(InputError, match="--resources: must be names with whole numbers") as e:
         parse_resources(text)
     assert "\n" not in str(e.value)
@@ -35,14 +37,16 @@ def test_other_texts_are_refused_in_a_line(text):
     ("limit", "count"),
     [(None, 8), ("max 100000\n", 8), ("250000 100000\n", 2), ("50000 100000\n", 1)],
 )
-def test_cpus_are_the_containers_where_it_has_a_limit(limit, count, tmp_path, monkeypatch):
+def test_cpus_are_the_containers_where_it_has_a_limit(
+    limit: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     if limit is not None:
         (tmp_path / "cpu.max").write_text(limit)
     assert cpus(tmp_path) == count
 
 
-def test_this_machine_has_the_cpus_that_ray_would_find(monkeypatch):
+def test_this_machine_has_the_cpus_that_ray_would_find(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private import utils
 
     monkeypatch.delenv("RAY_OVERRIDE_RESOURCES", raising=False)
@@ -51,7 +55,7 @@ def test_this_machine_has_the_cpus_that_ray_would_find(monkeypatch):
     assert detect() | {"GPU": 0} == {"CPU": 3, "GPU": 0, "disk": 1}
 
 
-def test_memory_is_the_containers_where_it_has_a_limit(tmp_path):
+def test_memory_is_the_containers_where_it_has_a_limit(tmp_path: Path) -> None:
     whole = memory(tmp_path)
     assert whole > 2**28
     (tmp_path / "memory.max").write_text("max\n")
@@ -63,7 +67,9 @@ def test_memory_is_the_containers_where_it_has_a_limit(tmp_path):
 @pytest.mark.parametrize(
     "visible, count", [(None, 2), ("", 0), ("NoDevFiles", 0), ("1", 1), ("0,1,2", 2)]
 )
-def test_gpus_are_those_that_may_be_seen(visible, count, tmp_path, monkeypatch):
+def test_gpus_are_those_that_may_be_seen(
+    visible: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / name).touch()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -77,7 +83,9 @@ def test_gpus_are_those_that_may_be_seen(visible, count, tmp_path, monkeypatch):
     "visible, ids",
     [(None, ("0", "1", "2")), ("", ("0", "1", "2")), ("3,GPU-ab,5,7", ("3", "GPU-ab", "5"))],
 )
-def test_gpus_have_the_ids_of_cuda(visible, ids, monkeypatch):
+def test_gpus_have_the_ids_of_cuda(
+    visible: str | None, ids: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"GPU": 3}')
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:

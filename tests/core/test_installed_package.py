@@ -7,6 +7,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 import sweeps
 from sweeps.core import installed_package
@@ -17,7 +21,7 @@ from tests.commands import REPO
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def python(*args: str, **how) -> subprocess.CompletedProcess[str]:
+def python(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
     """Run this interpreter on the repository, with another folder on its path."""
     env = {**os.environ, "PYTHONPATH": str(REPO)}
     return subprocess.run(
@@ -25,13 +29,13 @@ def python(*args: str, **how) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_project_has_the_name_and_the_version_that_the_code_says():
+def test_the_project_has_the_name_and_the_version_that_the_code_says() -> None:
     assert (PROJECT["name"], PROJECT["version"]) == (installed_package.NAME, sweeps.__version__)
     assert provenance.versions()["sweeps"] == sweeps.__version__
     assert PROJECT["scripts"] == {"sweeps": "sweeps.cli:main"}
 
 
-def test_no_hint_and_no_extra_names_the_other_package():
+def test_no_hint_and_no_extra_names_the_other_package() -> None:
     files = [
         *REPO.glob("*.md"),
         *REPO.glob("*.toml"),
@@ -53,14 +57,14 @@ def test_no_hint_and_no_extra_names_the_other_package():
 # ---- what `import sweeps` and `python -m sweeps` show
 
 
-def test_only_public_names_are_listed():
+def test_only_public_names_are_listed() -> None:
     assert dir(sweeps) == sorted(sweeps.__all__)
     for name in sweeps.__all__:
         assert getattr(sweeps, name) is not None
     assert not {"annotations", "TYPE_CHECKING", "Any"} & set(dir(sweeps))
 
 
-def test_python_m_sweeps_is_the_command(tmp_path):
+def test_python_m_sweeps_is_the_command(tmp_path: Path) -> None:
     assert python("-m", "sweeps", "--version").stdout == f"sweeps, version {sweeps.__version__}\n"
     for args, code in (
         (["--help"], 0),
@@ -74,7 +78,9 @@ def test_python_m_sweeps_is_the_command(tmp_path):
     assert python("-m", "sweeps", "ls", cwd=tmp_path).returncode == 2
 
 
-def test_a_next_step_can_be_typed_where_there_is_no_script(tmp_path, monkeypatch):
+def test_a_next_step_can_be_typed_where_there_is_no_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bare = tmp_path / "python"
     bare.symlink_to(sys.executable)
     monkeypatch.setattr(shell_text.sys, "executable", str(bare))

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ FAKE = "one\n2026-01-02 03:04:05,678 ERROR sweeps: everything is lost"
 RECORD = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<name>\S+): ")
 
 
-def test_hostile_texts_in_messages_tracebacks_and_prints_become_escapes(tmp_path):
+def test_hostile_texts_in_messages_tracebacks_and_prints_become_escapes(tmp_path: Path) -> None:
     with logging_setup.redirect_to_file(tmp_path / "sweep.log"):
         logging.getLogger("sweeps.x").warning("command %s", HOSTILE)
         try:
@@ -31,7 +32,7 @@ def test_hostile_texts_in_messages_tracebacks_and_prints_become_escapes(tmp_path
 
 
 @pytest.mark.parametrize("as_error", [False, True])
-def test_no_message_looks_like_another_message(tmp_path, as_error):
+def test_no_message_looks_like_another_message(tmp_path: Path, as_error: bool) -> None:
     with logging_setup.redirect_to_file(tmp_path / "sweep.log"):
         log = logging.getLogger("sweeps.x")
         log.warning("%s", FAKE, exc_info=ValueError(FAKE) if as_error else None)
@@ -45,7 +46,7 @@ def test_no_message_looks_like_another_message(tmp_path, as_error):
     assert "  2026-01-02 03:04:05,678 ERROR sweeps: everything is lost" in lines
 
 
-def test_a_handler_writes_to_a_descriptor(tmp_path):
+def test_a_handler_writes_to_a_descriptor(tmp_path: Path) -> None:
     code = (
         "import logging, sys; from sweeps.core.host.logging_setup import file_handler\n"
         "handler = file_handler(2); sys.stderr = handler.stream\n"
@@ -60,7 +61,9 @@ def test_a_handler_writes_to_a_descriptor(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["RAY_TMPDIR", "TMPDIR"])
-def test_a_temporary_folder_that_is_too_long_for_sockets_is_replaced(monkeypatch, name):
+def test_a_temporary_folder_that_is_too_long_for_sockets_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     for folder, expected in (("/t/" + "x" * 90, "/tmp"), ("/t/short", None)):
         monkeypatch.delenv("RAY_TMPDIR", raising=False)
         monkeypatch.delenv("TMPDIR", raising=False)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,13 +34,13 @@ def other(cpus: int, *gpus: str) -> Registration:
     return Registration("digits-20261125-101500", "/runs/digits-20261125-101500", 4711, cpus, gpus)
 
 
-def test_a_wanted_number_of_gpus_takes_free_ones_first():
+def test_a_wanted_number_of_gpus_takes_free_ones_first() -> None:
     assert divide(8, GPUS, [other(4, "0")], Share(2, 1)) == Share(2, 1, ("1",))
     assert divide(8, GPUS, [other(4, "0", "1")], Share(2, 2)) == Share(2, 2, ("2", "0"))
     assert divide(8, GPUS, [], Share(gpus=0)) == Share(8, 0, ())
 
 
-def test_if_nothing_is_left_one_line_says_what_to_do():
+def test_if_nothing_is_left_one_line_says_what_to_do() -> None:
     with pytest.raises(InputError) as caught:
         divide(2, (), [other(2)], EVERYTHING)
     assert str(caught.value) == (
@@ -52,7 +53,7 @@ def test_if_nothing_is_left_one_line_says_what_to_do():
     assert divide(2, (), [other(2)], Share(1)) == Share(1, 0, ()), "a wanted number may be in use"
 
 
-def test_more_than_the_machine_has_is_refused():
+def test_more_than_the_machine_has_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"^--cpus: is 9, but this machine has 8 CPUs; give at most 8$"
     ):
@@ -68,7 +69,9 @@ def test_more_than_the_machine_has_is_refused():
     st.integers(0, 8),
     st.lists(st.tuples(st.integers(1, 64), st.integers(0, 8)), max_size=4),
 )
-def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(cpus, gpus, asked):
+def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(
+    cpus: Any, gpus: Any, asked: Any
+) -> None:
     ids, running = tuple(map(str, range(gpus))), []
     for more_cpus, more_gpus in [*asked, (None, None)]:
         wanted = Share(
@@ -89,13 +92,13 @@ def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(cpus, gpus, asked
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch) -> Path:
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of registrations, which does not exist yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / f"running-sweeps-{os.getuid()}"
 
 
-def test_a_registration_is_seen_until_its_block_ends(temporary):
+def test_a_registration_is_seen_until_its_block_ends(temporary: Any) -> None:
     with register("one", Path("/runs/one"), 4, GPUS, Share(1, 1)) as (first, others):
         assert first == Share(1, 1, ("0",)) and others == []
         with register("two", Path("/runs/two"), 4, GPUS, EVERYTHING) as (second, others):
@@ -106,7 +109,7 @@ def test_a_registration_is_seen_until_its_block_ends(temporary):
         assert third.cpus == 4 and others == []
 
 
-def test_the_registration_of_a_killed_process_does_not_count(temporary):
+def test_the_registration_of_a_killed_process_does_not_count(temporary: Any) -> None:
     script = """
 from pathlib import Path
 from sweeps.core.host.machine_share import Share, register
@@ -150,7 +153,7 @@ def locked(file: Path) -> Iterator[None]:
         json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": "many", "gpus": []}),
     ],
 )
-def test_a_registration_that_cannot_be_read_is_ignored(temporary, text):
+def test_a_registration_that_cannot_be_read_is_ignored(temporary: Any, text: Any) -> None:
     temporary.mkdir(mode=0o700)
     with locked(temporary / "other.json"):
         (temporary / "other.json").write_text(text)
@@ -158,7 +161,7 @@ def test_a_registration_that_cannot_be_read_is_ignored(temporary, text):
             assert share.cpus == 4 and others == []
 
 
-def test_a_folder_that_others_can_write_is_never_read(temporary):
+def test_a_folder_that_others_can_write_is_never_read(temporary: Any) -> None:
     temporary.mkdir()
     temporary.chmod(0o777)
     with locked(temporary / "strange.json"):
@@ -172,7 +175,7 @@ def test_a_folder_that_others_can_write_is_never_read(temporary):
     )
 
 
-def test_a_link_in_place_of_the_folder_is_never_followed(temporary, tmp_path):
+def test_a_link_in_place_of_the_folder_is_never_followed(temporary: Any, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     temporary.symlink_to(tmp_path / "elsewhere")
     with register("one", Path("/runs/one"), 4, (), EVERYTHING) as (share, _):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -27,14 +28,14 @@ def rendered(text: str) -> str:
 @example("a&lt;b")
 @example("~~a~~")
 @given(texts)
-def test_a_cell_shows_its_text(text):
+def test_a_cell_shows_its_text(text: Any) -> None:
     shown = rendered(f"| x |\n| --- |\n| {cell(text)} |")
     match = re.search(r"<td>(.*?)</td>", shown, re.S)
     assert match and html.unescape(match.group(1)) == text, shown
 
 
 @given(texts)
-def test_code_shows_its_text_in_a_sentence_and_in_a_table(text):
+def test_code_shows_its_text_in_a_sentence_and_in_a_table(text: Any) -> None:
     sentence = rendered(f"Look at {code(text)}.")
     match = re.fullmatch(r"<p>Look at <code>([^<]*)</code>\.</p>\n", sentence)
     assert match and html.unescape(match.group(1)) == text, sentence
@@ -45,7 +46,7 @@ def test_code_shows_its_text_in_a_sentence_and_in_a_table(text):
 
 
 @given(st.lists(texts, min_size=1, max_size=4).map("\n".join))
-def test_a_block_of_code_shows_its_text(text):
+def test_a_block_of_code_shows_its_text(text: Any) -> None:
     shown = rendered(code_block("yaml", text) + "\n\nafter")
     match = re.fullmatch(
         r'<pre><code class="language-yaml">(.*)\n</code></pre>\n<p>after</p>\n', shown, re.S
@@ -64,5 +65,7 @@ def test_a_block_of_code_shows_its_text(text):
         ("a: b.c", "a: b.c"),
     ],
 )
-def test_an_address_is_no_link_for_readers_that_make_links_of_addresses(text, expected):
+def test_an_address_is_no_link_for_readers_that_make_links_of_addresses(
+    text: str, expected: str
+) -> None:
     assert cell(text) == expected

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ RNG = np.random.default_rng(0)
 
 
 def evaluated(
-    objective: str, names: list[str], y: np.ndarray, **params
+    objective: str, names: list[str], y: np.ndarray, **params: Any
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Predictions of a small booster, and XGBoost's own metrics of them."""
     import xgboost as xgb
@@ -41,34 +42,34 @@ def evaluated(
     return booster.predict(rows), {name: values[-1] for name, values in evaluations["e"].items()}
 
 
-def test_binary_as_xgboost():
+def test_binary_as_xgboost() -> None:
     y = (RNG.random(500) < 0.3).astype(float)
     p, own = evaluated("binary:logistic", ["logloss", "error", "auc", "rmse", "mae"], y)
     for name, value in own.items():
         assert score(f"valid-{name}", "binary", y, p) == pytest.approx(value, abs=1e-5), name
 
 
-def test_multiclass_as_xgboost():
+def test_multiclass_as_xgboost() -> None:
     y = RNG.choice(3, 500, p=[0.6, 0.3, 0.1]).astype(float)
     p, own = evaluated("multi:softprob", ["mlogloss", "merror", "auc"], y, num_class=3)
     for name, value in own.items():
         assert score(name, "multiclass", y, p) == pytest.approx(value, abs=1e-5), name
 
 
-def test_regression_as_xgboost():
+def test_regression_as_xgboost() -> None:
     y = RNG.normal(size=300)
     p, own = evaluated("reg:squarederror", ["rmse", "mae"], y)
     for name, value in own.items():
         assert score(name, "regression", y, p) == pytest.approx(value, abs=1e-5), name
 
 
-def test_certain_and_wrong_costs_what_xgboost_says():
+def test_certain_and_wrong_costs_what_xgboost_says() -> None:
     assert score("logloss", "binary", np.array([1]), np.array([0.0])) == pytest.approx(
         -np.log(1e-16)
     )
 
 
-def test_what_is_not_defined_is_nan():
+def test_what_is_not_defined_is_nan() -> None:
     assert np.isnan(score("auc", "binary", np.zeros(3), np.array([0.1, 0.2, 0.3])))
     assert np.isnan(score("rmse", "regression", np.array([]), np.array([])))
 
@@ -76,7 +77,7 @@ def test_what_is_not_defined_is_nan():
 @pytest.mark.parametrize(
     "task", ["binary", "multiclass", "regression", "multilabel", "multioutput"]
 )
-def test_predictions_that_are_nan_have_no_value(task):
+def test_predictions_that_are_nan_have_no_value(task: str) -> None:
     """Otherwise NaN would count as the first class, and a network that has diverged could have a
     good accuracy.
     """
@@ -91,7 +92,7 @@ def test_predictions_that_are_nan_have_no_value(task):
         assert math.isnan(score(name, task, np.array(y), p)), name
 
 
-def test_the_table_has_every_scorer_of_scikit_learn():
+def test_the_table_has_every_scorer_of_scikit_learn() -> None:
     assert sorted(SCORERS) == sk.get_scorer_names()
 
 
@@ -114,7 +115,7 @@ def fitted(task: str) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
-def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task):
+def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task: str) -> None:
     model, x, y, p = fitted(task)
     names = [name for name, metric in SCORERS.items() if task in metric.tasks and name not in OWN]
     assert len(names) >= 12
@@ -127,22 +128,22 @@ def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task):
 class Fixed(RegressorMixin, BaseEstimator):
     """An estimator of scikit-learn that predicts the given values."""
 
-    def __init__(self, values: np.ndarray):
+    def __init__(self, values: np.ndarray) -> None:
         self.values = values
 
-    def fit(self, x, y):
+    def fit(self, x: Any, y: Any) -> Any:
         return self
 
-    def predict(self, x):
+    def predict(self, x: Any) -> Any:
         return self.values
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return True
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 @pytest.mark.parametrize("task", ["multilabel", "multioutput"])
-def test_metrics_of_several_labels(task):
+def test_metrics_of_several_labels(task: str) -> None:
     y, p = RNG.random((60, 3)), RNG.random((60, 3))
     y = np.round(y).astype(int) if task == "multilabel" else y
     guessed = np.round(p).astype(int) if task == "multilabel" else p
@@ -171,7 +172,7 @@ def test_metrics_of_several_labels(task):
     assert score("auc", task, y, p) is None
 
 
-def test_scorer_gives_nan_for_predictions_and_raises_for_labels():
+def test_scorer_gives_nan_for_predictions_and_raises_for_labels() -> None:
     y = np.array([0.5, 1.0, 2.0])
     for name in (
         "neg_mean_squared_log_error",
@@ -188,7 +189,7 @@ def test_scorer_gives_nan_for_predictions_and_raises_for_labels():
     )
 
 
-def test_probabilities_of_32_bits_are_accepted_without_a_warning():
+def test_probabilities_of_32_bits_are_accepted_without_a_warning() -> None:
     y, p = RNG.integers(0, 7, 500), RNG.dirichlet(np.ones(7), 500)
     with warnings.catch_warnings(action="error"):
         value = score("neg_log_loss", "multiclass", y, p.astype(np.float32))
@@ -198,7 +199,7 @@ def test_probabilities_of_32_bits_are_accepted_without_a_warning():
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_class_codes_give_the_metrics_that_need_only_classes(task):
+def test_class_codes_give_the_metrics_that_need_only_classes(task: str) -> None:
     model, x, y, p = fitted(task)
     codes = model.predict(x)
     for name, metric in METRICS.items():
@@ -214,7 +215,7 @@ def test_class_codes_give_the_metrics_that_need_only_classes(task):
                 score(name, task, y, codes)
 
 
-def test_the_table_is_read_without_scikit_learn():
+def test_the_table_is_read_without_scikit_learn() -> None:
     code = (
         "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules "
         "and 'numpy' not in sys.modules, SCORERS"
@@ -231,7 +232,7 @@ def not_a_number(y_true: np.ndarray, y_pred: np.ndarray) -> str:
     return "good"
 
 
-def test_a_users_function_scores_predictions():
+def test_a_users_function_scores_predictions() -> None:
     y, p = np.array([0, 1, 1, 0]), np.array([0.7, 0.2, 0.9, 0.1])
     assert score("tests.core.test_metrics:cost", "binary", y, p) == 1.5
     with pytest.raises(references.RefError, match="has no `costs`"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from sweeps.core.text.secrets import remember
 
 
 @pytest.fixture
-def repository(tmp_path):
+def repository(tmp_path: Path) -> Any:
     def git(*args: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
         subprocess.run(["git", *who, *args], cwd=tmp_path / "code", check=True, capture_output=True)
@@ -25,7 +27,7 @@ def repository(tmp_path):
     return tmp_path / "code"
 
 
-def test_a_clean_commit_has_no_diff(repository, tmp_path):
+def test_a_clean_commit_has_no_diff(repository: Any, tmp_path: Path) -> None:
     files = provenance.record(tmp_path, repository, 7, "abc", 1e9)
     assert list(files) == [PROVENANCE]
     (entry,) = json.loads((tmp_path / PROVENANCE).read_text())
@@ -35,7 +37,7 @@ def test_a_clean_commit_has_no_diff(repository, tmp_path):
     )
 
 
-def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
+def test_what_differs_is_kept_for_each_driver(repository: Any, tmp_path: Path) -> None:
     (repository / "loop.py").write_text("a = 2\n")
     (repository / "new.py").touch()
     files = provenance.record(tmp_path, repository, 7, "abc", 1e9)
@@ -48,7 +50,7 @@ def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
     ]
 
 
-def test_a_diff_shows_no_secret(repository, tmp_path):
+def test_a_diff_shows_no_secret(repository: Any, tmp_path: Path) -> None:
     remember("my-own-secret")
     (repository / "loop.py").write_text("key = 'my-own-secret'\n")
     provenance.record(tmp_path, repository, 7, "abc", 1e9)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from sweeps.core.text.suggestions import did_you_mean
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     package = tmp_path / "pkg_of_a_user"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
@@ -35,18 +37,18 @@ def module(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["train", "Model", "Model.load", "late", "aliased"])
-def test_names_are_read_from_the_source_without_importing_it(module, name):
+def test_names_are_read_from_the_source_without_importing_it(module: Any, name: str) -> None:
     assert references.problem(f"{module}:{name}") is None
 
 
 @pytest.mark.parametrize("name", ["inside", "local", "load", "field"])
-def test_names_inside_of_functions_and_classes_are_not_the_modules(module, name):
+def test_names_inside_of_functions_and_classes_are_not_the_modules(module: Any, name: str) -> None:
     assert f"has no `{name}`; valid: BACKEND, Model, aliased, late, train" in references.problem(
         f"{module}:{name}"
     )
 
 
-def test_the_half_that_fails_is_named(module):
+def test_the_half_that_fails_is_named(module: Any) -> None:
     assert "no module `pkg_of_a_user.mdo`" in references.problem("pkg_of_a_user.mdo:train")
     assert "`pkg_of_a_user.mod` has no `trian`; did you mean `train`?" in references.problem(
         f"{module}:trian"
@@ -56,10 +58,12 @@ def test_the_half_that_fails_is_named(module):
 
 
 @pytest.mark.parametrize("failures", [1, references.PARSE_TRIES - 1, references.PARSE_TRIES])
-def test_parsing_is_repeated_if_another_thread_disturbed_it(tmp_path, monkeypatch, failures):
+def test_parsing_is_repeated_if_another_thread_disturbed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: Any
+) -> None:
     calls = iter(range(100))
 
-    def disturbed(source, parse=ast.parse):
+    def disturbed(source: Any, parse: Any = ast.parse) -> Any:
         if next(calls) < failures:
             raise SystemError("AST constructor recursion depth mismatch (before=183, after=28)")
         return parse(source)
@@ -73,18 +77,18 @@ def test_parsing_is_repeated_if_another_thread_disturbed_it(tmp_path, monkeypatc
             references.parse_source(tmp_path / "mine.py")
 
 
-def test_roots_are_searched_before_the_path(tmp_path):
+def test_roots_are_searched_before_the_path(tmp_path: Path) -> None:
     (tmp_path / "only_here.py").write_text("def f(): ...\n")
     assert references.problem("only_here:f") is not None
     assert references.problem("only_here:f", roots=[tmp_path]) is None
 
 
-def test_what_cannot_be_read_is_believed():
+def test_what_cannot_be_read_is_believed() -> None:
     assert references.problem("math:sqrt") is None
     assert references.problem("sklearn.preprocessing:PowerTransformer") is None
 
 
-def test_resolving_imports_and_names_what_there_is():
+def test_resolving_imports_and_names_what_there_is() -> None:
     assert references.resolve("os.path:join") is __import__("os").path.join
     with pytest.raises(references.RefError, match="no module `nowhere`"):
         references.resolve("nowhere:f")
@@ -111,8 +115,8 @@ def test_resolving_imports_and_names_what_there_is():
     ],
 )
 def test_a_failed_import_is_reported_in_one_line_with_the_users_line(
-    tmp_path, monkeypatch, source, error
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, error: str
+) -> None:
     (tmp_path / "fails.py").write_text(f"\n{source}\ndef f(): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(references.RefError) as e:
@@ -123,7 +127,7 @@ def test_a_failed_import_is_reported_in_one_line_with_the_users_line(
     )
 
 
-def test_problems_are_lines_and_survive_a_process():
+def test_problems_are_lines_and_survive_a_process() -> None:
     import pickle
 
     error = InputError([Problem("a.yaml:1:2", "x: wrong"), Problem("a.yaml:3:4", "y: wrong")])
@@ -131,7 +135,9 @@ def test_problems_are_lines_and_survive_a_process():
     assert did_you_mean("chioce", ["choice", "grid"]) == "did you mean `choice`?"
 
 
-def test_an_absent_module_is_reported_with_the_searched_folders(tmp_path, monkeypatch):
+def test_an_absent_module_is_reported_with_the_searched_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spaces = tmp_path / "spaces"
     spaces.mkdir()
     monkeypatch.chdir(tmp_path)

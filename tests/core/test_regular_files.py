@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ KINDS = ["a folder", "a link", "a pipe", "a socket"]
 
 
 @pytest.fixture
-def place(tmp_path) -> Path:
+def place(tmp_path: Path) -> Path:
     """Return a path in a sweep's folder, beside a secret file."""
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "sweep").mkdir()
@@ -39,7 +40,7 @@ def plant(place: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["rb", "ab", "r+b"])
-def test_only_a_regular_file_is_opened(place, kind, mode):
+def test_only_a_regular_file_is_opened(place: Any, kind: Any, mode: str) -> None:
     plant(place, kind)
     expected = f"{place}: is {kind}, but must be a file"
     with pytest.raises(UnreadableFile) as e, open(place, mode, opener=open_regular):
@@ -51,7 +52,7 @@ def test_only_a_regular_file_is_opened(place, kind, mode):
     assert (place.parent.parent / "secret").read_text() == "{}"
 
 
-def test_a_regular_file_is_read_and_a_missing_file_is_an_error(place):
+def test_a_regular_file_is_read_and_a_missing_file_is_an_error(place: Any) -> None:
     assert kind_of(place) is None
     with pytest.raises(FileNotFoundError):
         read_bytes(place)
@@ -61,7 +62,7 @@ def test_a_regular_file_is_read_and_a_missing_file_is_an_error(place):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_lock_of_another_kind_is_no_driver_and_cannot_be_locked(place, kind):
+def test_a_lock_of_another_kind_is_no_driver_and_cannot_be_locked(place: Any, kind: Any) -> None:
     plant(place.with_name(LOCK), kind)
     assert not is_driven(place.parent)
     with pytest.raises(UnreadableFile, match=f"is {kind}, but must be a file"):
@@ -90,7 +91,7 @@ def test_a_lock_of_another_kind_is_no_driver_and_cannot_be_locked(place, kind):
     ],
 )
 @pytest.mark.parametrize("kind", ["a link", "a pipe"])
-def test_each_entry_of_a_sweep_must_be_of_its_kind(place, name, kind):
+def test_each_entry_of_a_sweep_must_be_of_its_kind(place: Any, name: str, kind: str) -> None:
     wrong = place.parent / name
     wrong.parent.mkdir(parents=True, exist_ok=True)
     plant(wrong, kind)
@@ -98,7 +99,7 @@ def test_each_entry_of_a_sweep_must_be_of_its_kind(place, name, kind):
         refuse_other_entries(place.parent)
 
 
-def test_entries_that_sweeps_does_not_use_are_allowed(place):
+def test_entries_that_sweeps_does_not_use_are_allowed(place: Any) -> None:
     (place.parent / "trials" / "0003" / "files").mkdir(parents=True)
     for name in ("notes", "trials/latest", "trials/0003/files/latest", ".space.yaml.part"):
         (place.parent / name).symlink_to(place)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sweeps.core.resources import (
@@ -24,7 +26,7 @@ CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
         ({"resources_per_worker": {"CPU": 0, "GPU": 1}}, {"GPU": 1}),
     ],
 )
-def test_a_worker_gets_what_ray_train_would_give_it(scaling, total):
+def test_a_worker_gets_what_ray_train_would_give_it(scaling: Any, total: Any) -> None:
     assert shape_of(scaling, "torch").total == total
 
 
@@ -39,11 +41,11 @@ def test_a_worker_gets_what_ray_train_would_give_it(scaling, total):
         ({"num_workers": 2, "resources_per_worker": {"TPU": 4}}, True),
     ],
 )
-def test_jax_backend_connects_workers_with_gpus_or_tpus(scaling, connects):
+def test_jax_backend_connects_workers_with_gpus_or_tpus(scaling: Any, connects: bool) -> None:
     assert jax_connects(shape_of(scaling, "jax")) is connects
 
 
-def test_an_elastic_number_of_workers_needs_its_lower_bound():
+def test_an_elastic_number_of_workers_needs_its_lower_bound() -> None:
     shape = shape_of({"num_workers": {"elastic": [2, 4]}}, "torch")
     assert (
         shape.total == {"CPU": 2}
@@ -63,8 +65,8 @@ def test_an_elastic_number_of_workers_needs_its_lower_bound():
     assert list(shape_of({}, "").sizes) == [1]
 
 
-def test_a_part_of_a_gpu_lies_on_one_gpu():
-    def of(gpu: float, workers: int = 1):
+def test_a_part_of_a_gpu_lies_on_one_gpu() -> None:
+    def of(gpu: float, workers: int = 1) -> Any:
         return shape_of({"num_workers": workers, "resources_per_worker": {"GPU": gpu}}, "")
 
     assert count_fitting_trials(of(0.6), {"CPU": 8, "GPU": 2}) == 2
@@ -78,5 +80,7 @@ def test_a_part_of_a_gpu_lies_on_one_gpu():
     "cpus, memory, parked",
     [(2, 24e9, 2), (64, 1e12, 8), (2, 8e9, 1), (2, 4e9, 0), (16, 24e9, 0), (2, 1e300, 2)],
 )
-def test_idle_gangs_stay_where_there_is_memory_for_their_processes(cpus, memory, parked):
+def test_idle_gangs_stay_where_there_is_memory_for_their_processes(
+    cpus: int, memory: float, parked: int
+) -> None:
     assert parked_cpus(cpus, memory) == parked

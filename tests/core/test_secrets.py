@@ -7,6 +7,8 @@ import io
 import json
 import logging
 import shlex
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -54,7 +56,9 @@ TEXTS = st.text(
 
 
 @given(TEXTS, st.lists(st.sampled_from(sorted(WRITERS)), max_size=3), st.booleans())
-def test_a_remembered_secret_is_hidden_however_it_is_written(secret, writers, in_html):
+def test_a_remembered_secret_is_hidden_however_it_is_written(
+    secret: Any, writers: Any, in_html: Any
+) -> None:
     secrets._known = ()
     remember(secret)
     text = secret
@@ -67,14 +71,14 @@ def test_a_remembered_secret_is_hidden_however_it_is_written(secret, writers, in
 
 
 @given(st.text(max_size=60))
-def test_a_text_without_secrets_stays_the_same(text):
+def test_a_text_without_secrets_stays_the_same(text: Any) -> None:
     secrets._known = ()
     remember("a-secret-that-no-text-contains")
     assert hide_known(text) == text
     assert hide_known_bytes(text.encode()) == text.encode()
 
 
-def test_a_short_secret_stays_because_it_may_be_a_word():
+def test_a_short_secret_stays_because_it_may_be_a_word() -> None:
     for short in ("", "1", "test", "hunter2"):
         remember(short)
     assert hide_known("1 test with hunter2") == "1 test with hunter2"
@@ -90,23 +94,23 @@ def test_a_short_secret_stays_because_it_may_be_a_word():
         ("https://host/x?token=long%2Btoken", "the token long+token"),
     ],
 )
-def test_the_lines_words_and_passwords_of_a_secret_are_hidden(value, printed):
+def test_the_lines_words_and_passwords_of_a_secret_are_hidden(value: Any, printed: str) -> None:
     remember(value)
     assert "***" in hide_known(printed)
 
 
-def test_a_secret_is_hidden_before_a_secret_that_is_a_part_of_it():
+def test_a_secret_is_hidden_before_a_secret_that_is_a_part_of_it() -> None:
     remember("first-part")
     remember("first-part-and-more")
     assert hide_known("x first-part-and-more") == "x ***"
 
 
-def test_output_that_is_not_utf_8_keeps_its_bytes():
+def test_output_that_is_not_utf_8_keeps_its_bytes() -> None:
     remember("first-part")
     assert hide_known_bytes(b"\xff first-part \xe9\n") == b"\xff *** \xe9\n"
 
 
-def test_a_stream_hides_what_is_written_to_it():
+def test_a_stream_hides_what_is_written_to_it() -> None:
     stream = io.StringIO()
     hide_in_output(stream)
     remember("first-part")
@@ -115,14 +119,14 @@ def test_a_stream_hides_what_is_written_to_it():
     assert stream.getvalue() == "***and ***\n"
 
 
-def test_an_error_shows_no_secret():
+def test_an_error_shows_no_secret() -> None:
     remember("first-part")
     error = InputError(Problem("data.train", "no first-part"))
     assert str(error) == "data.train: no ***"
     assert str(SweepsError("no first-part")) == "no ***"
 
 
-def test_the_log_of_a_sweep_has_no_secret(tmp_path):
+def test_the_log_of_a_sweep_has_no_secret(tmp_path: Path) -> None:
     remember("first-part")
     with logging_setup.redirect_to_file(tmp_path / "sweep.log"):
         logging.getLogger("sweeps").warning("no first-part")
@@ -131,7 +135,7 @@ def test_the_log_of_a_sweep_has_no_secret(tmp_path):
     assert "first-part" not in (tmp_path / "sweep.log").read_text()
 
 
-def test_the_command_line_hides_secrets_of_earlier_logs(finished_sweep):
+def test_the_command_line_hides_secrets_of_earlier_logs(finished_sweep: Any) -> None:
     remember("first-part")
     with (finished_sweep / "trials" / "0000" / "logs" / "rank-0.log").open("a") as log:
         log.write("no first-part\n")
@@ -140,12 +144,12 @@ def test_the_command_line_hides_secrets_of_earlier_logs(finished_sweep):
 
 
 @pytest.mark.parametrize("name", ["PWD", "OLDPWD", "TOKENIZERS_PARALLELISM"])
-def test_a_name_that_only_looks_like_that_of_a_secret(name):
+def test_a_name_that_only_looks_like_that_of_a_secret(name: str) -> None:
     assert not is_secret_variable(name, "/home/me")
     assert is_secret_variable("DB_PWD", "x") and is_secret_variable("HF_TOKEN", "x")
 
 
-def test_lines_that_are_written_together_have_no_secret():
+def test_lines_that_are_written_together_have_no_secret() -> None:
     remember("tok-en-of-mine")
     stream = io.StringIO()
     hide_in_output(stream)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import psutil
 import pytest
@@ -31,7 +32,7 @@ with interrupt.listening():
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number):
+def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number: Any) -> None:
     before = [signal.getsignal(s) for s in SIGNALS]
     interrupt = Interrupt()
     with interrupt.listening():
@@ -43,7 +44,7 @@ def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number):
     assert [signal.getsignal(s) for s in SIGNALS] == before
 
 
-def test_r4_a_repeated_sigterm_or_sighup_is_the_same_one():
+def test_r4_a_repeated_sigterm_or_sighup_is_the_same_one() -> None:
     interrupt = Interrupt("must not end\n")
     with interrupt.listening():
         for number in (
@@ -56,7 +57,7 @@ def test_r4_a_repeated_sigterm_or_sighup_is_the_same_one():
         assert interrupt.asked
 
 
-def test_r4_sighup_stays_ignored_under_nohup():
+def test_r4_sighup_stays_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         interrupt = Interrupt()
@@ -69,7 +70,7 @@ def test_r4_sighup_stays_ignored_under_nohup():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_the_second_signal_ends_the_process_and_its_children():
+def test_the_second_signal_ends_the_process_and_its_children() -> None:
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (130, "stopped at once\n")
     wait_until(
@@ -82,7 +83,7 @@ def test_the_second_signal_ends_the_process_and_its_children():
     )
 
 
-def test_second_interrupt_in_notebook_raises():
+def test_second_interrupt_in_notebook_raises() -> None:
     interrupt = Interrupt("\nstopped at once\n", keeps_process=True)
     with interrupt.listening():
         signal.raise_signal(signal.SIGINT)

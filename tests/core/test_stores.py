@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -15,23 +17,23 @@ from sweeps.core.files.sweep_folder import SweepFolder
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Any:
     return Store(fs.LocalFileSystem(), str(tmp_path / "bucket"), "s3://bucket")
 
 
 class Flaky:
     """A file system whose requests fail with the given errors, one after the other."""
 
-    def __init__(self, *errors):
+    def __init__(self, *errors: Any) -> None:
         self.errors = list(errors)
 
-    def get_file_info(self, selector):
+    def get_file_info(self, selector: Any) -> Any:
         if self.errors:
             raise self.errors.pop(0)
         return []
 
 
-def test_an_error_of_the_storage_has_one_line():
+def test_an_error_of_the_storage_has_one_line() -> None:
     error = OSError("When listing objects: AWS Error ACCESS_DENIED during ListObjectsV2: no\nentry")
     with pytest.raises(StoreError) as caught:
         Store(Flaky(error), "bucket", "s3://bucket").files("trials")
@@ -42,7 +44,7 @@ def test_an_error_of_the_storage_has_one_line():
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
-def test_the_options_come_from_the_usual_environment_variables():
+def test_the_options_come_from_the_usual_environment_variables() -> None:
     assert stores.s3_options({}) == {}
     assert stores.s3_options({"AWS_ENDPOINT_URL": "http://localhost:9000/"}) == {
         "scheme": "http",
@@ -76,7 +78,7 @@ def test_the_options_come_from_the_usual_environment_variables():
 @pytest.mark.parametrize(
     "address", ["s3://bucket", "s3://bucket/a/b_c.d", "s3://my-bucket.eu/sweeps/"]
 )
-def test_addresses(address):
+def test_addresses(address: str) -> None:
     assert stores.check_address(address, "--dir") == address.rstrip("/")
 
 
@@ -90,13 +92,13 @@ def test_addresses(address):
         "s3://bucket/../x",
     ],
 )
-def test_other_addresses_are_refused_without_their_secrets(address):
+def test_other_addresses_are_refused_without_their_secrets(address: str) -> None:
     with pytest.raises(InputError, match="must be s3://BUCKET/PREFIX") as caught:
         stores.check_address(address, "--dir")
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_store_that_only_a_folder_names_is_not_used(tmp_path):
+def test_a_store_that_only_a_folder_names_is_not_used(tmp_path: Path) -> None:
     assert stores.store_of(tmp_path) is None and stores.recorded_store(tmp_path) is None
     SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://stranger/churn"}))
     assert stores.recorded_store(tmp_path) == "s3://stranger/churn"
@@ -115,8 +117,8 @@ def test_a_store_that_only_a_folder_names_is_not_used(tmp_path):
 
 
 def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
-    tmp_path, monkeypatch, store
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Any
+) -> None:
     stores.check_store(tmp_path, "sweeps.core.files.stores.StoreError: without a store")
     SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://bucket/churn"}))
     stores.allow("s3://bucket/churn")

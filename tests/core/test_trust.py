@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import stat
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from sweeps.core.files import trust
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A configuration folder without a key."""
     monkeypatch.delenv(trust.KEY_FILE, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -20,14 +22,14 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def signed(home, tmp_path):
+def signed(home: Any, tmp_path: Path) -> Any:
     file = tmp_path / "preprocessor-1.pkl"
     file.write_bytes(b"bytes")
     trust.sign(file)
     return file
 
 
-def test_a_signed_file_is_read_and_the_key_is_this_users_alone(signed, home):
+def test_a_signed_file_is_read_and_the_key_is_this_users_alone(signed: Any, home: Any) -> None:
     assert trust.read(signed) == b"bytes"
     assert (
         stat.S_IMODE((home / "key").stat().st_mode) == 0o600
@@ -36,7 +38,7 @@ def test_a_signed_file_is_read_and_the_key_is_this_users_alone(signed, home):
     assert [path.name for path in home.iterdir()] == ["key"]
 
 
-def test_a_signature_that_is_a_link_is_replaced(signed, tmp_path):
+def test_a_signature_that_is_a_link_is_replaced(signed: Any, tmp_path: Path) -> None:
     signature, elsewhere = signed.with_name(signed.name + trust.SUFFIX), tmp_path / "elsewhere"
     elsewhere.write_bytes(signature.read_bytes())
     signature.unlink()
@@ -49,7 +51,7 @@ def test_a_signature_that_is_a_link_is_replaced(signed, tmp_path):
     assert elsewhere.read_bytes() == before and trust.read(signed) == b"other bytes"
 
 
-def test_the_key_is_created_once(home):
+def test_the_key_is_created_once(home: Any) -> None:
     assert trust.key() is None
     keys = []
     threads = [threading.Thread(target=lambda: keys.append(trust.key(make=True))) for _ in range(8)]
@@ -60,7 +62,7 @@ def test_the_key_is_created_once(home):
     assert len(set(keys)) == 1 and len(keys[0]) >= 32 and trust.key() == keys[0]
 
 
-def test_changed_renamed_or_unsigned_file_needs_trust(signed, tmp_path):
+def test_changed_renamed_or_unsigned_file_needs_trust(signed: Any, tmp_path: Path) -> None:
     other = tmp_path / "preprocessor-2.pkl"
     other.write_bytes(signed.read_bytes())
     with pytest.raises(trust.UntrustedFile, match="--trust"):
@@ -77,20 +79,22 @@ def test_changed_renamed_or_unsigned_file_needs_trust(signed, tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"0" * 64, "ä".encode() * 32])
-def test_a_mac_that_is_none_is_refused_in_the_same_way(signed, text):
+def test_a_mac_that_is_none_is_refused_in_the_same_way(signed: Any, text: Any) -> None:
     signed.with_name(signed.name + trust.SUFFIX).write_bytes(text)
     with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
 
 
-def test_without_a_key_nothing_is_trusted(signed, home):
+def test_without_a_key_nothing_is_trusted(signed: Any, home: Any) -> None:
     (home / "key").unlink()
     with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
     assert not (home / "key").exists()
 
 
-def test_another_key_may_be_named(signed, home, tmp_path, monkeypatch):
+def test_another_key_may_be_named(
+    signed: Any, home: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "team").write_text("a key of the team's, long enough\n")
     monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "team"))
     with pytest.raises(trust.UntrustedFile):
@@ -102,7 +106,9 @@ def test_another_key_may_be_named(signed, home, tmp_path, monkeypatch):
         trust.read(signed)
 
 
-def test_a_named_key_that_will_not_do_is_refused_with_its_place(signed, tmp_path, monkeypatch):
+def test_a_named_key_that_will_not_do_is_refused_with_its_place(
+    signed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = tmp_path / "named"
     monkeypatch.setenv(trust.KEY_FILE, str(named))
     for text, said in ((None, "does not exist"), ("short", "at least 16")):
@@ -115,7 +121,9 @@ def test_a_named_key_that_will_not_do_is_refused_with_its_place(signed, tmp_path
     assert not named.exists(), "a key that is named is never made"
 
 
-def test_files_of_a_folder_are_refused_if_one_of_them_is_not_signed(signed, tmp_path):
+def test_files_of_a_folder_are_refused_if_one_of_them_is_not_signed(
+    signed: Any, tmp_path: Path
+) -> None:
     names = (signed.name, "missing.pkl")
     trust.refuse_unsigned(tmp_path, names, trust=False)
     (tmp_path / "missing.pkl").write_bytes(b"a stranger's")

@@ -7,6 +7,8 @@ import html
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -30,7 +32,7 @@ DIMENSIONS = ["preprocessor", "num_workers", "eta", "max_depth", "booster"]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Write a sweep once. Tests that change it use a copy."""
     root = tmp_path_factory.mktemp("runs")
     sweep_folder(root, 40, NAME, running=2)
@@ -38,11 +40,11 @@ def recorded(tmp_path_factory):
 
 
 @pytest.fixture
-def root(recorded, tmp_path):
+def root(recorded: Any, tmp_path: Path) -> Any:
     return shutil.copytree(recorded, tmp_path / "runs")
 
 
-def client(root, access=Access(), may_command=True, **more) -> TestClient:  # noqa: B008 - frozen
+def client(root: Any, access: Any = Access(), may_command: bool = True, **more: Any) -> TestClient:  # noqa: B008 - frozen
     return TestClient(
         make_app(Dashboard(root, may_command), access), base_url="http://localhost:5050", **more
     )
@@ -57,7 +59,7 @@ def cells(text: str) -> list[list[str]]:
     ]
 
 
-def test_the_start_page_lists_the_sweeps(root):
+def test_the_start_page_lists_the_sweeps(root: Any) -> None:
     sweep_folder(root, 3, "other-20260102-120000")
     (root / "notes").mkdir()
     listed = client(root).get("/api/sweeps").text
@@ -66,7 +68,7 @@ def test_the_start_page_lists_the_sweeps(root):
     assert "no sweeps yet" in client(root / "none").get("/api/sweeps").text
 
 
-def test_a_sweep_has_a_table_of_its_trials(root):
+def test_a_sweep_has_a_table_of_its_trials(root: Any) -> None:
     shown = client(root).get(AT).text
     labels = re.findall(r'<button type="button" data-set="sort[^>]*>(.*?)</button>', shown)
     assert labels == ["trial", "state", "mlogloss", "steps", "seconds", *DIMENSIONS]
@@ -85,14 +87,14 @@ def test_a_sweep_has_a_table_of_its_trials(root):
         ("filter=params.booster!=dart&sort=value.0&down=false", 9, "gbtree".__eq__),
     ],
 )
-def test_the_table_is_filtered_and_sorted(root, query, column, fits):
+def test_the_table_is_filtered_and_sorted(root: Any, query: str, column: int, fits: Any) -> None:
     rows = cells(client(root).get(f"{AT}?{query}").text)
     assert rows and all(fits(row[column]) for row in rows)
     values = [float(row[2]) for row in rows]
     assert values == sorted(values)
 
 
-def test_no_text_of_a_sweep_is_read_as_html(root):
+def test_no_text_of_a_sweep_is_read_as_html(root: Any) -> None:
     name = "params.<b>"
     columns = [Column("trial", "trial"), Column(name, "<b>")]
     table = TrialTable(columns, [["0001", "<i>&amp;"]], count=1, total=1)
@@ -112,7 +114,7 @@ def test_no_text_of_a_sweep_is_read_as_html(root):
     assert all(f"&lt;{tag}&gt;" in shown for tag in "biusp")
 
 
-def test_every_figure_is_served(root):
+def test_every_figure_is_served(root: Any) -> None:
     server = client(root)
     for key in FIGURES:
         figure = server.get(f"{AT}/figures/{key}").json()
@@ -125,7 +127,7 @@ def test_every_figure_is_served(root):
     assert server.get(f"{AT}/figures/pie").status_code == 404
 
 
-def test_a_trial_is_shown_with_its_configuration_and_log(root):
+def test_a_trial_is_shown_with_its_configuration_and_log(root: Any) -> None:
     server = client(root)
     shown = server.get(f"{AT}/trials/7").text
     for name in ("preprocessor", "eta", "max_depth", "scaling.num_workers"):
@@ -137,12 +139,12 @@ def test_a_trial_is_shown_with_its_configuration_and_log(root):
 
 
 @pytest.mark.parametrize("name", ["none", "..", "%2e%2e", f"..%2fruns%2f{NAME}"])
-def test_only_sweeps_of_the_root_are_read(root, name):
+def test_only_sweeps_of_the_root_are_read(root: Any, name: Any) -> None:
     for path in ("", "/trials/1", "/figures/history"):
         assert client(root).get(f"/api/sweeps/{name}{path}").status_code == 404
 
 
-def test_commands_reach_a_running_sweep(root, monkeypatch):
+def test_commands_reach_a_running_sweep(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server = client(root)
     monkeypatch.setattr(dashboard_app, "ANSWER_SECONDS", 0.01)  # nothing answers
     assert (
@@ -179,7 +181,9 @@ def test_commands_reach_a_running_sweep(root, monkeypatch):
         (Answer(problems=("the sweep is paused already",)), 409, "the sweep is paused already"),
     ],
 )
-def test_the_answer_of_the_sweep_is_shown(root, monkeypatch, answer, status, text):
+def test_the_answer_of_the_sweep_is_shown(
+    root: Any, monkeypatch: pytest.MonkeyPatch, answer: Any, status: int, text: str
+) -> None:
     monkeypatch.setattr(dashboard_app, "ask", lambda *given: answer)
     lock = FolderLock(root / NAME)
     try:
@@ -189,7 +193,7 @@ def test_the_answer_of_the_sweep_is_shown(root, monkeypatch, answer, status, tex
     assert got.status_code == status and text in (got.json().get("text"), got.json().get("detail"))
 
 
-def test_another_site_cannot_send_commands(root):
+def test_another_site_cannot_send_commands(root: Any) -> None:
     lock = FolderLock(root / NAME)
     try:
         server = client(root, Access(("localhost",)))
@@ -215,7 +219,7 @@ def test_another_site_cannot_send_commands(root):
     assert not (root / NAME / COMMANDS).exists()
 
 
-def test_data_needs_the_token_and_the_files_of_the_page_do_not(root):
+def test_data_needs_the_token_and_the_files_of_the_page_do_not(root: Any) -> None:
     server = client(root, Access.of(None, "secret"))
     assert server.get("/").status_code == 200 and server.get("/page/page.js").status_code == 200
     for path in (
@@ -230,7 +234,7 @@ def test_data_needs_the_token_and_the_files_of_the_page_do_not(root):
     assert server.get(AT, headers={"authorization": "Bearer secret"}).status_code == 200
 
 
-def test_the_page_needs_no_network(root):
+def test_the_page_needs_no_network(root: Any) -> None:
     server = client(root)
     page = server.get("/")
     assert (
@@ -253,7 +257,9 @@ def test_the_page_needs_no_network(root):
     assert server.get("/plotly.min.js").text.startswith("/**\n* plotly.js")
 
 
-def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
+def test_events_follow_changes_and_end_with_the_server(
+    root: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dashboard_app, "POLL_SECONDS", 0.01)
     dashboard = Dashboard(root, True)
 
@@ -269,7 +275,7 @@ def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
     assert len(events) == 2 and all(event.startswith("event: change\n") for event in events)
 
 
-def test_a_damaged_sweep_is_shown_with_the_reason(root):
+def test_a_damaged_sweep_is_shown_with_the_reason(root: Any) -> None:
     (root / NAME / "study.journal").write_text('{"op_code": 99}\nnonsense\n')
     server = client(root)
     shown = server.get(AT).text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
@@ -47,19 +50,19 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("method", "path"), READS + WRITES)
-def test_records_are_read_and_changed(method, path):
+def test_records_are_read_and_changed(method: Any, path: Any) -> None:
     assert is_allowed(method, path)
 
 
 @pytest.mark.parametrize(("method", "path"), NEVER)
-def test_uploads_and_other_interfaces_are_refused(method, path):
+def test_uploads_and_other_interfaces_are_refused(method: Any, path: Any) -> None:
     assert not is_allowed(method, path)
 
 
 class Served:
     """The page with a stand-in for MLflow, which records what it gets."""
 
-    def __init__(self, root):
+    def __init__(self, root: Any) -> None:
         self.root = root
         access = Access.of("localhost", "secret")
         self.pages = MlflowPages(access)
@@ -76,7 +79,7 @@ class Served:
         app = make_app(Dashboard(root, may_command=True), access, self.pages)
         self.client = TestClient(app, base_url="http://localhost:5050", follow_redirects=False)
 
-    def status(self, method, path, **more) -> int:
+    def status(self, method: Any, path: Any, **more: Any) -> int:
         return self.client.request(method, f"/mlflow{path}", **more).status_code
 
 
@@ -84,11 +87,11 @@ TOKEN = {"authorization": "Bearer secret"}
 
 
 @pytest.fixture
-def served(tmp_path):
+def served(tmp_path: Path) -> Any:
     return Served(tmp_path)
 
 
-def test_mlflow_needs_the_token_and_the_host_of_the_page(served):
+def test_mlflow_needs_the_token_and_the_host_of_the_page(served: Any) -> None:
     assert served.status("GET", f"{API}/runs/get") == 401
     assert served.status("POST", f"{API}/runs/delete", json={}) == 401
     assert served.status("GET", "/", headers={**TOKEN, "host": "evil.example"}) == 400
@@ -98,12 +101,12 @@ def test_mlflow_needs_the_token_and_the_host_of_the_page(served):
     assert served.got[1] == ("POST", f"{API}/runs/delete", b'{"run_id":"1"}')
 
 
-def test_uploads_are_refused_with_the_token(served):
+def test_uploads_are_refused_with_the_token(served: Any) -> None:
     answer = served.client.post(f"/mlflow{API}/upload-artifact", content=b"x", headers=TOKEN)
     assert answer.status_code == 403 and "no uploads" in answer.text and served.got == []
 
 
-def test_the_session_of_a_browser_is_for_mlflow_and_for_no_other_site(served):
+def test_the_session_of_a_browser_is_for_mlflow_and_for_no_other_site(served: Any) -> None:
     assert served.status("POST", "/session") == 401
     started = served.client.post("/mlflow/session", headers=TOKEN)
     cookie = started.headers["set-cookie"]
@@ -121,14 +124,14 @@ def test_the_session_of_a_browser_is_for_mlflow_and_for_no_other_site(served):
     assert other.status("GET", f"{API}/runs/get") == 401
 
 
-def test_a_browser_without_a_session_is_sent_to_the_page(served):
+def test_a_browser_without_a_session_is_sent_to_the_page(served: Any) -> None:
     asked = served.client.get("/mlflow/", headers={"accept": "text/html"})
     assert asked.status_code == 303 and asked.headers["location"] == "../?next=mlflow"
     asked = served.client.get("/mlflow", headers={**TOKEN, "accept": "text/html"})
     assert asked.headers["location"].endswith("mlflow/")
 
 
-def test_readers_who_come_before_mlflow_is_loaded_see_its_state(served):
+def test_readers_who_come_before_mlflow_is_loaded_see_its_state(served: Any) -> None:
     served.pages.app = None
     early = served.client.get("/mlflow/", headers=TOKEN)
     assert early.status_code == 503 and "MLflow is starting" in early.text

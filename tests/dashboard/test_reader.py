@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sweeps.core.files.folder_lock import FolderLock
@@ -13,11 +16,11 @@ from tests.dashboard.sweep_folders import sweep_folder
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Any:
     return sweep_folder(tmp_path / "runs", 3)
 
 
-def test_the_version_changes_with_the_folder(folder):
+def test_the_version_changes_with_the_folder(folder: Any) -> None:
     first = version_of(folder)
     assert version_of(folder) == first
     lock = FolderLock(folder)
@@ -32,11 +35,11 @@ def test_the_version_changes_with_the_folder(folder):
 class Clock:
     """Clock that a test sets. A reading of the study takes `reading` seconds."""
 
-    def __init__(self, monkeypatch, reading=0.1):
+    def __init__(self, monkeypatch: Any, reading: float = 0.1) -> None:
         self.now = 1.0
         original = RecordReader.read
 
-        def read(records):
+        def read(records: Any) -> Any:
             self.now += reading
             return original(records)
 
@@ -46,7 +49,9 @@ class Clock:
         return self.now
 
 
-def test_a_sweep_is_read_again_only_after_a_change_and_a_rest(folder, monkeypatch):
+def test_a_sweep_is_read_again_only_after_a_change_and_a_rest(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock(monkeypatch)
     reader = SweepReader(folder, clock)
     first = reader.snapshot()
@@ -61,12 +66,12 @@ def test_a_sweep_is_read_again_only_after_a_change_and_a_rest(folder, monkeypatc
     assert reader.snapshot() is not second
 
 
-def test_a_rest_is_limited_and_figures_count(folder, monkeypatch):
+def test_a_rest_is_limited_and_figures_count(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 5.0)
     reader = SweepReader(folder, clock)
     reader.snapshot()
 
-    def drawn(*args, **options):
+    def drawn(*args: Any, **options: Any) -> Any:
         clock.now += 0.5
         return Figure("history", "")
 
@@ -81,7 +86,7 @@ def test_a_rest_is_limited_and_figures_count(folder, monkeypatch):
     assert reader.rest() == 30
 
 
-def test_a_change_is_announced_after_the_rest(folder, monkeypatch):
+def test_a_change_is_announced_after_the_rest(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     reader = SweepReader(folder, clock)
     reader.summary()
@@ -94,7 +99,9 @@ def test_a_change_is_announced_after_the_rest(folder, monkeypatch):
     assert reader.version() == version_of(folder)
 
 
-def test_the_list_and_the_page_of_a_sweep_show_the_same_state(folder, monkeypatch):
+def test_the_list_and_the_page_of_a_sweep_show_the_same_state(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = SweepReader(folder, Clock(monkeypatch))
     first = reader.snapshot()
     (folder / "stages.json").write_text("{}")

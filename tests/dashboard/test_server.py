@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -53,7 +54,7 @@ class Ui:
     token: str
     run: str
 
-    def request(self, method: str, path: str, body=None, **headers: str):
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Send a request from this account and this machine."""
         return request("127.0.0.1", self.port, method, path, body, **headers)
 
@@ -119,7 +120,9 @@ def listening_ports(process: psutil.Process) -> set[int]:
 
 @pytest.mark.integration
 @pytest.mark.timeout(180)
-def test_another_account_reaches_neither_the_sweeps_nor_mlflow(tmp_path, tmp_path_factory):
+def test_another_account_reaches_neither_the_sweeps_nor_mlflow(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     with running_ui(tmp_path) as ui:
         assert len(ui.token) >= 32 and listening_ports(ui.process) == {ui.port}
         send = partial(request, "127.0.0.1", ui.port)
@@ -169,7 +172,7 @@ def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
 
 
 @pytest.fixture
-def no_requests(monkeypatch) -> None:
+def no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a server end at once."""
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, listeners: None)
     monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
@@ -186,12 +189,17 @@ def no_requests(monkeypatch) -> None:
     ],
 )
 def test_token_is_printed_if_commands_are_possible_and_none_is_set(
-    no_requests, options, pattern, may_command, tmp_path, monkeypatch
-):
+    no_requests: Any,
+    options: Any,
+    pattern: str,
+    may_command: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dashboards = []
 
     class RecordedDashboard(dashboard_app.Dashboard):
-        def __init__(self, *arguments, **options):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             dashboards.append(self)
 
@@ -202,10 +210,12 @@ def test_token_is_printed_if_commands_are_possible_and_none_is_set(
     assert dashboards[0].may_command == may_command
 
 
-def test_the_command_line_of_a_browser_has_no_token(no_requests, tmp_path, monkeypatch):
+def test_the_command_line_of_a_browser_has_no_token(
+    no_requests: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = []
 
-    def open_browser(address):
+    def open_browser(address: Any) -> None:
         assert "secret" not in address
         file = Path(address.removeprefix("file://"))
         files.append(file)
@@ -218,7 +228,7 @@ def test_the_command_line_of_a_browser_has_no_token(no_requests, tmp_path, monke
     assert not files[0].exists()
 
 
-def test_a_root_that_is_no_folder_is_refused(tmp_path):
+def test_a_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"--dir: \S+/file is not a folder$"):
         serve(tmp_path / "file", PageOptions(), print)

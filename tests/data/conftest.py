@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from tests.bad_input import ROWS, top
 
 
 @pytest.fixture
-def space(tmp_path, monkeypatch) -> Callable[..., Space]:
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Space]:
     """Load the base of the bad input with other data, in a folder with `rows.csv`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text(ROWS)
@@ -26,7 +28,7 @@ def space(tmp_path, monkeypatch) -> Callable[..., Space]:
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Write `rows_module.py` beside the space file, and unload it after the test."""
 
     def write(code: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from sweeps.space import Split
 FOLDS = st.integers(2, 6)
 
 
-def checked(folds, n: int, rule: Split) -> None:
+def checked(folds: Any, n: int, rule: Split) -> None:
     assert len(folds) == rule.folds
     for train, valid in folds:
         assert len(train) and len(valid) and not set(train) & set(valid)
@@ -28,7 +29,7 @@ def checked(folds, n: int, rule: Split) -> None:
 
 
 @given(FOLDS, st.integers(0, 60), st.integers())
-def test_each_row_is_validated_once(count, more, seed):
+def test_each_row_is_validated_once(count: Any, more: Any, seed: Any) -> None:
     n, rule = count + more, Split("folds", folds=count)
     folds = assign_folds(rule, n, None, None, seed)
     checked(folds, n, rule)
@@ -42,7 +43,7 @@ def test_each_row_is_validated_once(count, more, seed):
     st.booleans(),
     st.integers(0, 9),
 )
-def test_a_group_is_never_on_both_sides(count, some, classify, seed):
+def test_a_group_is_never_on_both_sides(count: Any, some: Any, classify: Any, seed: Any) -> None:
     column = np.array([*some, *"klmnop"], dtype=object)
     strata = np.arange(len(column)) % 2 if classify else None
     rule = Split("folds", column="g", folds=count)
@@ -56,7 +57,7 @@ def test_a_group_is_never_on_both_sides(count, some, classify, seed):
 
 
 @given(FOLDS, st.lists(st.integers(0, 40), min_size=10, max_size=80))
-def test_rolling_folds_validate_on_later_rows(count, times):
+def test_rolling_folds_validate_on_later_rows(count: Any, times: Any) -> None:
     column = np.array([*times, *range(50, 58)])
     rule = Split("rolling", column="t", folds=count)
     folds = assign_folds(rule, len(column), column, None, 0)
@@ -65,7 +66,7 @@ def test_rolling_folds_validate_on_later_rows(count, times):
     assert all(set(first) < set(second) for (first, _), (second, _) in itertools.pairwise(folds))
 
 
-def test_rolling_reads_dates():
+def test_rolling_reads_dates() -> None:
     column = np.array(["2026-01-03", "2026-01-01", "2026-01-02", "2026-01-01"])
     assert [
         list(map(list, fold))
@@ -76,7 +77,7 @@ def test_rolling_reads_dates():
     ]
 
 
-def test_the_seed_decides_the_folds():
+def test_the_seed_decides_the_folds() -> None:
     rule = Split("folds", folds=3)
     first, same, other = (
         assign_folds(rule, 50, None, None, seed)[0][1].tolist() for seed in (1, 1, 2)
@@ -119,7 +120,9 @@ def test_the_seed_decides_the_folds():
         (Split("rolling", column="t", folds=2), 3, ["a", "b", "c"], None, "which is not a time"),
     ],
 )
-def test_too_few_rows_are_refused(rule, n, column, strata, expected):
+def test_too_few_rows_are_refused(
+    rule: Any, n: int, column: Any, strata: Any, expected: str | None
+) -> None:
     arguments = (
         rule,
         n,

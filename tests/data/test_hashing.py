@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ def rows(n: int = N) -> pa.Table:
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, 99), max_size=4), st.integers(0, 2**32 - 1))
-def test_the_mask_does_not_depend_on_the_blocks(cuts, seed):
+def test_the_mask_does_not_depend_on_the_blocks(cuts: Any, seed: Any) -> None:
     table = rows(100)
     whole = below(table, COLUMNS, 0.3, VALID, seed)
     ends = [0, *sorted(set(cuts)), 100]
@@ -44,14 +45,14 @@ def test_the_mask_does_not_depend_on_the_blocks(cuts, seed):
     assert (np.concatenate(parts) == whole).all()
 
 
-def test_copies_of_a_row_stay_together():
+def test_copies_of_a_row_stay_together() -> None:
     table = rows(200)
     mask = below(pa.concat_tables([table, table]), COLUMNS, 0.3, VALID, 0)
     assert (mask[:200] == mask[200:]).all()
 
 
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5])
-def test_the_mask_has_about_the_share_and_depends_on_the_seed(share):
+def test_the_mask_has_about_the_share_and_depends_on_the_seed(share: float) -> None:
     table = rows().append_column("id", pa.array(np.arange(N)))
     masks = [below(table, [*COLUMNS, "id", "list"], share, VALID, seed) for seed in (0, 1)]
     limit = 5 * np.sqrt(share * (1 - share) / N)
@@ -59,13 +60,13 @@ def test_the_mask_has_about_the_share_and_depends_on_the_seed(share):
     assert abs((masks[0] & masks[1]).mean() - share**2) < limit
 
 
-def test_rows_of_the_share_are_independent_of_valid():
+def test_rows_of_the_share_are_independent_of_valid() -> None:
     table = pa.table({"id": np.arange(N)})
     valid, share = (below(table, ["id"], 0.5, purpose, 3) for purpose in (VALID, SHARE))
     assert abs((valid & share).mean() - 0.25) < 0.02
 
 
-def test_integers_with_and_without_missing_values_have_the_same_hash():
+def test_integers_with_and_without_missing_values_have_the_same_hash() -> None:
     full, holes = pa.table({"a": [1, 2, 3]}), pa.table({"a": [1, 2, 3, None]})
     assert (below(full, ["a"], 0.5, VALID, 0) == below(holes, ["a"], 0.5, VALID, 0)[:3]).all()
 
@@ -81,7 +82,7 @@ def test_integers_with_and_without_missing_values_have_the_same_hash():
         [["a", str(i)] for i in range(N)],
     ],
 )
-def test_values_of_every_type_decide(values):
+def test_values_of_every_type_decide(values: Any) -> None:
     """Otherwise all images of a class would be in the same split, because only the label would
     decide.
     """
@@ -96,7 +97,7 @@ def test_values_of_every_type_decide(values):
     assert (np.concatenate(parts) == mask).all()
 
 
-def test_values_of_tensors_decide():
+def test_values_of_tensors_decide() -> None:
     from ray.data.extensions import ArrowTensorArray
 
     table = pa.table({"x": ArrowTensorArray.from_numpy(np.arange(4 * N).reshape(N, 2, 2))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,7 +45,9 @@ def last(values: list[Any], task: str | None, positive: Any) -> tuple[Any, Any]:
         ([3, 7], 7, (3, 7)),
     ],
 )
-def test_the_positive_class_is_the_last(values, positive, classes):
+def test_the_positive_class_is_the_last(
+    values: Any, positive: bool | int | str | None, classes: Any
+) -> None:
     assert last(values, None, positive) == ("binary", classes)
 
 
@@ -57,7 +60,9 @@ def test_the_positive_class_is_the_last(values, positive, classes):
         ([0, 1], "regression", 1, "the label is regression without classes"),
     ],
 )
-def test_a_class_that_is_not_there_is_refused_in_one_line(values, task, positive, has):
+def test_a_class_that_is_not_there_is_refused_in_one_line(
+    values: Any, task: str | None, positive: float | str, has: str
+) -> None:
     with pytest.raises(InputError) as error:
         last(values, task, positive)
     (problem,) = error.value.problems
@@ -73,15 +78,15 @@ TABLE = pa.table(
 )
 
 
-def spec(tmp_path, positive: Any) -> DataSpec:
+def spec(tmp_path: Path, positive: Any) -> DataSpec:
     split = Split("fraction", fraction=0.25)
     return DataSpec("d.csv", "left", split, None, None, tmp_path, positive=positive)
 
 
 @pytest.mark.parametrize(("positive", "code"), [(None, 0), ("ja", 1)])
 def test_the_positive_class_has_the_code_1_and_is_in_the_notes(
-    monkeypatch, tmp_path, positive, code
-):
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, positive: str | None, code: int
+) -> None:
     monkeypatch.setattr("sweeps.data.load_data.read_source", lambda *_: TABLE)
     splits = load_splits(spec(tmp_path, positive), 1)
     rows = {row["x"]: row["left"] for row in splits.train.to_pylist()}
@@ -91,11 +96,11 @@ def test_the_positive_class_has_the_code_1_and_is_in_the_notes(
     )
 
 
-def summary_of(tmp_path, positive: Any) -> DataSummary:
+def summary_of(tmp_path: Path, positive: Any) -> DataSummary:
     return summarize_source(spec(tmp_path, positive), 0, lambda *_: TABLE)
 
 
-def warned(summary, data: DataSpec, metric: str, params: dict[str, Any]) -> list[str]:
+def warned(summary: Any, data: DataSpec, metric: str, params: dict[str, Any]) -> list[str]:
     space: Any = SimpleNamespace(
         data=data,
         variants=(data,),
@@ -107,7 +112,7 @@ def warned(summary, data: DataSpec, metric: str, params: dict[str, Any]) -> list
     return [each.text for each in warnings(summary, space) if each.key == "data.positive"]
 
 
-def test_the_summary_names_the_positive_class(tmp_path):
+def test_the_summary_names_the_positive_class(tmp_path: Path) -> None:
     assert label_text(summary_of(tmp_path, None)) == "left ja 50 %, nein 50 % (positive: nein)"
     assert label_text(summary_of(tmp_path, "ja")).endswith("(positive: ja)")
 
@@ -124,8 +129,8 @@ def test_the_summary_names_the_positive_class(tmp_path):
     ],
 )
 def test_a_warning_names_the_setting_that_depends_on_the_positive_class(
-    tmp_path, metric, params, word
-):
+    tmp_path: Path, metric: str, params: Any, word: str | None
+) -> None:
     warnings = warned(summary_of(tmp_path, None), spec(tmp_path, None), metric, params)
     assert len(warnings) == (word is not None)
     if word is not None:

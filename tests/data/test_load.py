@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,24 +27,32 @@ from tests.data.test_split import rule
 HALF = rule("fraction", fraction=0.5)
 
 
-def spec(train, base=Path(), label=None, valid=HALF, test=None, task=None, drop=()):
+def spec(
+    train: Any,
+    base: Any = Path(),
+    label: Any = None,
+    valid: Any = HALF,
+    test: Any = None,
+    task: Any = None,
+    drop: Any = (),
+) -> Any:
     return DataSpec(str(train), label, valid, test, task, Path(base), drop)
 
 
-def refused(*args, **kwargs) -> str:
+def refused(*args: Any, **kwargs: Any) -> str:
     with pytest.raises(InputError) as caught:
         load_splits(spec(*args, **kwargs))
     assert all("\n" not in p.text for p in caught.value.problems)
     return str(caught.value)
 
 
-def frame_of(module, tmp_path, code, **kwargs):
+def frame_of(module: Any, tmp_path: Path, code: Any, **kwargs: Any) -> Any:
     return load_splits(
         spec(module(f"def load():\n    return pd.DataFrame({code})"), tmp_path, **kwargs)
     )
 
 
-def test_a_toy_set_is_stratified_and_reproducible():
+def test_a_toy_set_is_stratified_and_reproducible() -> None:
     asked = spec(
         "sklearn:breast_cancer",
         label="target",
@@ -75,7 +84,9 @@ def test_a_toy_set_is_stratified_and_reproducible():
         ([0, 1, 1, 0], "regression", "regression", None),
     ],
 )
-def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, classes):
+def test_the_task_follows_from_the_label(
+    module: Any, tmp_path: Path, values: Any, asked: str | None, task: str, classes: Any
+) -> None:
     many = values * 4
     splits = frame_of(
         module, tmp_path, f"{{'x': range({len(many)}), 'y': {many!r}}}", label="y", task=asked
@@ -86,7 +97,7 @@ def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, 
     assert (whole if classes is None else [classes[code] for code in whole]) == many
 
 
-def test_dropped_columns_are_not_features(module, tmp_path):
+def test_dropped_columns_are_not_features(module: Any, tmp_path: Path) -> None:
     rows = "{'id': range(8), 'x': range(8), 'y': [0, 1] * 4}"
     assert frame_of(module, tmp_path, rows, label="y", drop=("id",)).features == ("x",)
     text = re.escape("no column `idd`; did you mean `id`?")
@@ -106,11 +117,11 @@ def test_dropped_columns_are_not_features(module, tmp_path):
         ("def load():\n    return pa.table([[1], [2]], names=['a', 'a'])", "two columns named `a`"),
     ],
 )
-def test_functions_that_fail(module, tmp_path, code, text):
+def test_functions_that_fail(module: Any, tmp_path: Path, code: str, text: str) -> None:
     assert text in refused(module(code), tmp_path)
 
 
-def test_the_rows_of_train_are_distributed_one_column_at_a_time():
+def test_the_rows_of_train_are_distributed_one_column_at_a_time() -> None:
     table = pa.table(
         {
             "a": pa.chunked_array([[1, 2], [3, None, 5]]),
@@ -126,7 +137,7 @@ def test_the_rows_of_train_are_distributed_one_column_at_a_time():
     )
 
 
-def test_local_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
+def test_local_parquet_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {"a": range(8), "c": pd.Categorical(list("xyzwxyzw")), "y": [0, 1] * 4},
         index=range(8, 0, -1),
@@ -137,7 +148,7 @@ def test_local_parquet_files_are_read_in_the_order_of_their_names(tmp_path):
     assert read.column_names == ["a", "c", "y"] and read.to_pydict() == frame.to_dict("list")
 
 
-def test_tensors_in_parquet_files_keep_their_type(tmp_path):
+def test_tensors_in_parquet_files_keep_their_type(tmp_path: Path) -> None:
     from ray.data.extensions import TensorArray
 
     tensors = TensorArray(np.zeros((4, 3, 2)))
@@ -147,7 +158,7 @@ def test_tensors_in_parquet_files_keep_their_type(tmp_path):
     assert isinstance(read.schema.field("x").type, pa.BaseExtensionType)
 
 
-def test_train_rows_of_one_class_are_refused(module, tmp_path):
+def test_train_rows_of_one_class_are_refused(module: Any, tmp_path: Path) -> None:
     source = module("def load():\n    return pd.DataFrame({'x': range(4), 'y': list('aabb')})")
     valid = rule("time", column="x", fraction=0.5)
     text = refused(source, tmp_path, label="y", valid=valid)
@@ -155,10 +166,10 @@ def test_train_rows_of_one_class_are_refused(module, tmp_path):
 
 
 class TestFiles:
-    def rows(self, splits):
+    def rows(self, splits: Any) -> Any:
         return pa.concat_tables([splits.train, splits.valid]).to_pandas()
 
-    def test_csv_is_typed_as_pandas_types_it(self, tmp_path):
+    def test_csv_is_typed_as_pandas_types_it(self, tmp_path: Path) -> None:
         text = (
             'id,n,f,blank,flag,text,void\n1,1,1.5,,true,"a\n'
             'b",\n2,,2, 3,false,null,\n3,7,1e3,4,True,007,\n'
@@ -173,17 +184,19 @@ class TestFiles:
                 expected,
             )
 
-    def test_types_do_not_depend_on_the_first_rows(self, tmp_path):
+    def test_types_do_not_depend_on_the_first_rows(self, tmp_path: Path) -> None:
         (tmp_path / "1.csv").write_text("a,b,c\n1,,x\n2,,y\n")
         (tmp_path / "2.csv").write_text("c,a,b\nz,0.5,late\n")
         rows = self.rows(load_splits(spec("*.csv", tmp_path)))
         assert sorted(rows["a"]) == [0.5, 1, 2] and rows["b"].dropna().tolist() == ["late"]
 
-    def test_an_index_without_a_name_is_called_as_in_pandas(self, tmp_path):
+    def test_an_index_without_a_name_is_called_as_in_pandas(self, tmp_path: Path) -> None:
         pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "rows.csv")
         assert load_splits(spec("rows.csv", tmp_path)).features == ("Unnamed: 0", "a")
 
-    def test_parquet_files_globs_folders_and_uris_have_one_fingerprint(self, tmp_path):
+    def test_parquet_files_globs_folders_and_uris_have_one_fingerprint(
+        self, tmp_path: Path
+    ) -> None:
         frame = pd.DataFrame({"a": range(40), "c": list("xyzw") * 10, "y": [0, 1] * 20})
         (tmp_path / "many").mkdir()
         frame.to_parquet(tmp_path / "one.parquet")
@@ -198,13 +211,13 @@ class TestFiles:
         ]
         assert len({load_splits(spec(s, tmp_path, label="y")).fingerprint for s in sources}) == 1
 
-    def test_parquet_that_drifts_from_integers_to_floats(self, tmp_path):
+    def test_parquet_that_drifts_from_integers_to_floats(self, tmp_path: Path) -> None:
         pd.DataFrame({"a": [1, 2], "fee": [None, None]}).to_parquet(tmp_path / "1.parquet")
         pd.DataFrame({"a": [1.5, None], "fee": [2.5, 1.0]}).to_parquet(tmp_path / "2.parquet")
         rows = self.rows(load_splits(spec("*.parquet", tmp_path)))
         assert rows.dtypes.astype(str).tolist() == ["float64", "float64"] and rows["a"].sum() == 4.5
 
-    def test_hive_folders_give_their_column(self, tmp_path):
+    def test_hive_folders_give_their_column(self, tmp_path: Path) -> None:
         for year in (2019, 2020):
             (tmp_path / "d" / f"year={year}").mkdir(parents=True)
             pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "d" / f"year={year}" / "x.parquet")
@@ -215,11 +228,11 @@ class TestFiles:
             2020,
         ]
 
-    def test_a_broken_row_is_named(self, tmp_path):
+    def test_a_broken_row_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "rows.csv").write_text("a,b\n1,2\n1,2,3\n")
         assert "line 3 has 3 values, but there are 2 names" in refused("rows.csv", tmp_path)
 
-    def test_valid_and_test_from_other_files(self, tmp_path):
+    def test_valid_and_test_from_other_files(self, tmp_path: Path) -> None:
         (tmp_path / "train.csv").write_text("a,c,y\n1,u,no\n2,v,yes\n3,,no\n4,u,yes\n")
         (tmp_path / "valid.csv").write_text("y,c,a\nyes,,1.5\nno,,2\n")
         (tmp_path / "odd.csv").write_text("y,cc,a\nyes,u,1\n")
@@ -239,7 +252,7 @@ class TestFiles:
         text = refused("train.csv", tmp_path, label="y", valid=rule("path", path="typed.csv"))
         assert "data.valid: column `a` holds text in data.valid, but int64 in data.train" in text
 
-    def test_a_column_that_names_the_split_is_no_feature(self, tmp_path):
+    def test_a_column_that_names_the_split_is_no_feature(self, tmp_path: Path) -> None:
         (tmp_path / "rows.csv").write_text("a,part,y\n1,train,0\n2,train,1\n3,valid,0\n4,test,1\n")
         by = {key: rule("column", column="part", value=key) for key in ("valid", "test")}
         splits = load_splits(spec("rows.csv", tmp_path, label="y", **by))
@@ -252,12 +265,16 @@ class TestFiles:
 
     @pytest.mark.integration
     @pytest.mark.timeout(120)
-    def test_a_ray_dataset_from_a_function(self, local_ray, module, tmp_path):
+    def test_a_ray_dataset_from_a_function(
+        self, local_ray: Any, module: Any, tmp_path: Path
+    ) -> None:
         source = module("def load():\n    import ray\n    return ray.data.range(20)")
         assert sorted(self.rows(load_splits(spec(source, tmp_path)))["id"]) == list(range(20))
 
 
-def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
+def test_a_function_takes_arguments_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_rows.py").write_text(
         "import pandas as pd\n"
         "def rows(n, of='a', **more):\n"
@@ -296,7 +313,9 @@ RULES = (
 @pytest.mark.parametrize("valid", RULES, ids=lambda rule: rule.kind)
 @pytest.mark.parametrize("queries", [True, False])
 @pytest.mark.parametrize("rows", [1.0, 0.5])
-def test_splits_keep_groups_whole(monkeypatch, tmp_path, valid, queries, rows):
+def test_splits_keep_groups_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, valid: Any, queries: bool, rows: float
+) -> None:
     rng = np.random.default_rng(4)
     count = 240
     frame = pd.DataFrame(

@@ -60,7 +60,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_folder_of_images_is_decoded_resized_and_labeled(photos):
+def test_folder_of_images_is_decoded_resized_and_labeled(photos: Any) -> None:
     table = read(photos, "images", path="photos", size=[4, 6])
     assert table.column("label").to_pylist() == ["cat", "cat", "dog"]
     arrays = table.column("image").combine_chunks().to_numpy_ndarray()
@@ -76,7 +76,9 @@ def test_folder_of_images_is_decoded_resized_and_labeled(photos):
     [lambda b: b, lambda b: {"bytes": b, "path": None}],
     ids=["bytes", "Hugging Face's structs"],
 )
-def test_images_of_a_parquet_column_are_decoded_and_the_other_columns_stay(tmp_path, wrap):
+def test_images_of_a_parquet_column_are_decoded_and_the_other_columns_stay(
+    tmp_path: Path, wrap: Any
+) -> None:
     encoded = [wrap(picture(color, format="JPEG")) for color in ((250, 5, 5), (5, 5, 250))]
     pq.write_table(pa.table({"jpeg": encoded, "label": [1, 0]}), tmp_path / "rows.parquet")
     table = read(tmp_path, "images", path="rows.parquet", size=[4, 8], bytes_column="jpeg")
@@ -85,7 +87,7 @@ def test_images_of_a_parquet_column_are_decoded_and_the_other_columns_stay(tmp_p
     assert arrays.shape == (2, 4, 8, 3) and abs(arrays[0, 0, 0] - [250, 5, 5]).max() < 8
 
 
-def test_a_bad_image_or_argument_is_named(photos):
+def test_a_bad_image_or_argument_is_named(photos: Any) -> None:
     (photos / "photos" / "cat" / "3.jpg").write_bytes(b"no image")
     assert "`photos: cat/3.jpg` cannot be decoded as an image" in refused(
         photos, "images", path="photos", size=[4, 4]
@@ -102,7 +104,9 @@ def test_a_bad_image_or_argument_is_named(photos):
     assert "its columns are jpeg, y" in refused(photos, "images", path="rows.parquet", size=[4, 4])
 
 
-def test_a_function_of_a_library_is_a_loader(tmp_path, monkeypatch):
+def test_a_function_of_a_library_is_a_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with sqlite3.connect(tmp_path / "rows.db") as database:
         FRAME.to_sql("rows", database, index=False)
     monkeypatch.setenv("ROWS", str(tmp_path / "rows.db"))
@@ -111,7 +115,7 @@ def test_a_function_of_a_library_is_a_loader(tmp_path, monkeypatch):
     assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
 
 
-def test_an_object_that_exports_arrow_data_becomes_a_table():
+def test_an_object_that_exports_arrow_data_becomes_a_table() -> None:
     class Exports:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return pa.table({"a": [1]}).__arrow_c_stream__(requested_schema)
@@ -121,7 +125,9 @@ def test_an_object_that_exports_arrow_data_becomes_a_table():
     assert to_arrow([1, 2]) is None
 
 
-def test_the_tasks_of_a_loader_need_not_import_its_module(tmp_path, monkeypatch):
+def test_the_tasks_of_a_loader_need_not_import_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ray import cloudpickle
 
     (tmp_path / "own_trips.py").write_text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,13 +50,15 @@ def messages(tmp_path: Path, metric: str, task: str | None, **keys: str) -> list
         (None, ["whatever"]),
     ],
 )
-def test_metrics_of_our_trainers_may_be_the_objective(tmp_path, trainer, task, metrics):
+def test_metrics_of_our_trainers_may_be_the_objective(
+    tmp_path: Path, trainer: str, task: str | None, metrics: Any
+) -> None:
     assert not [
         line for metric in metrics for line in messages(tmp_path, metric, task, trainer=trainer)
     ]
 
 
-def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path):
+def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path: Path) -> None:
     (line,) = messages(tmp_path, "valid-logloss", "regression")
     assert line.startswith(
         "objective.metric: `valid-logloss` is a metric for a classification, but this label is "
@@ -77,13 +80,15 @@ def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path)
         ("multiclass", "regression", "but the label has a regression"),
     ],
 )
-def test_an_objective_of_another_task_is_refused(tmp_path, objective, task, ends):
+def test_an_objective_of_another_task_is_refused(
+    tmp_path: Path, objective: str, task: str, ends: str
+) -> None:
     params = f'eta: {{uniform: [0, 1]}}, objective: "{objective}"'
     (line,) = messages(tmp_path, "valid-logloss", task, params=params)
     assert line.startswith("params.objective: ") and ends in line
 
 
-def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
+def test_a_misspelt_metric_gets_the_nearest_name(tmp_path: Path) -> None:
     assert messages(tmp_path, "valid-acuracy", "binary") == [
         (
             "objective.metric: `valid-acuracy` is not a metric of this trainer; did you mean "
@@ -119,7 +124,9 @@ def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
         ("regression", ["valid-r2", "valid-neg_median_absolute_error", "valid-mse"]),
     ],
 )
-def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, metrics):
+def test_scorers_of_scikit_learn_may_be_the_objective(
+    tmp_path: Path, trainer: str, task: str, metrics: Any
+) -> None:
     assert not [
         line
         for metric in metrics
@@ -178,12 +185,14 @@ def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, m
         ),
     ],
 )
-def test_a_scorer_that_does_not_fit_is_refused_in_one_line(tmp_path, metric, task, text):
+def test_a_scorer_that_does_not_fit_is_refused_in_one_line(
+    tmp_path: Path, metric: str, task: str, text: str
+) -> None:
     (line,) = messages(tmp_path, metric, task, goal="maximize", trainer="torch_tabular")
     assert line.startswith(f"objective.metric: `{metric}` is") and text in line and "\n" not in line
 
 
-def test_only_the_usual_metrics_of_a_task_are_listed(tmp_path):
+def test_only_the_usual_metrics_of_a_task_are_listed(tmp_path: Path) -> None:
     (line,) = messages(tmp_path, "z", "binary")
     usual = "valid-logloss, valid-error, valid-auc, valid-aucpr, valid-accuracy, valid-rmse"
     assert line.endswith(
@@ -191,7 +200,7 @@ def test_only_the_usual_metrics_of_a_task_are_listed(tmp_path):
     )
 
 
-def test_a_scorer_that_is_minimized_is_refused(tmp_path):
+def test_a_scorer_that_is_minimized_is_refused(tmp_path: Path) -> None:
     assert messages(tmp_path, "valid-neg_log_loss", "binary") == [
         (
             "objective.goal: `valid-neg_log_loss` is a scorer of scikit-learn, and a higher value "
@@ -202,7 +211,9 @@ def test_a_scorer_that_is_minimized_is_refused(tmp_path):
     assert not messages(tmp_path, "valid-accuracy", "binary"), "a metric of our own table"
 
 
-def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(tmp_path, monkeypatch):
+def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_metrics_only.py").write_text(
         'TRAINER = {"metrics": {"binary": ["valid-loss"]}}\n\n\ndef train_func(config): ...\n'
     )
@@ -216,7 +227,7 @@ def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(tmp_path, mon
     )
 
 
-def test_metrics_of_the_users_code_are_not_checked(tmp_path):
+def test_metrics_of_the_users_code_are_not_checked(tmp_path: Path) -> None:
     literal = (
         '{"metrics": {"binary": ["valid-loss"]}, "all_metrics": True, "additional_metrics": True}'
     )
@@ -232,19 +243,21 @@ def test_metrics_of_the_users_code_are_not_checked(tmp_path):
 @pytest.mark.parametrize(
     "params", ["objective: reg:gamma", "eval_metric: ndcg", "objective: {choice: [a, b]}"]
 )
-def test_metrics_are_not_checked_if_params_set_an_objective_of_xgboost(tmp_path, params):
+def test_metrics_are_not_checked_if_params_set_an_objective_of_xgboost(
+    tmp_path: Path, params: str
+) -> None:
     assert not messages(tmp_path, "valid-ndcg", "regression", params=params)
 
 
-def test_metrics_with_a_threshold_are_left_to_xgboost(tmp_path):
+def test_metrics_with_a_threshold_are_left_to_xgboost(tmp_path: Path) -> None:
     assert not messages(tmp_path, "valid-error@0.7", "binary")
 
 
-def test_metrics_of_a_trainer_without_a_table_are_not_checked(tmp_path):
+def test_metrics_of_a_trainer_without_a_table_are_not_checked(tmp_path: Path) -> None:
     assert not messages(tmp_path, "mine", "binary", trainer=OWN_LOOP)
 
 
-def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
+def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path: Path) -> None:
     marker = tmp_path / "imported"
     (tmp_path / "my_metrics_checked.py").write_text(
         f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
@@ -278,7 +291,9 @@ def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
         ),
     ],
 )
-def test_a_metric_function_that_cannot_be_used_is_refused(tmp_path, metric, text):
+def test_a_metric_function_that_cannot_be_used_is_refused(
+    tmp_path: Path, metric: str, text: str
+) -> None:
     (tmp_path / "my_metrics_refused.py").write_text(
         "number = 3\n\n\ndef score(y, p):\n    return 0.5\n"
     )

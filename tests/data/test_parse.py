@@ -5,6 +5,8 @@ bundle's input.
 from __future__ import annotations
 
 from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,7 @@ from sweeps.space.model.step_names import Step
 from tests.documents import block_beginning
 
 
-def parsed(rule, *texts):
+def parsed(rule: Any, *texts: Any) -> Any:
     return parse_texts(pa.array(texts, pa.large_string()), rule).to_pylist()
 
 
@@ -62,7 +64,7 @@ def parsed(rule, *texts):
         ("12,34,567", 1_234_567.0),
     ],
 )
-def test_amounts_are_read(text, number):
+def test_amounts_are_read(text: str, number: float) -> None:
     assert parsed("number", text) == [number]
 
 
@@ -91,12 +93,12 @@ def test_amounts_are_read(text, number):
         ("decimal_comma", "1,5k", 1500.0),
     ],
 )
-def test_units_durations_and_times_are_read(rule, text, number):
+def test_units_durations_and_times_are_read(rule: str, text: str, number: float | None) -> None:
     assert parsed(rule, text) == parsed(f"{rule} or missing", text) == [number]
 
 
 @pytest.mark.parametrize("text", ["ORD-100", "INV00007", "100 LBS", "usd 7"])
-def test_other_letters_are_no_currency(text):
+def test_other_letters_are_no_currency(text: str) -> None:
     assert parsed("number", text) == [None]
 
 
@@ -119,11 +121,11 @@ def test_other_letters_are_no_currency(text):
         None,
     ],
 )
-def test_other_texts_are_no_amounts(text):
+def test_other_texts_are_no_amounts(text: str | None) -> None:
     assert parsed("number", text) == [None]
 
 
-def test_the_decimal_comma_is_a_rule_of_its_own():
+def test_the_decimal_comma_is_a_rule_of_its_own() -> None:
     assert parsed("decimal_comma", "1.234,50 €", "1 234,5", "12", "1.23", "1,5") == [
         1234.5,
         1234.5,
@@ -134,7 +136,7 @@ def test_the_decimal_comma_is_a_rule_of_its_own():
 
 
 @given(st.integers(-(10**9), 10**9), st.sampled_from(["${}", "{} EUR", "{}", " {} €"]))
-def test_formatted_amounts_are_read_back(cents, form):
+def test_formatted_amounts_are_read_back(cents: Any, form: Any) -> None:
     assert parsed("number", form.format(f"{cents / 100:,.2f}")) == [pytest.approx(cents / 100)]
 
 
@@ -142,16 +144,16 @@ def test_formatted_amounts_are_read_back(cents, form):
     st.dates(date(1900, 1, 1), date(2200, 1, 1)),
     st.sampled_from(["%d/%m/%Y", "%Y-%m-%d", "%b %d, %Y", "%Y%m%d"]),
 )
-def test_dates_become_days_since_1970(day, form):
+def test_dates_become_days_since_1970(day: Any, form: Any) -> None:
     assert parsed(form, day.strftime(form)) == [(day - date(1970, 1, 1)).days]
 
 
-def test_times_and_zones():
+def test_times_and_zones() -> None:
     assert parsed("%Y-%m-%d %H:%M", "1970-01-02 12:00") == [1.5]
     assert parsed("%Y-%m-%dT%H:%M:%S%z", "1970-01-02T02:00:00+02:00") == [1.0]
 
 
-def test_a_column_may_have_been_read_with_another_type():
+def test_a_column_may_have_been_read_with_another_type() -> None:
     assert parse_values(pd.Series([1.5, np.nan]), "number", "x").tolist()[0] == 1.5
     assert parse_values(pd.Series([19700102, 19700103]), "%Y%m%d", "x").tolist() == [1.0, 2.0]
     assert parse_values(pd.to_datetime(pd.Series(["1970-01-02"])), "%d/%m/%Y", "x").tolist() == [
@@ -162,7 +164,7 @@ def test_a_column_may_have_been_read_with_another_type():
     assert lenient[0] == 5.0 and np.isnan(lenient[1])
 
 
-def test_the_first_wrong_value_is_named():
+def test_the_first_wrong_value_is_named() -> None:
     with pytest.raises(
         InputError,
         match=r"column `x` holds 'oops' in row 3, but must fit the rule number, such as \$1,234.50",
@@ -187,7 +189,13 @@ space: {{params: {{eta: {{loguniform: [0.01, 1]}}}}}}
 """
 
 
-def space_of(tmp_path, wrong=None, label="y", valid="0.25", metric="valid-logloss"):
+def space_of(
+    tmp_path: Path,
+    wrong: Any = None,
+    label: str = "y",
+    valid: str = "0.25",
+    metric: str = "valid-logloss",
+) -> Any:
     days = [date(2026, 1, 1) + timedelta(days=7 * i % 40) for i in range(40)]
     frame = pd.DataFrame(
         {
@@ -203,7 +211,7 @@ def space_of(tmp_path, wrong=None, label="y", valid="0.25", metric="valid-loglos
     return load(tmp_path / "space.yaml")
 
 
-def test_the_early_check_names_every_wrong_value(tmp_path):
+def test_the_early_check_names_every_wrong_value(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         preflight.check_data(space_of(tmp_path, [("price", 4, "about 5"), ("day", 6, "soon")]))
     first, second = (str(problem) for problem in caught.value.problems)
@@ -218,7 +226,7 @@ def test_the_early_check_names_every_wrong_value(tmp_path):
     )
 
 
-def test_the_chain_gets_numbers_and_the_bundle_takes_texts(tmp_path):
+def test_the_chain_gets_numbers_and_the_bundle_takes_texts(tmp_path: Path) -> None:
     space = space_of(tmp_path)
     splits = load_splits(space.data)
     assert pa.types.is_large_string(splits.train.schema.field("price").type)
@@ -233,7 +241,9 @@ def test_the_chain_gets_numbers_and_the_bundle_takes_texts(tmp_path):
     assert again.transform(rows).to_dict("list") == {"price": [1000.0], "day": [1.0]}
 
 
-def test_the_step_of_the_page_adds_the_parts_of_a_date(tmp_path, monkeypatch):
+def test_the_step_of_the_page_adds_the_parts_of_a_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "dates.py").write_text(block_beginning("# dates.py"))
     monkeypatch.syspath_prepend(str(tmp_path))
     splits = load_splits(space_of(tmp_path, [("day", 1, None)]).data)
@@ -249,14 +259,14 @@ def test_the_step_of_the_page_adds_the_parts_of_a_date(tmp_path, monkeypatch):
     assert friday.tolist() == [12.0, 4.0] and np.isnan(missing).all()
 
 
-def test_the_label_is_parsed_when_the_rows_are_read(tmp_path):
+def test_the_label_is_parsed_when_the_rows_are_read(tmp_path: Path) -> None:
     splits = load_splits(space_of(tmp_path, label="price", metric="valid-rmse").data)
     assert (splits.task, splits.classes) == ("regression", None)
     assert splits.train.column("price").to_pylist()[0] >= 1000
     assert dict(splits.parse) == {"day": "%d/%m/%Y"}
 
 
-def test_a_split_by_time_orders_parsed_dates(tmp_path):
+def test_a_split_by_time_orders_parsed_dates(tmp_path: Path) -> None:
     splits = load_splits(space_of(tmp_path, valid="{time: day, last: 0.25}").data)
     days = {
         key: parse_values(getattr(splits, key).column("day").to_pandas(), "%d/%m/%Y", "day")
@@ -265,14 +275,14 @@ def test_a_split_by_time_orders_parsed_dates(tmp_path):
     assert days["train"].max() < days["valid"].min()
 
 
-def test_another_rule_is_other_data(tmp_path):
+def test_another_rule_is_other_data(tmp_path: Path) -> None:
     space = space_of(tmp_path)
     before = DataVariants(space.data, space.variants, 0).fingerprint
     other = load(tmp_path / "space.yaml", ["data.parse={price: number}"])
     assert DataVariants(other.data, other.variants, 0).fingerprint != before
 
 
-def test_texts_that_do_not_fit_are_missing_and_counted_if_the_rule_says_so(tmp_path):
+def test_texts_that_do_not_fit_are_missing_and_counted_if_the_rule_says_so(tmp_path: Path) -> None:
     space = space_of(tmp_path, [("price", 4, "about 5"), ("price", 7, "ask")])
     with pytest.raises(InputError):
         load_splits(space.data)
@@ -295,7 +305,7 @@ def test_texts_that_do_not_fit_are_missing_and_counted_if_the_rule_says_so(tmp_p
     assert price[0] == 1000.0 and np.isnan(price[1])
 
 
-def test_a_format_without_a_date_is_a_time_of_day(tmp_path):
+def test_a_format_without_a_date_is_a_time_of_day(tmp_path: Path) -> None:
     space_of(tmp_path)
     asked = load(tmp_path / "space.yaml", ["data.parse={day: '%H:%M', price: 'unit kg'}"])
     assert asked.data.parse == {"day": "time %H:%M", "price": "unit kg"}
@@ -304,7 +314,7 @@ def test_a_format_without_a_date_is_a_time_of_day(tmp_path):
 # ---- data.drop_duplicates
 
 
-def test_copies_are_left_out_of_train_alone(tmp_path):
+def test_copies_are_left_out_of_train_alone(tmp_path: Path) -> None:
     for name, rows in (("train.parquet", [1, 1, 2, 3, 4, 5]), ("valid.parquet", [5, 6, 6])):
         pd.DataFrame({"x": rows, "y": [i % 2 for i in rows]}).to_parquet(tmp_path / name)
     (tmp_path / "space.yaml").write_text(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +36,7 @@ space:
 """
 
 
-def test_a_table_in_memory_is_stored_as_parquet(tmp_path):
+def test_a_table_in_memory_is_stored_as_parquet(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     tables = {
         "train": FRAME,
@@ -57,7 +59,7 @@ def test_a_table_in_memory_is_stored_as_parquet(tmp_path):
     assert table_overrides(tmp_path / "none") == ()
 
 
-def test_rows_of_lazy_tables_are_stored(tmp_path):
+def test_rows_of_lazy_tables_are_stored(tmp_path: Path) -> None:
     polars, dask = pytest.importorskip("polars"), pytest.importorskip("dask.dataframe")
     datasets = pytest.importorskip("datasets")
     rows = tmp_path / "rows.parquet"
@@ -73,7 +75,7 @@ def test_rows_of_lazy_tables_are_stored(tmp_path):
 
 
 @pytest.mark.integration
-def test_ray_dataset_becomes_a_folder_of_files(local_ray, tmp_path):
+def test_ray_dataset_becomes_a_folder_of_files(local_ray: Any, tmp_path: Path) -> None:
     blocks = local_ray.data.from_pandas([FRAME[["x", "y"]], FRAME[["x", "y"]]])
     save_tables({"train": blocks}, tmp_path / "tables")
     assert table_overrides(tmp_path / "tables") == (
@@ -83,14 +85,14 @@ def test_ray_dataset_becomes_a_folder_of_files(local_ray, tmp_path):
     assert read.column("y").to_pylist() == [0, 1, 0, 0, 1, 0]
 
 
-def test_the_batches_of_a_stream_may_have_different_types():
+def test_the_batches_of_a_stream_may_have_different_types() -> None:
     class Stream:  # has what an IterableDataset of Hugging Face has
         features = None
 
-        def with_format(self, _):
+        def with_format(self, _: Any) -> Any:
             return self
 
-        def iter(self, _=None, batch_size=None):
+        def iter(self, _: Any = None, batch_size: Any = None) -> Iterator[Any]:
             yield pa.table({"note": pa.nulls(2)})
             yield pa.table({"note": ["a"]})
 
@@ -98,7 +100,7 @@ def test_the_batches_of_a_stream_may_have_different_types():
     assert table is not None and table["note"].to_pylist() == [None, None, "a"]
 
 
-def test_other_objects_are_refused_in_one_line(tmp_path):
+def test_other_objects_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
         match=r"data.train: is list, but must be a frame of pandas, Polars or Dask, an Arrow table",
@@ -115,7 +117,9 @@ def test_other_objects_are_refused_in_one_line(tmp_path):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(120)
-def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(clean_ray, tmp_path):
+def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     polars = pytest.importorskip("polars")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=40), "y": rng.integers(0, 2, 40)})
@@ -134,7 +138,7 @@ def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(clean_ray, t
 
 
 @pytest.mark.integration
-def test_a_wrong_table_leaves_no_sweep(tmp_path):
+def test_a_wrong_table_leaves_no_sweep(tmp_path: Path) -> None:
     (tmp_path / "passed.yaml").write_text(SPACE)
     with pytest.raises(InputError, match="has no column `y`"):
         sweeps.run(tmp_path / "passed.yaml", data=FRAME.drop(columns="y"), dir=tmp_path / "runs")

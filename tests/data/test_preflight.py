@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -35,7 +36,7 @@ def said(space: Space) -> list[str]:
 OTHER = "age,plan,y\n" + "".join(f"{i},a,{('no', 'yes', 'maybe')[i % 3]}\n" for i in range(9))
 
 
-def test_every_variant_is_checked_and_named_by_its_option(space, tmp_path):
+def test_every_variant_is_checked_and_named_by_its_option(space: Any, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text("age,y\n1,no\n2,yes\n3,yes\n")
     assert said(
         space(
@@ -57,7 +58,7 @@ def test_every_variant_is_checked_and_named_by_its_option(space, tmp_path):
     ]
 
 
-def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
+def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space: Any) -> None:
     dropped = space(
         "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
         space="{preprocessor: {OneHotEncoder: {columns: plan}}}",
@@ -71,7 +72,7 @@ def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
     ]
 
 
-def test_variants_agree_on_the_label(space, tmp_path):
+def test_variants_agree_on_the_label(space: Any, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text(OTHER)
     (tmp_path / "same.csv").write_text(ROWS)
     preflight.check_data(
@@ -95,11 +96,11 @@ def test_variants_agree_on_the_label(space, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["quickstart", "digits_mlp"])
-def test_the_spaces_that_ship_pass(name):
+def test_the_spaces_that_ship_pass(name: str) -> None:
     preflight.check_data(load(SPACES / f"{name}.yaml"))
 
 
-def test_the_columns_of_toy_sets_are_scikit_learns():
+def test_the_columns_of_toy_sets_are_scikit_learns() -> None:
     from sklearn import datasets
 
     assert set(sklearn_datasets.COLUMNS) == set(SKLEARN)
@@ -110,7 +111,7 @@ def test_the_columns_of_toy_sets_are_scikit_learns():
 
 
 @pytest.mark.parametrize("name", sklearn_datasets.COLUMNS)
-def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name):
+def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name: Any) -> None:
     from sklearn import datasets
 
     target = pa.chunked_array([getattr(datasets, f"load_{name}")().target])
@@ -124,7 +125,7 @@ def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name):
     assert sklearn_datasets.label_task(name, None) == infer_task("target", None, {"train": target})
 
 
-def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space):
+def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space: Any) -> None:
     wrong = space(
         '{train: "sklearn:wine", label: target, valid: 0.25}',
         objective="{metric: valid-mloglos, goal: minimize}",
@@ -139,7 +140,7 @@ def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space):
     preflight.check_data(space('{train: "sklearn:wine", label: alcohol, valid: 0.25}'))
 
 
-def test_many_columns_are_not_all_listed(space):
+def test_many_columns_are_not_all_listed(space: Any) -> None:
     assert said(space('{train: "sklearn:digits", label: klass, valid: 0.2}'))[0].endswith(
         "no column `klass`; it has pixel_0_0, pixel_0_1, pixel_0_2, pixel_0_3, pixel_0_4, "
         "pixel_0_5, pixel_0_6, pixel_0_7, "
@@ -147,7 +148,7 @@ def test_many_columns_are_not_all_listed(space):
     )
 
 
-def test_slow_checks_are_left_to_the_sweep(space, tmp_path):
+def test_slow_checks_are_left_to_the_sweep(space: Any, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("raise SystemExit('imported')\ndef rows(): ...\n")
     for train in ("s3://no-such-bucket-of-anybody/rows.parquet", "own:rows"):
         preflight.check_data(
@@ -161,21 +162,23 @@ def test_slow_checks_are_left_to_the_sweep(space, tmp_path):
         ]
 
 
-def test_a_file_uri_is_checked(space, tmp_path):
+def test_a_file_uri_is_checked(space: Any, tmp_path: Path) -> None:
     assert (
         "has no column `Y`"
         in said(space(f'{{train: "file://{tmp_path}/rows.csv", label: Y, valid: 0.2}}'))[0]
     )
 
 
-def test_large_files_are_left_to_the_sweep(space, tmp_path):
+def test_large_files_are_left_to_the_sweep(space: Any, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text(ROWS.replace("yes", "no"))
     one = space("{train: one.csv, label: y, valid: 0.2}")
     assert "one class" in said(one)[0]
     preflight.check_data(one, 20)
 
 
-def test_only_the_first_of_many_files_are_checked(space, monkeypatch, tmp_path):
+def test_only_the_first_of_many_files_are_checked(
+    space: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for i in range(4):
         (tmp_path / f"part{i}.csv").write_text(ROWS if i < 3 else "")
     many = space('{train: "part*.csv", valid: 0.2}')
@@ -184,12 +187,12 @@ def test_only_the_first_of_many_files_are_checked(space, monkeypatch, tmp_path):
     preflight.check_data(many)
 
 
-def test_a_file_without_rows_among_others_is_no_problem(space, tmp_path):
+def test_a_file_without_rows_among_others_is_no_problem(space: Any, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("age,plan,y\n")
     preflight.check_data(space('{train: "*.csv", label: y, valid: 0.2}'))
 
 
-def test_folders_name_columns_too(space, tmp_path):
+def test_folders_name_columns_too(space: Any, tmp_path: Path) -> None:
     for year in (2019, 2020):
         (tmp_path / "d" / f"year={year}").mkdir(parents=True)
         (tmp_path / "d" / f"year={year}" / "rows.csv").write_text(ROWS)
@@ -203,14 +206,16 @@ def test_folders_name_columns_too(space, tmp_path):
     )
 
 
-def test_a_row_longer_than_a_block(space, tmp_path):
+def test_a_row_longer_than_a_block(space: Any, tmp_path: Path) -> None:
     long = '"' + "x\n" * 100_000 + '"'
     (tmp_path / "long.csv").write_text("text,y\n" + f"{long},no\n{long},yes\n" * 2)
     preflight.check_data(space("{train: long.csv, label: y, valid: 0.5}"))
 
 
 @pytest.mark.parametrize(("columns", "size"), [(["y"], 1), (["x", "y"], 2)])
-def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, columns, size):
+def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(
+    tmp_path: Path, columns: Any, size: int
+) -> None:
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
@@ -221,7 +226,7 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size
 
 
-def test_the_root_must_be_a_folder(tmp_path):
+def test_the_root_must_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     preflight.check_root(tmp_path)
     preflight.check_root(tmp_path / "not" / "yet")
@@ -237,7 +242,7 @@ def test_the_root_must_be_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "imported"), [(ROWS.replace("yes", "no"), "[]"), (ROWS, "['pandas']")]
 )
-def test_it_imports_nothing_heavy(space, tmp_path, wrong, imported):
+def test_it_imports_nothing_heavy(space: Any, tmp_path: Path, wrong: Any, imported: str) -> None:
     space()
     (tmp_path / "rows.csv").write_text(wrong)
     code = (
@@ -255,7 +260,9 @@ def test_it_imports_nothing_heavy(space, tmp_path, wrong, imported):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_preflight_refuses_what_the_sweep_refuses(local_ray, tmp_path, monkeypatch):
+def test_preflight_refuses_what_the_sweep_refuses(
+    local_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweeps.data.splits.variants import DataVariants
 
     count = 0
@@ -284,7 +291,7 @@ def test_preflight_refuses_what_the_sweep_refuses(local_ray, tmp_path, monkeypat
 RARE = "a,day,y\n" + "".join(f"{i},{i},{'rare' if i < 5 else 'usual'}\n" for i in range(60))
 
 
-def test_plan_with_data_refuses_what_run_refuses(space, tmp_path):
+def test_plan_with_data_refuses_what_run_refuses(space: Any, tmp_path: Path) -> None:
     (tmp_path / "rare.csv").write_text(RARE)
     space("{train: rare.csv, label: y, valid: {folds: 8}}")
     planned = invoke("plan", "space.yaml", "--data")
@@ -292,7 +299,7 @@ def test_plan_with_data_refuses_what_run_refuses(space, tmp_path):
     assert "data: 60 rows" in planned.stdout, "the summary may show the cause"
 
 
-def test_a_constraint_names_a_column_that_reaches_the_trainer(space, tmp_path):
+def test_a_constraint_names_a_column_that_reaches_the_trainer(space: Any, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
     params = "monotone_constraints: {agee: 1}, interaction_constraints: [[age, x], [0, 1]]"
     lines = said(space(space=f"{{preprocessor: [OneHotEncoder], params: {{eta: 0.1, {params}}}}}"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
 
@@ -25,13 +28,13 @@ def refused(*steps: Step) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["sklearn.decomposition:PCA", "my_mod:features"])
-def test_a_column_that_an_earlier_step_may_make_is_not_refused(name):
+def test_a_column_that_an_earlier_step_may_make_is_not_refused(name: str) -> None:
     assert refused(Step(name), Step("StandardScaler", ("made", "age"))) == []
     assert refused(Step("StandardScaler", "made"), Step(name)) == ["no column `made` in `rows.csv`"]
 
 
 @pytest.mark.parametrize("step", ["OneHotEncoder", "HashingVectorizer"])
-def test_names_of_encoded_columns_start_with_their_column(step):
+def test_names_of_encoded_columns_start_with_their_column(step: str) -> None:
     new_columns = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
     assert (
         refused(new_columns, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
@@ -42,14 +45,14 @@ def test_names_of_encoded_columns_start_with_their_column(step):
     ]
 
 
-def test_names_that_no_model_reads_are_replaced():
+def test_names_that_no_model_reads_are_replaced() -> None:
     problems = check_step_columns(
         chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv"
     )
     assert problems == []
 
 
-def test_words_and_patterns_are_no_names():
+def test_words_and_patterns_are_no_names() -> None:
     assert (
         refused(
             Step("StandardScaler", "numeric"),
@@ -63,7 +66,7 @@ def test_words_and_patterns_are_no_names():
     ]
 
 
-def test_columns_that_are_not_features_are_refused():
+def test_columns_that_are_not_features_are_refused() -> None:
     assert refused(Step("StandardScaler", ("y", "id"))) == [
         "`y` is the label, which no step may change",
         "`id` is not a feature, because data.drop, data.weight or a split removes it",
@@ -78,7 +81,7 @@ preprocessor:
 """
 
 
-def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
+def test_every_option_is_checked_and_columns_that_any_option_makes_count(space: Any) -> None:
     body = "".join(f"  {line}\n" for line in OPTIONS.splitlines())
     loaded = space(space="\n" + body, limits="{max_trials: 99}")
     assert said(loaded) == [
@@ -87,7 +90,9 @@ def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
     ]
 
 
-def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space, tmp_path):
+def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(
+    space: Any, tmp_path: Path
+) -> None:
     def problems(
         steps: str, data: str = "train: rows.csv, label: y, valid: 0.25", **changes: str
     ) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
 
@@ -11,7 +14,9 @@ from tests.data.test_preflight import RARE, said
 
 
 @pytest.mark.parametrize("value", ["2", "two", "true", "2.0"])
-def test_a_split_by_value_is_checked_as_the_sweep_does(space, tmp_path, value):
+def test_a_split_by_value_is_checked_as_the_sweep_does(
+    space: Any, tmp_path: Path, value: str
+) -> None:
     from sweeps.data.splits.split import assign_splits
 
     (tmp_path / "parts.csv").write_text(
@@ -36,7 +41,7 @@ def test_a_split_by_value_is_checked_as_the_sweep_does(space, tmp_path, value):
 
 
 @pytest.mark.parametrize("name", ["a.b", "größe", "with, comma", ""])
-def test_labels_of_any_name(space, tmp_path, name):
+def test_labels_of_any_name(space: Any, tmp_path: Path, name: str) -> None:
     frame = pd.DataFrame({"x": range(6), name: ["u", "v"] * 3})
     frame.to_csv(tmp_path / "odd.csv", index=False)
     frame.to_parquet(tmp_path / "odd.parquet")
@@ -71,7 +76,9 @@ def test_labels_of_any_name(space, tmp_path, name):
         ("valid: 0.25", None),
     ],
 )
-def test_splits_and_folds_are_those_of_the_sweep(space, tmp_path, data, error):
+def test_splits_and_folds_are_those_of_the_sweep(
+    space: Any, tmp_path: Path, data: str, error: str | None
+) -> None:
     (tmp_path / "rare.csv").write_text(RARE)
     loaded = space(f"{{train: rare.csv, label: y, {data}}}")
     if error is None:
@@ -86,8 +93,8 @@ def test_splits_and_folds_are_those_of_the_sweep(space, tmp_path, data, error):
     [("valid-auc", True), ("valid-roc_auc", True), ("valid-logloss", False)],
 )
 def test_a_class_that_valid_lacks_is_a_warning_unless_the_metric_needs_it(
-    space, tmp_path, caplog, metric, refused
-):
+    space: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, metric: str, refused: bool
+) -> None:
     (tmp_path / "rare.csv").write_text(RARE)
     loaded = space(
         "{train: rare.csv, label: y, valid: {time: day, last: 0.2}}",
@@ -105,7 +112,7 @@ def test_a_class_that_valid_lacks_is_a_warning_unless_the_metric_needs_it(
         assert caplog.messages == [f"note: {note}"]
 
 
-def test_a_label_of_integers_may_be_a_number(space, tmp_path):
+def test_a_label_of_integers_may_be_a_number(space: Any, tmp_path: Path) -> None:
     (tmp_path / "stars.csv").write_text("a,y\n" + "".join(f"{i},{i % 6}\n" for i in range(60)))
     data = "train: stars.csv, label: y, valid: 0.25"
     wanted = {"objective": "{metric: valid-rmse, goal: minimize}"}
@@ -114,7 +121,7 @@ def test_a_label_of_integers_may_be_a_number(space, tmp_path):
     preflight.check_data(space(f"{{{data}, task: regression}}", **wanted))
 
 
-def test_an_infinite_label_is_named_with_its_row(space, tmp_path):
+def test_an_infinite_label_is_named_with_its_row(space: Any, tmp_path: Path) -> None:
     lines = ["age,plan,y", *(f"{i},a,{'inf' if i == 7 else i / 3}" for i in range(40))]
     (tmp_path / "rows.csv").write_text("\n".join(lines))
     (line,) = said(space("{train: rows.csv, label: y, valid: 0.2}"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -53,8 +55,8 @@ DATE = r'write `data.parse: {x: "%Y-%m-%d"}`'
     ],
 )
 def test_a_column_is_refused_if_the_trainer_cannot_read_its_type(
-    space, tmp_path, kind, shown, advice
-):
+    space: Any, tmp_path: Path, kind: str, shown: str, advice: Any
+) -> None:
     frame = pd.DataFrame({"x": TYPES[kind], "a": range(N), "y": ["no", "yes"] * (N // 2)})
     frame.to_parquet(tmp_path / "typed.parquet")
     rows = "train: typed.parquet, label: y, valid: 0.25"
@@ -81,7 +83,9 @@ def test_a_column_is_refused_if_the_trainer_cannot_read_its_type(
         ("period", "[{OneHotEncoder: {columns: [x]}}]", True),
     ],
 )
-def test_a_step_may_make_numbers_of_a_column(space, tmp_path, kind, steps, refused):
+def test_a_step_may_make_numbers_of_a_column(
+    space: Any, tmp_path: Path, kind: str, steps: str, refused: bool
+) -> None:
     frame = pd.DataFrame({"x": TYPES[kind], "a": range(N), "y": ["no", "yes"] * (N // 2)})
     frame.to_parquet(tmp_path / "typed.parquet")
     loaded = space(
@@ -94,7 +98,7 @@ def test_a_step_may_make_numbers_of_a_column(space, tmp_path, kind, steps, refus
 
 
 @pytest.mark.parametrize("columns", ["categorical", "[plan]", "all"])
-def test_categories_are_refused_for_a_trainer_of_numbers(space, columns):
+def test_categories_are_refused_for_a_trainer_of_numbers(space: Any, columns: str) -> None:
     steps = f"[{{Categorizer: {{columns: {columns}}}}}]"
     data = "{train: rows.csv, label: y, valid: 0.25}"
     preflight.check_data(space(data, space=f"{{preprocessor: {steps}}}"))
@@ -109,7 +113,9 @@ def test_categories_are_refused_for_a_trainer_of_numbers(space, columns):
     preflight.check_data(space(data, space=f"{{preprocessor: {after}}}", trainer="torch_tabular"))
 
 
-def test_types_that_a_bundle_would_refuse_are_refused_for_every_trainer(space, tmp_path):
+def test_types_that_a_bundle_would_refuse_are_refused_for_every_trainer(
+    space: Any, tmp_path: Path
+) -> None:
     frame = pd.DataFrame({"x": TYPES["period"], "y": ["no", "yes"] * (N // 2)})
     frame.to_parquet(tmp_path / "typed.parquet")
     data = "{train: typed.parquet, label: y, valid: 0.25}"
@@ -119,7 +125,7 @@ def test_types_that_a_bundle_would_refuse_are_refused_for_every_trainer(space, t
     preflight.check_data(space(data, trainer="{loop: json:load}"))
 
 
-def test_dates_with_a_rule_are_numbers(space, tmp_path):
+def test_dates_with_a_rule_are_numbers(space: Any, tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": TYPES["timestamp"], "y": ["no", "yes"] * (N // 2)})
     frame.to_parquet(tmp_path / "typed.parquet")
     preflight.check_data(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,19 +33,19 @@ STEPS = (Step("sklearn.preprocessing:QuantileTransformer", ["x"], {"n_quantiles"
 class Bomb:
     """An object that writes a file when it is unpickled."""
 
-    def __init__(self, marker):
+    def __init__(self, marker: Any) -> None:
         self.marker = marker
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return os.mkdir, (str(self.marker),)
 
 
 @pytest.fixture
-def bomb(tmp_path):
+def bomb(tmp_path: Path) -> Any:
     return Bomb(tmp_path / RAN)
 
 
-def facts(**changed) -> DatasetInfo:
+def facts(**changed: Any) -> DatasetInfo:
     fields = {
         "label": "y",
         "task": "binary",
@@ -63,7 +65,7 @@ def facts(**changed) -> DatasetInfo:
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Any:
     """A store with information, a test split, and a chain that has a pickled step."""
     store = PreparedStore(tmp_path / "sweep")
     store.folder.parent.mkdir()
@@ -75,7 +77,7 @@ def store(tmp_path):
 
 @pytest.mark.parametrize("classes", [(False, True), ("a", "b"), (1, 2, 3), (0.5, 1.5), None])
 @pytest.mark.parametrize("data", [None, {"train": "a.csv"}])
-def test_facts_come_back_as_they_were(tmp_path, classes, data):
+def test_facts_come_back_as_they_were(tmp_path: Path, classes: Any, data: Any) -> None:
     store, info = PreparedStore(tmp_path), facts(classes=classes)
     store.save_info(info, ROWS, data)
     back = store.load_info(data)
@@ -84,7 +86,7 @@ def test_facts_come_back_as_they_were(tmp_path, classes, data):
     assert {**vars(back), "check": None} == {**vars(info), "check": None}
 
 
-def test_facts_without_data_have_no_rows(tmp_path):
+def test_facts_without_data_have_no_rows(tmp_path: Path) -> None:
     store = PreparedStore(tmp_path)
     store.save_info(
         facts(label=None, task=None, classes=None, features=(), rows={}, check=pd.DataFrame()), None
@@ -92,7 +94,7 @@ def test_facts_without_data_have_no_rows(tmp_path):
     assert store.load_info().check.empty and store.load_test() is None
 
 
-def test_tensors_come_back(tmp_path):
+def test_tensors_come_back(tmp_path: Path) -> None:
     from ray.data.extensions import TensorArray
 
     images = pa.Table.from_pandas(
@@ -105,7 +107,7 @@ def test_tensors_come_back(tmp_path):
     )
 
 
-def test_the_test_split_and_the_chain_come_back(store):
+def test_the_test_split_and_the_chain_come_back(store: Any) -> None:
     rows, labels = store.load_test()
     pd.testing.assert_frame_equal(rows, ROWS.to_pandas())
     assert labels.tolist() == [0, 1, 0] and store.count_chains() == 1
@@ -113,13 +115,15 @@ def test_the_test_split_and_the_chain_come_back(store):
     pd.testing.assert_frame_equal(store.load_chain(STEPS).transform(rows[["x"]]), before)
 
 
-def test_nothing_but_signed_pickles_is_kept_as_a_pickle(store):
+def test_nothing_but_signed_pickles_is_kept_as_a_pickle(store: Any) -> None:
     kept = sorted(str(path.relative_to(store.folder)) for path in store.folder.rglob("*.pkl"))
     assert [name.rpartition("/")[2] for name in kept] == ["preprocessor-1.pkl"]
     assert all((store.folder / f"{name}{trust.SUFFIX}").exists() for name in kept)
 
 
-def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(store, bomb, tmp_path):
+def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(
+    store: Any, bomb: Any, tmp_path: Path
+) -> None:
     (kept,) = store.folder.rglob("*.pkl")
     kept.write_bytes(pickle.dumps(bomb))
     with pytest.raises(trust.UntrustedFile, match="--trust"):
@@ -132,7 +136,9 @@ def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(store, bomb, tmp_
     assert (tmp_path / RAN).exists()
 
 
-def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
+def test_r2_a_column_that_would_be_unpickled_is_refused(
+    store: Any, bomb: Any, tmp_path: Path
+) -> None:
     import ray.data.extensions
     from ray.data._internal.object_extensions.arrow import ArrowPythonObjectArray
 
@@ -147,7 +153,7 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "/etc/passwd", "..", "sub/test", ""])
-def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
+def test_the_name_of_the_test_split_leads_nowhere_else(store: Any, name: str) -> None:
     info = json.loads((store.folder / INFO_FILE).read_text())
     (store.folder / INFO_FILE).write_text(json.dumps({**info, "test": name}))
     with pytest.raises(trust.UnreadableFile):
@@ -167,7 +173,7 @@ def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
         "\x00",
     ],
 )
-def test_damaged_facts_are_refused_with_the_file(store, text):
+def test_damaged_facts_are_refused_with_the_file(store: Any, text: str) -> None:
     (store.folder / INFO_FILE).write_text(text)
     with pytest.raises(trust.UnreadableFile) as refused:
         store.load_info()

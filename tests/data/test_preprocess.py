@@ -6,7 +6,9 @@ same bits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,11 +29,11 @@ from sweeps.data.streaming.streamed_fit import _result
 HERE = "tests.data.test_preprocess"
 
 
-def step(name, columns=None, **params):
+def step(name: Any, columns: Any = None, **params: Any) -> Any:
     return SimpleNamespace(name=name, columns=columns, params=params)
 
 
-def table(n=120) -> pa.Table:
+def table(n: int = 120) -> pa.Table:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -51,36 +53,36 @@ def table(n=120) -> pa.Table:
 
 
 # own steps, by reference
-def ratio(df, top, bottom):
+def ratio(df: Any, top: Any, bottom: Any) -> Any:
     return df.assign(ratio=df[top] / (df[bottom] + 1))
 
 
-def centered(df):
+def centered(df: Any) -> Any:
     return df - df.mean()
 
 
-def shortened(df):
+def shortened(df: Any) -> Any:
     return df.iloc[1:]
 
 
-def broken(df):
+def broken(df: Any) -> None:
     raise RuntimeError("no such luck\nand more")
 
 
-def shifted(df):
+def shifted(df: Any) -> Any:
     return df + 1
 
 
 class Blocks:
     """A stream of blocks of 20 rows, and an empty one."""
 
-    def __init__(self, rows, inputs=(), steps=()):
+    def __init__(self, rows: Any, inputs: Any = (), steps: Any = ()) -> None:
         self.rows, self.inputs, self.steps = rows, inputs, steps
 
-    def after(self, inputs, steps):
+    def after(self, inputs: Any, steps: Any) -> Any:
         return Blocks(self.rows, tuple(inputs), tuple(steps))
 
-    def results(self, function):
+    def results(self, function: Any) -> Iterator[Any]:
         import pickle
 
         for start in range(0, self.rows.num_rows + 20, 20):
@@ -92,13 +94,13 @@ class Blocks:
 class Means:
     """An estimator whose `fit` also uses the label."""
 
-    def __init__(self, power=1):
+    def __init__(self, power: int = 1) -> None:
         self.power = power
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> None:
         self.mean = X["i"].mean() ** self.power + y.mean()
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Any:
         return X[["i"]] - self.mean
 
 
@@ -147,7 +149,7 @@ BUILT_IN = [n for n in CHAINS if n not in ("sklearn", "linear algebra", "target"
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return all chains. Each chain was fitted once, stored in files and loaded again."""
     chains = {}
     for name, chain in CHAINS.items():
@@ -187,8 +189,8 @@ ODD = st.lists(
 )
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_slice_of_the_transform_is_the_transform_of_the_slice(
-    fitted, name, rows, order, start, step_
-):
+    fitted: Any, name: Any, rows: Any, order: Any, start: Any, step_: Any
+) -> None:
     chain = fitted[name]
     columns = ["i", "f", "g", "b", "c", "void", "t", "words", "tags", "extra", "y"]
     odd = pd.DataFrame(rows, columns=columns).astype(
@@ -211,7 +213,7 @@ def test_a_slice_of_the_transform_is_the_transform_of_the_slice(
 
 
 @pytest.mark.parametrize("name", [*CHAINS, "none"])
-def test_prepared_rows_of_a_fit_are_those_of_the_stored_chain(fitted, name):
+def test_prepared_rows_of_a_fit_are_those_of_the_stored_chain(fitted: Any, name: Any) -> None:
     chain, rows = fit_transform(CHAINS.get(name, []), table(), "y")
     raw = table().to_pandas()
     out = fitted.get(name, chain).transform(raw)
@@ -221,7 +223,7 @@ def test_prepared_rows_of_a_fit_are_those_of_the_stored_chain(fitted, name):
 
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "robust"])
-def test_a_stream_teaches_what_rows_in_memory_do(name):
+def test_a_stream_teaches_what_rows_in_memory_do(name: Any) -> None:
     rows = table()
     chain = [step(f"{HERE}:shifted", ("i",)), *CHAINS[name]]
     whole, _ = fit_transform(chain, rows, "y")
@@ -234,12 +236,12 @@ def test_a_stream_teaches_what_rows_in_memory_do(name):
         )
 
 
-def test_robust_scaler_needs_rows_in_memory():
+def test_robust_scaler_needs_rows_in_memory() -> None:
     with pytest.raises(InputError, match="RobustScaler needs all rows in memory"):
         fit_transform(CHAINS["robust"], table(), "y", stream=Blocks(table()))
 
 
-def test_scalers_and_powers_are_those_of_scikit_learn(fitted):
+def test_scalers_and_powers_are_those_of_scikit_learn(fitted: Any) -> None:
     raw = table().to_pandas()
     out = fitted["scalers"].transform(raw)
     np.testing.assert_allclose(
@@ -260,7 +262,7 @@ def test_scalers_and_powers_are_those_of_scikit_learn(fitted):
             np.testing.assert_allclose(chain.transform(values.to_pandas()), expected, rtol=1e-4)
 
 
-def test_normalizer_divides_rows_by_their_norm():
+def test_normalizer_divides_rows_by_their_norm() -> None:
     rows = pa.table({"a": [3.0, 0.0, None], "b": [-4.0, 0.0, 2.0]})
     for norm, by in (("l1", 7), ("l2", 5), ("max", 4)):
         chain = fit_chain([step("Normalizer", norm=norm)], rows, None)
@@ -271,7 +273,7 @@ def test_normalizer_divides_rows_by_their_norm():
     np.testing.assert_allclose(usual.iloc[:1], expected)
 
 
-def test_encoders_and_imputers(fitted):
+def test_encoders_and_imputers(fitted: Any) -> None:
     raw = table().to_pandas()
     assert fitted["impute"].transform(raw)[["f", "void"]].notna().all().all()
     out = fitted["one-hot"].transform(raw)
@@ -295,7 +297,7 @@ def test_encoders_and_imputers(fitted):
     assert np.allclose(own["i"], raw["i"] - raw["i"].mean() ** 2 - raw["y"].mean())
 
 
-def test_categories_are_sorted_and_missing_and_unseen_values_have_none(fitted):
+def test_categories_are_sorted_and_missing_and_unseen_values_have_none(fitted: Any) -> None:
     raw = table().to_pandas()
     out = fitted["categories"].transform(raw)
     assert list(out["c"].cat.categories) == ["<1H [sea]", "x", "y"]
@@ -312,7 +314,7 @@ def test_categories_are_sorted_and_missing_and_unseen_values_have_none(fitted):
     assert numbers["void"].dtype == "float64" and numbers["void"].isna().all()
 
 
-def test_another_spelling_of_the_same_rows(fitted):
+def test_another_spelling_of_the_same_rows(fitted: Any) -> None:
     raw = table().to_pandas().drop(columns=["tags", "y"]).assign(tags=[["q"]] * 120)
     as_text = raw.assign(
         i=raw["i"].astype(str),
@@ -336,7 +338,7 @@ def test_another_spelling_of_the_same_rows(fitted):
             pd.testing.assert_frame_equal(fitted[name].transform(other), expected)
 
 
-def test_most_frequent_fills_numbers_too():
+def test_most_frequent_fills_numbers_too() -> None:
     frame = pd.DataFrame(
         {"n": [1.0, 2.0, 2.0, None], "c": ["a", None, "b", "b"], "y": [0, 1, 0, 1]}
     )
@@ -353,7 +355,7 @@ def test_most_frequent_fills_numbers_too():
     assert fitted.transform(pd.DataFrame({"n": [None], "c": [None]})).iloc[0].tolist() == [2.0, "b"]
 
 
-def test_an_encoder_takes_a_column_with_very_many_values():
+def test_an_encoder_takes_a_column_with_very_many_values() -> None:
     """With a search through a list for each value, this would take a minute."""
     frame = pd.DataFrame({"id": [f"v{i}" for i in range(100_000)]})
     step = fit_builtin("OrdinalEncoder", frame, ["id"], {}, lambda function: [function(frame)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,13 +50,13 @@ from tests.data.test_preprocess import CHAINS, HERE, step, table
         ),
     ],
 )
-def test_steps_that_will_not_do(chain, text):
+def test_steps_that_will_not_do(chain: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
         fit_chain(chain, table(), "y")
     assert text in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_files_name_pickles_and_functions(tmp_path):
+def test_files_name_pickles_and_functions(tmp_path: Path) -> None:
     saved = {}
     for name in ("sklearn", "own"):
         (tmp_path / name).mkdir()
@@ -68,7 +70,7 @@ def test_files_name_pickles_and_functions(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_built_in_steps_need_neither_ray_nor_sklearn(tmp_path):
+def test_built_in_steps_need_neither_ray_nor_sklearn(tmp_path: Path) -> None:
     table().drop_columns(["tags"]).to_pandas().to_pickle(tmp_path / "rows.pkl")
     code = (
         "import sys, pathlib, pandas as pd, pyarrow as pa; from types import SimpleNamespace\n"
@@ -87,7 +89,7 @@ def test_built_in_steps_need_neither_ray_nor_sklearn(tmp_path):
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_a_chain_copies_no_column_that_it_does_not_change():
+def test_a_chain_copies_no_column_that_it_does_not_change() -> None:
     table = pa.table({name: np.arange(10, dtype=np.float32) for name in "abcy"})
     _, prepared = fit_transform([step("StandardScaler", ("a",))], table, "y", copy=False)
     same = {
@@ -97,7 +99,7 @@ def test_a_chain_copies_no_column_that_it_does_not_change():
     assert table["a"].to_pylist() == list(range(10)), "the raw rows are as before"
 
 
-def test_without_steps_nothing_is_fitted_and_nothing_changes():
+def test_without_steps_nothing_is_fitted_and_nothing_changes() -> None:
     raw = table().to_pandas()
     for chain in ((), [step("OneHotEncoder", ())]):
         identity = fit_chain(chain, table(), "y")
@@ -107,7 +109,7 @@ def test_without_steps_nothing_is_fitted_and_nothing_changes():
         assert identity.transform(raw.iloc[:0]).dtypes.equals(raw.dtypes)
 
 
-def test_invalid_rows_are_refused():
+def test_invalid_rows_are_refused() -> None:
     identity = fit_chain((), table(), "y")
     raw = table().to_pandas()
     with pytest.raises(InputError, match="missing columns `f`, `c`"):
@@ -119,7 +121,7 @@ def test_invalid_rows_are_refused():
     assert identity.transform(raw.assign(i=" ", t=None))[["i", "t"]].isna().all().all()
 
 
-def test_a_key_is_of_the_content():
+def test_a_key_is_of_the_content() -> None:
     one = [step("StandardScaler", ("a", "b"), x={"k": (1, 2)})]
     assert data_key("f", one) == data_key(
         "f", (step("StandardScaler", ["a", "b"], x={"k": [1, 2]}),)

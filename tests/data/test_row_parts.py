@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,14 +17,14 @@ STRATA = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 
 
 @given(st.integers(1, 60), SEEDS)
-def test_the_order_has_each_row_once_and_depends_only_on_the_seed(n, seed):
+def test_the_order_has_each_row_once_and_depends_only_on_the_seed(n: Any, seed: Any) -> None:
     order = nested_order(n, None, seed)
     assert sorted(order) == list(range(n))
     assert (order == nested_order(n, None, seed)).all()
 
 
 @given(STRATA, SEEDS)
-def test_every_beginning_of_the_order_has_the_shares_of_the_classes(strata, seed):
+def test_every_beginning_of_the_order_has_the_shares_of_the_classes(strata: Any, seed: Any) -> None:
     codes = np.array(strata)
     order = nested_order(len(codes), codes, seed)
     assert sorted(order) == list(range(len(codes)))
@@ -36,13 +38,13 @@ def test_every_beginning_of_the_order_has_the_shares_of_the_classes(strata, seed
         assert (np.abs(counts_so_far - m * counts / len(codes)) <= classes).all()
 
 
-def test_the_seed_changes_the_order_of_rows_in_a_class():
+def test_the_seed_changes_the_order_of_rows_in_a_class() -> None:
     strata = np.repeat([0, 1], 50)
     assert (nested_order(100, strata, 1) != nested_order(100, strata, 2)).any()
 
 
 @given(st.integers(1, 200), st.integers(1, 1000))
-def test_the_parts_grow_up_to_all_rows(max_t, n):
+def test_the_parts_grow_up_to_all_rows(max_t: Any, n: Any) -> None:
     sizes = [rows_at(step, max_t, n) for step in range(1, max_t + 1)]
     assert sizes == sorted(sizes) and sizes[0] >= 1 and sizes[-1] == n
     assert all(0 <= size * max_t - n * step < max_t for step, size in enumerate(sizes, 1))
@@ -57,7 +59,9 @@ def test_the_parts_grow_up_to_all_rows(max_t, n):
         (60, 0, 1, "at least 2; raise scheduler.grace_period, or lower scheduler.max_t"),
     ],
 )
-def test_a_first_part_that_is_too_small_is_refused(n, classes, workers, words):
+def test_a_first_part_that_is_too_small_is_refused(
+    n: int, classes: int, workers: int, words: str
+) -> None:
     if (n, classes, workers) == (100, 0, 1):
         check_parts((1, 9, 81), n, classes, workers)
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,19 +22,21 @@ class TestRowsWithoutALabel:
         "'no', 'yes']}"
     )
 
-    def loaded(self, module, tmp_path, rows: str = ROWS, **changes):
+    def loaded(self, module: Any, tmp_path: Path, rows: str = ROWS, **changes: Any) -> Any:
         without_labels = spec(
             module(f"def load():\n    return pd.DataFrame({rows})"), tmp_path, label="y", **changes
         )
         return load_splits(replace(without_labels, drop_missing_label=True))
 
-    def test_they_are_refused_with_the_key_that_leaves_them_out(self, module, tmp_path):
+    def test_they_are_refused_with_the_key_that_leaves_them_out(
+        self, module: Any, tmp_path: Path
+    ) -> None:
         with pytest.raises(
             InputError, match=r"data.label: .*2 missing values.*`data.drop_missing_label: true`"
         ):
             frame_of(module, tmp_path, self.ROWS, label="y")
 
-    def test_they_are_left_out_and_counted(self, module, tmp_path):
+    def test_they_are_left_out_and_counted(self, module: Any, tmp_path: Path) -> None:
         splits = self.loaded(module, tmp_path)
         assert (splits.task, splits.classes) == ("binary", ("no", "yes"))
         assert sorted(
@@ -43,7 +47,7 @@ class TestRowsWithoutALabel:
         assert "data.drop_missing_label" in note and "2 of data.train" in note
         assert positive == "the positive class of `y` is 'yes' (data.positive)"
 
-    def test_the_fingerprint_says_how_many(self, module, tmp_path):
+    def test_the_fingerprint_says_how_many(self, module: Any, tmp_path: Path) -> None:
         whole = "{'x': [0, 1, 3, 4], 'y': ['no', 'yes', 'no', 'yes']}"
         more = "{'x': [0, 1, 2, 3, 4], 'y': ['no', 'yes', None, 'no', 'yes']}"
         given = frame_of(module, tmp_path, whole, label="y")
@@ -52,13 +56,13 @@ class TestRowsWithoutALabel:
         assert one.train.equals(two.train) and one.train.equals(given.train)
         assert len({given.fingerprint, one.fingerprint, two.fingerprint}) == 3
 
-    def test_in_sources_of_their_own(self, module, tmp_path):
+    def test_in_sources_of_their_own(self, module: Any, tmp_path: Path) -> None:
         ref = module(
             "def load(hole):\n    return pd.DataFrame({'x': range(6), 'y': [None] * hole + ([0.0, "
             "1.0] * 3)[hole:]})"
         )
 
-        def loaded(train: int, valid: int, test: int):
+        def loaded(train: int, valid: int, test: int) -> Any:
             others = {
                 key: rule("path", path=ref, args={"hole": hole})
                 for key, hole in (("valid", valid), ("test", test))

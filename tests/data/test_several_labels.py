@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,10 +30,10 @@ COLUMNS = {
 
 
 @pytest.fixture
-def splits(tmp_path, monkeypatch):
+def splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return a function that loads a table with some label columns and the feature `a`."""
 
-    def load(*labels: str, rows: pd.DataFrame | None = None, **changed):
+    def load(*labels: str, rows: pd.DataFrame | None = None, **changed: Any) -> Any:
         frame = pd.DataFrame(COLUMNS) if rows is None else rows
         frame[["a", *labels]].to_pickle(tmp_path / "rows.pkl")
         (tmp_path / "several_rows.py").write_text(
@@ -46,7 +49,7 @@ def splits(tmp_path, monkeypatch):
     sys.modules.pop("several_rows", None)
 
 
-def test_numbers_are_several_outputs(splits):
+def test_numbers_are_several_outputs(splits: Any) -> None:
     data = splits("u", "v")
     assert (data.task, data.classes, data.label, data.features) == (
         "multioutput",
@@ -58,7 +61,7 @@ def test_numbers_are_several_outputs(splits):
     assert [table.num_rows for table in (data.train, data.valid, data.test)] == [20, 10, 10]
 
 
-def test_bits_and_booleans_are_several_labels(splits):
+def test_bits_and_booleans_are_several_labels(splits: Any) -> None:
     data = splits("yes", "bit")
     assert (data.task, data.classes) == ("multilabel", None)
     assert data.train.schema.field("yes").type == data.train.schema.field("bit").type == "int64"
@@ -66,7 +69,7 @@ def test_bits_and_booleans_are_several_labels(splits):
     assert splits("yes", "bit", task="regression").task == "multioutput"
 
 
-def test_rows_without_one_of_the_labels_can_be_dropped(splits):
+def test_rows_without_one_of_the_labels_can_be_dropped(splits: Any) -> None:
     rows = pd.DataFrame(COLUMNS)
     rows.loc[0, "u"], rows.loc[1, "bit"] = np.nan, np.nan
     data = splits("u", "v", rows=rows, drop_missing_label=True)
@@ -76,7 +79,7 @@ def test_rows_without_one_of_the_labels_can_be_dropped(splits):
         splits("u", "v", rows=rows)
 
 
-def test_a_chain_passes_the_labels_on(splits):
+def test_a_chain_passes_the_labels_on(splits: Any) -> None:
     data = splits("u", "v")
     chain, prepared = fit_transform((), data.train, data.label)
     assert list(prepared.columns) == ["a", "u", "v"] and chain.columns_in == ("a",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -14,11 +16,18 @@ from sweeps.data.splits.split import TEST, TRAIN, VALID, assign_splits, equals
 from sweeps.space.sections.data_models import Split
 
 
-def rule(kind, **fields):
+def rule(kind: Any, **fields: Any) -> Any:
     return Split(kind, **fields)
 
 
-def split(n, valid=None, test=None, columns=None, strata=None, seed=0):
+def split(
+    n: Any,
+    valid: Any = None,
+    test: Any = None,
+    columns: Any = None,
+    strata: Any = None,
+    seed: int = 0,
+) -> Any:
     return assign_splits(n, valid=valid, test=test, columns=columns or {}, strata=strata, seed=seed)
 
 
@@ -29,7 +38,9 @@ def split(n, valid=None, test=None, columns=None, strata=None, seed=0):
     st.integers(0, 5),
     st.integers(0, 99),
 )
-def test_fractions_are_of_the_whole_and_seeded(n, valid, test, classes, seed):
+def test_fractions_are_of_the_whole_and_seeded(
+    n: Any, valid: Any, test: Any, classes: Any, seed: Any
+) -> None:
     strata = np.random.default_rng(seed).integers(0, classes, n) if classes else None
     codes = split(
         n,
@@ -56,7 +67,7 @@ def test_fractions_are_of_the_whole_and_seeded(n, valid, test, classes, seed):
 @given(
     st.lists(st.integers(2, 60), min_size=2, max_size=5), st.floats(0.1, 0.4), st.integers(0, 99)
 )
-def test_every_class_keeps_its_share_and_stays_in_train(counts, share, seed):
+def test_every_class_keeps_its_share_and_stays_in_train(counts: Any, share: Any, seed: Any) -> None:
     strata = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     codes = split(len(strata), rule("fraction", fraction=share), strata=strata, seed=seed)
     rows = round(len(strata) * share)
@@ -67,12 +78,12 @@ def test_every_class_keeps_its_share_and_stays_in_train(counts, share, seed):
             assert abs(taken - rows * count / len(strata)) < 1
 
 
-def test_another_seed_is_another_split():
+def test_another_seed_is_another_split() -> None:
     assert not np.array_equal(*(split(100, rule("fraction", fraction=0.2), seed=s) for s in (1, 2)))
 
 
 @given(st.lists(st.integers(0, 30), min_size=5, max_size=100), st.floats(0.05, 0.5))
-def test_time_takes_the_latest_rows_and_keeps_ties_together(times, share):
+def test_time_takes_the_latest_rows_and_keeps_ties_together(times: Any, share: Any) -> None:
     column = np.array(times)
     try:
         codes = split(len(column), rule("time", column="t", fraction=share), columns={"t": column})
@@ -95,7 +106,7 @@ def test_time_takes_the_latest_rows_and_keeps_ties_together(times, share):
         np.array([f"2020-01-{d:02}T00:00:00+02:00" for d in range(1, 11)], dtype=object),
     ],
 )
-def test_time_columns_of_every_kind(column):
+def test_time_columns_of_every_kind(column: Any) -> None:
     order = np.random.default_rng(0).permutation(10)
     by_time = rule("time", column="t", fraction=0.2)
     codes = split(10, by_time, rule("time", column="t", fraction=0.1), {"t": column[order]})
@@ -107,7 +118,7 @@ def test_time_columns_of_every_kind(column):
     st.floats(0.1, 0.9),
     st.integers(0, 9),
 )
-def test_a_group_never_straddles(groups, share, seed):
+def test_a_group_never_straddles(groups: Any, share: Any, seed: Any) -> None:
     column = np.array(groups, dtype=object)
     keys = np.array([str(g) if g == g and g is not None else "missing" for g in groups])
     if round(len(groups) * share) >= len(groups):
@@ -123,7 +134,7 @@ def test_a_group_never_straddles(groups, share, seed):
     assert not set(keys[codes == TRAIN]) & set(keys[codes == VALID])
 
 
-def test_groups_come_near_the_share():
+def test_groups_come_near_the_share() -> None:
     groups = np.repeat(np.arange(200), np.random.default_rng(3).integers(1, 40, 200))
     codes = split(
         len(groups), rule("group", column="g", fraction=0.2), columns={"g": groups}, seed=1
@@ -131,7 +142,7 @@ def test_groups_come_near_the_share():
     assert abs((codes == VALID).mean() - 0.2) < 0.001
 
 
-def test_a_column_names_the_rows_and_the_rest_is_train():
+def test_a_column_names_the_rows_and_the_rest_is_train() -> None:
     column = np.array(["a", "valid", "a", "test", "b"], dtype=object)
     codes = split(
         5,
@@ -188,7 +199,7 @@ def test_a_column_names_the_rows_and_the_rest_is_train():
         ),
     ],
 )
-def test_impossible_splits_are_refused(valid, test, columns, text):
+def test_impossible_splits_are_refused(valid: Any, test: Any, columns: Any, text: str) -> None:
     with pytest.raises(match=text):
         split(10, valid, test, columns)
 
@@ -201,7 +212,9 @@ VALUES = st.one_of(st.integers(-2, 3), st.sampled_from([0.5, 2.0, "2", "2.0", "x
     VALUES,
     st.integers(0, 20),
 )
-def test_a_row_has_the_same_value_in_a_block_as_in_the_whole_table(numbers, value, cut):
+def test_a_row_has_the_same_value_in_a_block_as_in_the_whole_table(
+    numbers: Any, value: Any, cut: Any
+) -> None:
     """A block without missing values has integers, and a block with missing values has floats."""
     whole = pa.chunked_array([pa.array(numbers, pa.int64())])
     blocks = [block for block in (whole[:cut], whole[cut:]) if len(block)]
@@ -214,7 +227,7 @@ def test_a_row_has_the_same_value_in_a_block_as_in_the_whole_table(numbers, valu
     ]
 
 
-def test_values_of_other_types_are_compared_as_text():
+def test_values_of_other_types_are_compared_as_text() -> None:
     assert equals(np.array(["2", "x", None], dtype=object), 2).tolist() == [True, False, False]
     assert equals(np.array([2, "2", "x"], dtype=object), 2).tolist() == [True, True, False]
     assert equals(np.array([True, False]), "True").tolist() == [True, False]

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,18 +29,18 @@ N = 400
 
 
 @pytest.fixture(autouse=True)
-def same_rows_in_any_order():
+def same_rows_in_any_order() -> None:
     """Give each test the same random rows, whatever tests ran before."""
     RNG.bit_generator.state = START
 
 
-def spec(**changed):
+def spec(**changed: Any) -> Any:
     return replace(
         DataSpec("rows.csv", "y", Split("fraction", fraction=0.25), None, None, Path()), **changed
     )
 
 
-def frame(**columns):
+def frame(**columns: Any) -> Any:
     """Rows with a label that no column determines, and with columns that are clean."""
     columns_of_all = {
         "y": RNG.integers(0, 2, N),
@@ -49,7 +50,7 @@ def frame(**columns):
     return pd.DataFrame({**columns_of_all, **columns})
 
 
-def summary_of(rows, asked=None, **others):
+def summary_of(rows: Any, asked: Any = None, **others: Any) -> Any:
     asked = asked or spec()
     parts = {
         key: canonical_table(pa.Table.from_pandas(part, preserve_index=False))
@@ -59,17 +60,17 @@ def summary_of(rows, asked=None, **others):
     return summarize(asked, parts, tuple(sorted(values)) if 0 < len(values) <= 20 else None)
 
 
-def findings(rows, asked=None, **others):
+def findings(rows: Any, asked: Any = None, **others: Any) -> Any:
     return [
         (finding.kind, finding.column) for finding in summary_of(rows, asked, **others).findings
     ]
 
 
-def test_clean_rows_have_no_findings():
+def test_clean_rows_have_no_findings() -> None:
     assert findings(frame()) == []
 
 
-def test_the_summary_counts_and_survives_json():
+def test_the_summary_counts_and_survives_json() -> None:
     rows = frame(age=[None, *range(N - 1)])
     summary = summary_of(rows)
     stored = json.loads(json.dumps(asdict(summary)))
@@ -127,7 +128,7 @@ def test_the_summary_counts_and_survives_json():
         (["a"] * N, "constant"),
     ],
 )
-def test_a_column_that_spoils_a_search_is_a_finding(column, kind):
+def test_a_column_that_spoils_a_search_is_a_finding(column: Any, kind: str) -> None:
     assert findings(frame(odd=column)) == [(kind, "odd")]
 
 
@@ -148,7 +149,7 @@ def test_a_column_that_spoils_a_search_is_a_finding(column, kind):
         RNG.integers(0, 30, N),
     ],
 )
-def test_an_ordinary_column_is_no_finding(column):
+def test_an_ordinary_column_is_no_finding(column: Any) -> None:
     assert findings(frame(plain=column)) == []
 
 
@@ -158,7 +159,9 @@ def test_an_ordinary_column_is_no_finding(column):
     st.sampled_from(["", "-", "_"]),
     st.integers(0, 10**6),
 )
-def test_different_numbers_after_letters_are_identifiers_and_never_prices(letters, mark, first):
+def test_different_numbers_after_letters_are_identifiers_and_never_prices(
+    letters: Any, mark: Any, first: Any
+) -> None:
     assert findings(frame(order=[f"{letters}{mark}{first + i}" for i in range(N)])) == [
         ("identifier", "order")
     ]
@@ -169,18 +172,18 @@ def test_different_numbers_after_letters_are_identifiers_and_never_prices(letter
     st.sampled_from(CODES.split("|")),
     st.sampled_from(["{code} {n}", "{n} {code}", "{n}{code}", "{code}{n:.2f}", "{code} -{n}"]),
 )
-def test_amounts_with_a_currency_code_are_prices(code, form):
+def test_amounts_with_a_currency_code_are_prices(code: Any, form: Any) -> None:
     prices = [form.format(code=code, n=100 + i * 7 % 997) for i in range(N)]
     assert findings(frame(price=prices)) == [("number_text", "price")]
 
 
-def finding(column, **asked):
+def finding(column: Any, **asked: Any) -> Any:
     """Return the finding about a column of a table."""
     summary = summary_of(frame(odd=column), spec(**asked))
     return next((f for f in summary.findings if f.column == "odd"), None)
 
 
-def test_the_first_exception_is_named_with_its_row():
+def test_the_first_exception_is_named_with_its_row() -> None:
     late = finding([f"{i * 7 % 313}" if i != 300 else "3.0M" for i in range(N)])
     assert (late.example, late.row, late.rule, late.count) == ("3.0M", 301, "number", 0)
     day = finding([f"{i % 28 + 1:02d}/03/2026" if i != 250 else "soon" for i in range(N)])
@@ -208,29 +211,29 @@ def test_the_first_exception_is_named_with_its_row():
         (["Jan-2014", "Feb-2014", "Mar-2015"] * (N // 3) + ["May-2016"], "%b-%Y"),
     ],
 )
-def test_the_rule_that_fits_is_proposed(column, rule):
+def test_the_rule_that_fits_is_proposed(column: Any, rule: str) -> None:
     assert finding(column).rule == rule
 
 
 @pytest.mark.parametrize("column", [[None, *range(1, N)], [0, *range(N - 1)]])
-def test_an_identifier_may_have_a_gap_or_a_copy(column):
+def test_an_identifier_may_have_a_gap_or_a_copy(column: Any) -> None:
     rows = frame(user_id=RNG.permutation(np.array([None if v is None else 7 * v for v in column])))
     (finding,) = summary_of(rows.astype({"user_id": "Int64"})).findings
     assert (finding.kind, finding.column, finding.loose) == ("identifier", "user_id", True)
 
 
 @pytest.mark.parametrize("label", [["a", "b", "?"], ["1.5", "2.5", "3.5", "?"], [*range(20), -200]])
-def test_a_marker_among_labels_is_a_finding(label):
+def test_a_marker_among_labels_is_a_finding(label: Any) -> None:
     rows = frame(y=pd.Series(label * (N // len(label) + 1))[:N])
     (finding,) = summary_of(rows, spec(task="regression")).findings
     assert (finding.kind, finding.column, finding.example) == ("marker", "y", str(label[-1]))
 
 
-def test_classes_with_signs_are_no_markers():
+def test_classes_with_signs_are_no_markers() -> None:
     assert findings(frame(y=["+", "-"] * (N // 2))) == []
 
 
-def test_parsed_comparisons_are_not_rounded():
+def test_parsed_comparisons_are_not_rounded() -> None:
     column = [(">20", "20", "<5", "5", "7")[i % 5] for i in range(N)]
     assert finding(column, parse={"odd": "number"}) is None
 
@@ -243,48 +246,48 @@ def test_parsed_comparisons_are_not_rounded():
         pd.date_range("2026-01-01", periods=N, freq="s") + pd.Timedelta(nanoseconds=1),
     ],
 )
-def test_large_integers_and_nanoseconds_are_summarized(column):
+def test_large_integers_and_nanoseconds_are_summarized(column: Any) -> None:
     assert finding(column) is None or finding(column).kind == "rounded"
 
 
-def test_a_number_is_an_identifier_only_by_its_name():
+def test_a_number_is_an_identifier_only_by_its_name() -> None:
     numbers = RNG.permutation(10 * N)[:N]
     assert findings(frame(customerID=numbers)) == [("identifier", "customerID")]
     assert findings(frame(user_id=numbers)) == [("identifier", "user_id")]
     assert findings(frame(paid=numbers, grid=numbers[::-1])) == []
 
 
-def test_one_of_many_numbered_columns_may_be_constant():
+def test_one_of_many_numbered_columns_may_be_constant() -> None:
     pixels = {f"pixel_{i}": RNG.integers(0, 16, N) for i in range(20)}
     assert findings(frame(**pixels, pixel_20=[0] * N)) == []
 
 
 class TestLeaks:
-    def test_a_copy_of_the_label(self):
+    def test_a_copy_of_the_label(self) -> None:
         rows = frame()
         assert findings(rows.assign(copy=np.where(rows.y == 1, "yes", "no"))) == [("leak", "copy")]
 
-    def test_a_number_with_a_threshold(self):
+    def test_a_number_with_a_threshold(self) -> None:
         rows = frame()
         assert findings(rows.assign(late=rows.y * 10 + RNG.normal(size=N))) == [("leak", "late")]
 
-    def test_a_column_that_is_missing_for_one_class(self):
+    def test_a_column_that_is_missing_for_one_class(self) -> None:
         for _ in range(10):
             rows = frame()
             assert findings(
                 rows.assign(cancelled=np.where(rows.y == 1, RNG.normal(size=N), np.nan))
             ) == [("leak", "cancelled")]
 
-    def test_a_regression(self):
+    def test_a_regression(self) -> None:
         rows = frame().assign(y=RNG.normal(size=N))
         assert findings(rows.assign(euro=rows.y * 0.9 + 3)) == [("leak", "euro")]
 
-    def test_one_extreme_row_does_not_leak(self):
+    def test_one_extreme_row_does_not_leak(self) -> None:
         rows = frame(y=RNG.normal(size=N)).assign(fare=lambda rows: rows.y + RNG.normal(size=N))
         rows.loc[7, ["y", "fare"]] = 1e6
         assert findings(rows) == []
 
-    def test_good_columns_do_not_leak(self):
+    def test_good_columns_do_not_leak(self) -> None:
         rows = frame()
         assert (
             findings(
@@ -296,18 +299,18 @@ class TestLeaks:
             == []
         )
 
-    def test_the_only_column_may_explain_everything(self):
+    def test_the_only_column_may_explain_everything(self) -> None:
         x = RNG.normal(size=N)
         assert findings(pd.DataFrame({"x": x, "y": 2 * x})) == []
 
-    def test_rare_classes(self):
+    def test_rare_classes(self) -> None:
         y = np.zeros(N, dtype=int)
         y[:3] = 1
         assert findings(frame(y=y, flag=y)) == []
 
     @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 1000))
-    def test_noise_never_leaks(self, seed):
+    def test_noise_never_leaks(self, seed: Any) -> None:
         rng = np.random.default_rng(seed)
         noise = {f"n{i}": rng.normal(size=N) for i in range(5)} | {
             f"c{i}": rng.integers(0, 4, N) for i in range(2)
@@ -318,12 +321,12 @@ class TestLeaks:
 
 
 class TestCopies:
-    def test_copies_of_rows(self):
+    def test_copies_of_rows(self) -> None:
         rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
         assert findings(pd.concat([rows, rows.head(40)])) == [("duplicates", "")]
 
     @pytest.mark.parametrize("dropped", [False, True])
-    def test_identifiers_and_row_numbers_among_copies_are_findings(self, dropped):
+    def test_identifiers_and_row_numbers_among_copies_are_findings(self, dropped: bool) -> None:
         rows = frame(
             cust=[f"C{i:05d}" for i in range(N)], row=range(1, N + 1), a=RNG.normal(size=N)
         )
@@ -336,11 +339,11 @@ class TestCopies:
         )
         assert findings(pd.concat([rows, rows.head(3)])) == expected[:2]
 
-    def test_few_categories_make_equal_rows(self):
+    def test_few_categories_make_equal_rows(self) -> None:
         rows = pd.DataFrame({name: RNG.integers(0, 3, N) for name in "abcy"})
         assert findings(rows) == []
 
-    def test_rows_of_test_in_train(self):
+    def test_rows_of_test_in_train(self) -> None:
         rows = frame(a=RNG.normal(size=N), b=RNG.normal(size=N))
         summary = summary_of(rows, test=rows.sample(60, random_state=0))
         assert [(f.kind, f.example) for f in summary.findings] == [("overlap", "test")]

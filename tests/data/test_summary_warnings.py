@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from tests.shipped_spaces import FOLDER, missing_package
 
 
 @pytest.fixture(autouse=True)
-def same_rows_in_any_order():
+def same_rows_in_any_order() -> None:
     """Give each test the same random rows, whatever tests ran before."""
     RNG.bit_generator.state = START
 
@@ -31,14 +33,20 @@ space: {{preprocessor: {steps}, params: {{eta: {{loguniform: [0.01, 1]}}}}}}
 """
 
 
-def texts(tmp_path, rows, trainer="xgboost", data="", steps="[OneHotEncoder: {}]"):
+def texts(
+    tmp_path: Path,
+    rows: Any,
+    trainer: str = "xgboost",
+    data: str = "",
+    steps: str = "[OneHotEncoder: {}]",
+) -> Any:
     rows.to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "space.yaml").write_text(SPACE.format(trainer=trainer, data=data, steps=steps))
     (summary,) = summarize_early(load(tmp_path / "space.yaml"))
     return [warning.text for warning in summary.warnings]
 
 
-def test_markers_in_several_columns_are_one_warning(tmp_path):
+def test_markers_in_several_columns_are_one_warning(tmp_path: Path) -> None:
     rows = frame(
         temp=["?" if i % 7 == 0 else f"{i % 90}" for i in range(N)],
         wind=["?" if i % 5 == 0 else ("N", "S")[i % 2] for i in range(N)],
@@ -59,7 +67,7 @@ def test_markers_in_several_columns_are_one_warning(tmp_path):
     assert texts(tmp_path, rows, data=kept) == []
 
 
-def test_every_warning_names_the_key_that_mends_it(tmp_path):
+def test_every_warning_names_the_key_that_mends_it(tmp_path: Path) -> None:
     rows = frame(
         customerID=[f"u-{i:05x}" for i in range(N)],
         price=[f"${i * 7 + 1000:,}" for i in range(N)],
@@ -77,7 +85,7 @@ def test_every_warning_names_the_key_that_mends_it(tmp_path):
     assert texts(tmp_path, rows, data=", drop: [customerID, nothing], parse: {price: number}") == []
 
 
-def test_an_encoder_of_many_numbers_is_named(tmp_path):
+def test_an_encoder_of_many_numbers_is_named(tmp_path: Path) -> None:
     rows = frame(temp=["?" if i % 7 == 0 else f"{i % 90}" for i in range(N)])
     steps, known = "[OrdinalEncoder: {columns: [temp, color]}]", ', missing: {temp: ["?"]}'
     (text,) = texts(tmp_path, rows, steps=steps, data=known)
@@ -88,14 +96,14 @@ def test_an_encoder_of_many_numbers_is_named(tmp_path):
     assert texts(tmp_path, rows, steps="[OrdinalEncoder: {}]", data=known) == []
 
 
-def test_a_date_that_fits_two_formats_names_both(tmp_path):
+def test_a_date_that_fits_two_formats_names_both(tmp_path: Path) -> None:
     (text,) = texts(
         tmp_path, frame(day=[f"{i % 12 + 1:02d}/{i % 5 + 1:02d}/2026" for i in range(N)])
     )
     assert text.endswith('write data.parse: {day: "%d/%m/%Y" or "%m/%d/%Y", which also fits}')
 
 
-def test_steps_that_read_texts_silence_the_warning(tmp_path):
+def test_steps_that_read_texts_silence_the_warning(tmp_path: Path) -> None:
     rows = frame(note=[f"{i} is a note with words" for i in range(N)])
     assert texts(tmp_path, rows)
     assert (
@@ -109,7 +117,9 @@ def test_steps_that_read_texts_silence_the_warning(tmp_path):
     )
 
 
-def test_a_loop_of_the_user_may_ignore_columns(tmp_path, monkeypatch):
+def test_a_loop_of_the_user_may_ignore_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_loop.py").write_text("def train(config):\n    pass\n")
     rows = frame(path=[f"images/{i:05d}.jpg" for i in range(N)])
@@ -118,7 +128,9 @@ def test_a_loop_of_the_user_may_ignore_columns(tmp_path, monkeypatch):
     assert texts(tmp_path, rows, trainer=own)
 
 
-def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
+def test_plan_shows_the_table_and_reads_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     texts(tmp_path, frame(price=["$1"] * N))
     shown = render(summarize_early(load(tmp_path / "space.yaml")))
@@ -130,7 +142,7 @@ def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
     assert summary.summary is None and "runs no code of yours" in summary.reason
 
 
-def test_the_table_marks_parsed_columns(tmp_path):
+def test_the_table_marks_parsed_columns(tmp_path: Path) -> None:
     rows = frame(
         price=[f"${i * 7 + 1000:,}" for i in range(N)],
         other=[f"${i * 7 + 1000:,}" for i in range(N)],
@@ -150,7 +162,9 @@ def test_the_table_marks_parsed_columns(tmp_path):
     assert DataSummary.from_json(stored) == summary.summary
 
 
-def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
+def test_plan_calls_a_loader_if_it_is_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     texts(tmp_path, frame(price=["$1"] * N))
     rows = tmp_path / "rows.parquet"
@@ -174,7 +188,7 @@ def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
     assert streamed.summary is None and "only `sweeps run`" in streamed.reason
 
 
-def test_a_stream_is_summarised_from_a_sample(tmp_path):
+def test_a_stream_is_summarised_from_a_sample(tmp_path: Path) -> None:
     texts(tmp_path, frame())
     rows = pd.concat([frame()] * 50)
     for i in range(3):
@@ -206,7 +220,9 @@ MICROS = 1_700_000_000_000_000
         (np.full(N, MICROS), False),
     ],
 )
-def test_integers_that_meet_as_32_bit_floats_are_reported(tmp_path, values, warned):
+def test_integers_that_meet_as_32_bit_floats_are_reported(
+    tmp_path: Path, values: Any, warned: bool
+) -> None:
     rows = frame(when=RNG.permutation(values))
     warnings = [text for text in texts(tmp_path, rows) if text.startswith("`when` needs more than")]
     assert len(warnings) == warned
@@ -217,7 +233,7 @@ def test_integers_that_meet_as_32_bit_floats_are_reported(tmp_path, values, warn
         assert not any("32-bit" in text for text in scaled)
 
 
-def test_values_of_valid_that_train_does_not_have_are_reported(tmp_path):
+def test_values_of_valid_that_train_does_not_have_are_reported(tmp_path: Path) -> None:
     frame().assign(color=["red", "pink", "blue", None] * (N // 4)).to_csv(
         tmp_path / "valid.csv", index=False
     )
@@ -239,7 +255,7 @@ SHIPPED = [
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_spaces_have_no_warnings(path):
+def test_shipped_spaces_have_no_warnings(path: Any) -> None:
     assert [
         warning.text for summary in summarize_early(load(path)) for warning in summary.warnings
     ] == []

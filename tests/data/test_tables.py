@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,7 @@ ROWS = st.lists(
 )
 
 
-def table_of(rows) -> pa.Table:
+def table_of(rows: Any) -> pa.Table:
     kinds = (pa.int64(), pa.float64(), pa.large_string(), pa.bool_())
     columns = {
         name: pa.array([row[i] for row in rows], kind)
@@ -50,7 +51,7 @@ def table_of(rows) -> pa.Table:
 
 
 @given(ROWS, st.integers(0, 20))
-def test_a_fingerprint_is_of_the_rows_not_of_the_blocks(rows, at):
+def test_a_fingerprint_is_of_the_rows_not_of_the_blocks(rows: Any, at: Any) -> None:
     table = table_of(rows)
     longer = pa.concat_tables([table, table])
     assert fingerprint({"train": cut(table, at)}) == fingerprint({"train": table})
@@ -58,14 +59,14 @@ def test_a_fingerprint_is_of_the_rows_not_of_the_blocks(rows, at):
 
 
 @given(ROWS, ROWS)
-def test_other_rows_have_another_fingerprint(a, b):
+def test_other_rows_have_another_fingerprint(a: Any, b: Any) -> None:
     one, two = table_of(a), table_of(b)
     same = one.equals(two) and repr(a) == repr(b)  # 0.0 and -0.0 are equal, but not the same bits
     if not one.equals(two) or same:
         assert (fingerprint({"train": one}) == fingerprint({"train": two})) == same
 
 
-def test_names_types_and_splits_count():
+def test_names_types_and_splits_count() -> None:
     table = pa.table({"a": [1, 2]})
     seen = {
         fingerprint({"train": table}),
@@ -77,7 +78,7 @@ def test_names_types_and_splits_count():
     assert len(seen) == 5
 
 
-def test_tidy_gives_one_type_to_one_meaning():
+def test_tidy_gives_one_type_to_one_meaning() -> None:
     table = canonical_table(
         pa.table(
             {
@@ -121,7 +122,7 @@ CELLS = st.sampled_from(
 
 
 @given(st.lists(CELLS, min_size=1, max_size=6))
-def test_csv_types_are_those_of_pandas(cells):
+def test_csv_types_are_those_of_pandas(cells: Any) -> None:
     text = "a,b\n" + "\n".join(f"{cell},z" for cell in cells)
     expected = pd.read_csv(io.StringIO(text))
     read = infer_types(canonical_table(pa.table({"a": pa.array(cells, pa.string())}))).to_pandas()
@@ -133,14 +134,14 @@ def test_csv_types_are_those_of_pandas(cells):
         assert read["a"].fillna(-9).tolist() == expected["a"].fillna(-9).tolist()
 
 
-def test_missing_values_are_those_of_pandas():
+def test_missing_values_are_those_of_pandas() -> None:
     from pandas._libs.parsers import STR_NA_VALUES
 
     assert {*ALWAYS_MISSING, *WORDS} == set(STR_NA_VALUES)
 
 
 @given(st.integers(1, 60), st.integers(1, 7))
-def test_equal_parts_are_equal_and_disjoint(n, k):
+def test_equal_parts_are_equal_and_disjoint(n: Any, k: Any) -> None:
     table = pa.table({"a": np.arange(n)})
     if n < k:
         with pytest.raises(InputError, match=f"{k} workers, but the train split has only {n} rows"):
@@ -151,12 +152,12 @@ def test_equal_parts_are_equal_and_disjoint(n, k):
     assert sorted(v for p in parts for v in p.column("a").to_pylist()) == list(range(n // k * k))
 
 
-def test_equal_parts_of_sorted_rows_hold_every_class():
+def test_equal_parts_of_sorted_rows_hold_every_class() -> None:
     parts = split_equally(pa.table({"y": [0] * 6 + [1] * 6}), 3)
     assert [p.column("y").to_pylist() for p in parts] == [[0, 0, 1, 1]] * 3
 
 
-def test_train_and_valid_joined():
+def test_train_and_valid_joined() -> None:
     train = pa.table({"x": [1.0, 2.0], "c": pa.array(["a", "b"]).dictionary_encode(), "y": [0, 1]})
     valid = pa.table(
         {"y": [1, 0], "c": pa.array([None, "z"]).dictionary_encode(), "x": [0.5, None]}
@@ -171,7 +172,7 @@ def test_train_and_valid_joined():
     assert both.valid is valid and both.fingerprint == "f" and apart.train.num_rows == 2
 
 
-def test_an_index_of_pandas_without_a_name_is_no_column():
+def test_an_index_of_pandas_without_a_name_is_no_column() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "__index_level_x__": [1, 2, 3]}).iloc[[2, 0, 1]]
     table = pa.Table.from_pandas(frame)
     assert table.column_names == ["a", "__index_level_x__", "__index_level_0__"]

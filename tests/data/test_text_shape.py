@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -56,7 +57,7 @@ def fix(text: str, separator: str = ",") -> str:
         '"1","a,b","yes"\n"2","c","no"\n"7","a,b","yes"\n',
     ],
 )
-def test_a_first_line_of_values_is_no_header(text):
+def test_a_first_line_of_values_is_no_header(text: str) -> None:
     width = len(next(rows_of(text.splitlines(), ","))[1])
     assert fix(text) == f"{{names: [{', '.join(f'c{i + 1}' for i in range(width))}]}}"
 
@@ -81,11 +82,11 @@ def test_a_first_line_of_values_is_no_header(text):
         "price,note\n$5,n/a\n$6,NA\n",
     ],
 )
-def test_names_of_columns_may_be_odd(text):
+def test_names_of_columns_may_be_odd(text: str) -> None:
     assert problem(text) is None
 
 
-def test_a_header_is_named_by_the_key_names_even_if_it_is_odd():
+def test_a_header_is_named_by_the_key_names_even_if_it_is_odd() -> None:
     text = "5.1,2.7\n4.9,3.0\n6.2,2.9\n"
     assert problem(text, read=ReadKeys(names=("5.1", "2.7"))) is None
     assert "`5.1,2.7`" in str(problem(text))
@@ -105,7 +106,7 @@ def test_a_header_is_named_by_the_key_names_even_if_it_is_odd():
         ("a,b\nx,21,6\ny,30,4\nz,44,7\n", "{skip_lines: 1, names: [row, a, b]}"),
     ],
 )
-def test_titles_above_the_table(text, expected):
+def test_titles_above_the_table(text: str, expected: str) -> None:
     assert fix(text) == expected
 
 
@@ -125,18 +126,18 @@ def test_titles_above_the_table(text, expected):
         ("a b\n1 2\n3 4\n", ",", '{separator: " "}'),
     ],
 )
-def test_another_separator(text, separator, expected):
+def test_another_separator(text: str, separator: str, expected: str) -> None:
     assert fix(text, separator) == expected
 
 
-def test_the_keys_that_are_given_stay_in_the_advice():
+def test_the_keys_that_are_given_stay_in_the_advice() -> None:
     read = ReadKeys(separator=";", encoding="cp1252")
     assert str(problem("Title\na;b\n1;2\n3;4\n", ";", read)).endswith(
         '`data.read: {separator: ";", encoding: cp1252, skip_lines: 1}`'
     )
 
 
-def test_header_wider_than_rows_is_left_to_row_check():
+def test_header_wider_than_rows_is_left_to_row_check() -> None:
     assert problem("a,b,c\n1,2\n3,4\n") is None
 
 
@@ -148,7 +149,7 @@ def check(text: str, encoding: str = "utf-8") -> str | None:
     return rows_problem(rows, column_names(next(rows)[1]), encoding)
 
 
-def test_a_header_with_one_name_fewer_than_the_values():
+def test_a_header_with_one_name_fewer_than_the_values() -> None:
     rows = "x,k,y\n0.2,9,a{0}\n0.3,8,b{0}\n0.4,8,a{0}\n"
     assert fix(rows.format(",")) == "{skip_lines: 1, names: [x, k, y, empty]}"
     numbered = "x,y\n1,0.5,a\n2,0.7,b\n3,0.1,a\n"
@@ -156,7 +157,7 @@ def test_a_header_with_one_name_fewer_than_the_values():
     assert fix("Sales, 2024\na,b,c\n1,2,3\n4,5,6\n") == "{skip_lines: 1}"
 
 
-def test_names_are_not_given_to_a_file_that_has_a_header():
+def test_names_are_not_given_to_a_file_that_has_a_header() -> None:
     rows = "x,k,y\n0.2,9,a\n0.3,8,b\n"
     message = problem(rows, read=ReadKeys(names=("a", "b", "c")))
     assert (
@@ -177,7 +178,9 @@ def test_names_are_not_given_to_a_file_that_has_a_header():
         (b"x,y\n1,2\n", 9, "it has only blank lines after the 9 lines of `skip_lines`"),
     ],
 )
-def test_a_nul_byte_and_too_many_skipped_lines_are_named(tmp_path, content, skip, message):
+def test_a_nul_byte_and_too_many_skipped_lines_are_named(
+    tmp_path: Path, content: bytes, skip: int, message: str
+) -> None:
     (tmp_path / "rows.csv").write_bytes(content)
     files = find_files(Source("rows.csv", tmp_path, "data.train", read=ReadKeys(skip_lines=skip)))
     with pytest.raises(InputError) as e:
@@ -185,19 +188,19 @@ def test_a_nul_byte_and_too_many_skipped_lines_are_named(tmp_path, content, skip
     assert message in e.value.problems[0].text
 
 
-def test_lines_are_counted_as_an_editor_counts_them():
+def test_lines_are_counted_as_an_editor_counts_them() -> None:
     text = 'a,b\n\n"1\n2",3\n\n4,5,6\n'
     assert str(check(text)).startswith("line 6 has 3 values, but there are 2 names")
     assert check(text.replace("4,5,6", "4,5")) is None
     assert "(first: line 6)" in str(check(text.replace("4,5,6", "a,b")))
 
 
-def test_repeated_headers_are_counted():
+def test_repeated_headers_are_counted() -> None:
     text = "a,b,\n1,2,\na,b,\n3,4,\na,b,\n"
     assert str(check(text)).startswith("2 rows repeat the header (first: line 3)")
 
 
-def test_a_value_that_the_module_csv_cannot_read_is_named():
+def test_a_value_that_the_module_csv_cannot_read_is_named() -> None:
     assert str(check('a,b\n1,"' + "x" * 200_000 + '"\n')).startswith("line 2 has 0 values")
 
 
@@ -213,7 +216,7 @@ def test_a_value_that_the_module_csv_cannot_read_is_named():
         (b"\x00\x01\x02\xff", None),
     ],
 )
-def test_an_encoding_is_named_if_it_is_certain(data, encoding):
+def test_an_encoding_is_named_if_it_is_certain(data: Any, encoding: str | None) -> None:
     advice = encoding_advice(data)
     assert f"it is probably {encoding}" in advice if encoding else "name its encoding" in advice
 
@@ -232,7 +235,7 @@ def refused(folder: Path, name: str, content: bytes | str, read: ReadKeys = READ
     return texts[0]
 
 
-def rows(folder: Path, name: str, content: bytes | str, **read) -> pa.Table:
+def rows(folder: Path, name: str, content: bytes | str, **read: Any) -> pa.Table:
     (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return read_source(Source(name, folder, "data.train", read=ReadKeys(**read)))
 
@@ -241,7 +244,7 @@ LATE = "a,b\n" + "".join(f"{i},plain\n" for i in range(9000))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
-def test_a_late_byte_is_a_problem(tmp_path, suffix):
+def test_a_late_byte_is_a_problem(tmp_path: Path, suffix: str) -> None:
     content = (LATE + "9000,café\n9001,thé\n").encode("cp1252")
     content = gzip.compress(content, mtime=0) if suffix.endswith("gz") else content
     assert (
@@ -252,7 +255,7 @@ def test_a_late_byte_is_a_problem(tmp_path, suffix):
     assert table["b"].to_pylist()[-2:] == ["café", "thé"]
 
 
-def test_a_late_header_and_a_late_broken_row_are_problems(tmp_path):
+def test_a_late_header_and_a_late_broken_row_are_problems(tmp_path: Path) -> None:
     assert "2 rows repeat the header (first: line 9002)" in refused(
         tmp_path, "rows.csv", LATE + LATE + LATE
     )
@@ -273,11 +276,11 @@ def test_a_late_header_and_a_late_broken_row_are_problems(tmp_path):
         ("a,b\n1,u\n2,v\n".encode("utf-16"), {"encoding": "utf-16"}),
     ],
 )
-def test_one_key_says_what_the_file_cannot(tmp_path, content, read):
+def test_one_key_says_what_the_file_cannot(tmp_path: Path, content: Any, read: Any) -> None:
     assert rows(tmp_path, "rows.csv", content, **read).to_pydict() == {"a": [1, 2], "b": ["u", "v"]}
 
 
-def test_decimal_commas(tmp_path):
+def test_decimal_commas(tmp_path: Path) -> None:
     text = "a;b;c;d;e\n1,5;1.234,5;1.234;x,5y;\n-,25;2.000.000;5;1,5,5;7,0\n"
     table = rows(tmp_path, "rows.csv", text, separator=";", decimal=",")
     assert table.to_pydict() == {
@@ -289,13 +292,13 @@ def test_decimal_commas(tmp_path):
     }
 
 
-def test_rows_longer_than_a_block_are_read_with_the_keys(tmp_path):
+def test_rows_longer_than_a_block_are_read_with_the_keys(tmp_path: Path) -> None:
     long = "x" * (COLUMN_BLOCK + 10)
     table = rows(tmp_path, "rows.csv", f"title\na;b\n1;u\n2;{long}\n", separator=";", skip_lines=1)
     assert table["a"].to_pylist() == [1, 2] and table["b"].to_pylist()[1] == long
 
 
-def test_files_of_one_source_may_have_their_columns_in_another_order(tmp_path):
+def test_files_of_one_source_may_have_their_columns_in_another_order(tmp_path: Path) -> None:
     (tmp_path / "year=2020").mkdir()
     (tmp_path / "year=2020" / "1.csv").write_text("a,b\n1,x\n")
     (tmp_path / "year=2020" / "2.csv").write_text("b,a\ny,2\n")
@@ -303,7 +306,7 @@ def test_files_of_one_source_may_have_their_columns_in_another_order(tmp_path):
     assert table.to_pydict() == {"a": [1, 2], "b": ["x", "y"], "year": [2020, 2020]}
 
 
-def test_columns_without_names_and_values_are_left_out(tmp_path):
+def test_columns_without_names_and_values_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,,y,,\n" + "".join(f"{i},k,{i % 2},,\n" for i in range(9)))
     spec = DataSpec("rows.csv", "y", Split("fraction", fraction=0.3), None, None, tmp_path)
     splits = load_splits(spec)
@@ -314,7 +317,7 @@ def test_columns_without_names_and_values_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.ndjson", "rows.JSONL.gz"])
-def test_json_lines(tmp_path, name):
+def test_json_lines(tmp_path: Path, name: str) -> None:
     lines = [{"a": 1, "b": "2020-01-01"}, {"b": None, "a": 2.5, "c": True}, {"a": None, "b": "007"}]
     text = "\n\n".join(map(json.dumps, lines)).encode()
     table = rows(tmp_path, name, gzip.compress(text, mtime=0) if name.endswith("gz") else text)
@@ -336,7 +339,7 @@ def test_json_lines(tmp_path, name):
         ("rows.txt", 'pandas.read_csv("rows.txt", sep=None, engine="python")'),
     ],
 )
-def test_other_formats_are_named_with_a_loader(tmp_path, name, call):
+def test_other_formats_are_named_with_a_loader(tmp_path: Path, name: str, call: str) -> None:
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(InputError) as e:
         read_source(Source(name, tmp_path, "data.train"))
@@ -344,7 +347,7 @@ def test_other_formats_are_named_with_a_loader(tmp_path, name, call):
     assert "loader" not in unsupported("rows.unknown")
 
 
-def test_a_file_is_read_with_its_keys(tmp_path):
+def test_a_file_is_read_with_its_keys(tmp_path: Path) -> None:
     (tmp_path / "rows.tsv").write_text("a\n")
     read = ReadKeys(decimal=",")
     assert find_files(Source("rows.tsv", tmp_path, "data.train", read=read)).read is read

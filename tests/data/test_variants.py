@@ -19,7 +19,7 @@ from sweeps.space import DataSpec, Split
 HALF = Split("fraction", fraction=0.5)
 
 
-def spec(train: str = "sklearn:iris", base: Path = Path(), **changes) -> DataSpec:
+def spec(train: str = "sklearn:iris", base: Path = Path(), **changes: Any) -> DataSpec:
     return DataSpec(
         **{
             "train": train,
@@ -34,7 +34,7 @@ def spec(train: str = "sklearn:iris", base: Path = Path(), **changes) -> DataSpe
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.999])
-def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
+def test_a_part_of_the_rows_is_of_the_train_split_alone(share: float) -> None:
     variants = DataVariants(
         spec(test=Split("fraction", fraction=0.1)),
         [spec(test=Split("fraction", fraction=0.1))],
@@ -57,7 +57,7 @@ def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
     )
 
 
-def test_a_rare_class_is_kept():
+def test_a_rare_class_is_kept() -> None:
     frame = pd.DataFrame({"x": range(200), "y": ["rare"] * 2 + ["b"] * 198})
     import sys
     import types
@@ -74,7 +74,7 @@ def test_a_rare_class_is_kept():
     )
 
 
-def test_dropped_columns_are_gone_from_every_split():
+def test_dropped_columns_are_gone_from_every_split() -> None:
     asked = [spec(drop=()), spec(drop=("petal length (cm)",))]
     variants = DataVariants(spec(), asked, 0, ("drop",))
     whole, less = variants.splits({"drop": ()}), variants.splits({"drop": ("petal length (cm)",)})
@@ -86,7 +86,7 @@ def test_dropped_columns_are_gone_from_every_split():
     assert fixed.train.equals(less.train) and fixed.valid.equals(less.valid)
 
 
-def test_a_fingerprint_is_of_the_variant():
+def test_a_fingerprint_is_of_the_variant() -> None:
     variants = [spec(drop=()), spec(drop=("petal length (cm)",))]
     data_variants = DataVariants(spec(), variants, 0, ("drop", "rows"))
     datas = [{"drop": d, "rows": r} for d in ((), ("petal length (cm)",)) for r in (0.5, 1.0)]
@@ -113,7 +113,7 @@ def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
 
 
-def test_column_of_one_source_cannot_be_dropped_from_the_other():
+def test_column_of_one_source_cannot_be_dropped_from_the_other() -> None:
     asked = [spec(drop=()), spec(drop=("petal width",))]
     with pytest.raises(
         InputError,
@@ -136,7 +136,7 @@ def new_actor(folder: Path, *workers: int, **config: Any) -> Any:
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
+def test_data_actor_fits_chain_once_per_variant(local_ray: Any, tmp_path: Path) -> None:
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
 
@@ -184,7 +184,7 @@ def test_data_actor_fits_chain_once_per_variant(local_ray, tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
+def test_of_data_that_has_changed_nothing_is_kept(local_ray: Any, tmp_path: Path) -> None:
 
     rows = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows)
@@ -209,7 +209,9 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ray, tmp_path):
+def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(
+    local_ray: Any, tmp_path: Path
+) -> None:
     import ray
 
     from sweeps.space import Step
@@ -256,7 +258,9 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("kind", ["dataset", "frame"])
-def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_path, kind):
+def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(
+    local_ray: Any, tmp_path: Path, kind: str
+) -> None:
     import ray
 
     from sweeps.bundle.schema import infer_schema
@@ -299,8 +303,8 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("chain", [(), ("StandardScaler",)], ids=["unchanged", "scaled"])
 def test_a_large_table_reaches_workers_with_the_same_values(
-    local_ray, tmp_path, monkeypatch, chain
-):
+    local_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: Any
+) -> None:
     import ray
 
     from sweeps.data import chain_fitter
@@ -341,7 +345,9 @@ def test_a_large_table_reaches_workers_with_the_same_values(
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_path, monkeypatch):
+def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(
+    local_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweeps.data import chain_fitter
     from sweeps.space import Step
 

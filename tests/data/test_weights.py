@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,7 @@ def rows(number: int) -> pd.DataFrame:
     return FRAMES[number]
 
 
-def spec(frame: pd.DataFrame = FRAME, **changes) -> DataSpec:
+def spec(frame: pd.DataFrame = FRAME, **changes: Any) -> DataSpec:
     FRAMES[id(frame)] = frame
     if "weight" in changes:
         changes["weight_columns"] = (changes["weight"],)
@@ -50,7 +51,7 @@ def spec(frame: pd.DataFrame = FRAME, **changes) -> DataSpec:
     return DataSpec(**given | {"base": Path()} | changes)
 
 
-def test_a_column_of_weights_is_no_feature():
+def test_a_column_of_weights_is_no_feature() -> None:
     splits = load_splits(spec(weight="w", test=Split("fraction", fraction=0.2)))
     assert splits.features == ("a",)
     assert splits.test is not None and "w" in splits.test.column_names, "a refit may train on test"
@@ -59,7 +60,7 @@ def test_a_column_of_weights_is_no_feature():
     assert weights.row_weights(load_splits(spec())) is None
 
 
-def test_balanced_weights_are_those_of_scikit_learn():
+def test_balanced_weights_are_those_of_scikit_learn() -> None:
     splits = load_splits(spec(class_weight="balanced"))
     row_weights = weights.row_weights(splits)
     codes = splits.train.column("y").to_numpy()
@@ -73,7 +74,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
     )
 
 
-def test_classes_are_counted_per_fold_and_in_rows_of_refit():
+def test_classes_are_counted_per_fold_and_in_rows_of_refit() -> None:
     whole = load_splits(spec(class_weight="balanced", valid=Split("folds", folds=3)))
     for number in range(3):
         fold = fold_of(whole, number, 1.0, 0)
@@ -90,7 +91,7 @@ def test_classes_are_counted_per_fold_and_in_rows_of_refit():
     )
 
 
-def test_a_train_row_must_count():
+def test_a_train_row_must_count() -> None:
     with pytest.raises(InputError, match="`w` is 0 in every train row of the train split"):
         load_splits(spec(FRAME.assign(w=0), weight="w"))
     late = FRAME.assign(w=[0] * 30 + [1] * 30, t=range(60))
@@ -98,7 +99,7 @@ def test_a_train_row_must_count():
         load_splits(spec(late, weight="w", valid=Split("rolling", column="t", folds=3)))
 
 
-def test_tuned_weights_make_variants_with_the_same_rows_and_features():
+def test_tuned_weights_make_variants_with_the_same_rows_and_features() -> None:
     base = spec(weight_columns=("w",))
     datas = [
         {"weight": weight, "class_weight": balance}

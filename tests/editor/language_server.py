@@ -36,7 +36,7 @@ class LanguageServer:
         folder: The folder of the workspace.
     """
 
-    def __init__(self, command: list[str], folder: Path):
+    def __init__(self, command: list[str], folder: Path) -> None:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -35,7 +35,7 @@ SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
 class Editor:
     """An editor with documents in one folder, in which `sweeps schema` has written its schema."""
 
-    def __init__(self, server: LanguageServer, folder: Path):
+    def __init__(self, server: LanguageServer, folder: Path) -> None:
         self._server, self._folder, self._opened = server, folder, 0
 
     def open(self, text: str, modeline: str = MODELINE) -> tuple[Path, list[dict[str, Any]]]:
@@ -87,15 +87,15 @@ def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
-def test_nothing_is_marked_in_the_shipped_spaces(editor, file):
+def test_nothing_is_marked_in_the_shipped_spaces(editor: Any, file: Any) -> None:
     assert editor.problems(file.read_text()) == {}
 
 
-def test_a_file_without_the_line_is_not_checked(editor):
+def test_a_file_without_the_line_is_not_checked(editor: Any) -> None:
     assert editor.open("trainer: 3\n", modeline="")[1] == []
 
 
-def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
+def test_the_server_completes_the_keys_of_the_file_and_of_search(editor: Any) -> None:
     assert {"space", "scheduler", "trackers", "runtime_env"} <= editor.completions(
         XGBOOST + "|\n"
     ).keys()
@@ -111,7 +111,7 @@ def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
     assert "Seed of the data splits" in completions["seed"]["documentation"]
 
 
-def test_the_server_completes_names_and_describes_them(editor):
+def test_the_server_completes_names_and_describes_them(editor: Any) -> None:
     trainers = editor.completions("trainer: |\n")
     assert (
         set(trainer_names()) <= trainers.keys()
@@ -129,18 +129,18 @@ def test_the_server_completes_names_and_describes_them(editor):
 
 
 @pytest.mark.parametrize("place", ["preprocessor: |", "preprocessor:\n    - |"])
-def test_the_server_completes_steps(editor, place):
+def test_the_server_completes_steps(editor: Any, place: str) -> None:
     assert BUILTIN_STEPS.keys() <= editor.completions(f"{XGBOOST}space:\n  {place}\n").keys()
 
 
-def test_the_server_completes_the_parameters_of_a_step(editor):
+def test_the_server_completes_the_parameters_of_a_step(editor: Any) -> None:
     completions = editor.completions(
         XGBOOST + "space:\n  preprocessor:\n    - SimpleImputer:\n        |\n"
     )
     assert {"columns", "strategy", "fill_value"} <= completions.keys()
 
 
-def test_editor_completes_options_of_algorithm_and_scheduler(editor):
+def test_editor_completes_options_of_algorithm_and_scheduler(editor: Any) -> None:
     completions = editor.completions(XGBOOST + "search:\n  algorithm: nsga2\n  options:\n    |\n")
     assert {
         "population_size",
@@ -154,12 +154,12 @@ def test_editor_completes_options_of_algorithm_and_scheduler(editor):
     } <= completions.keys() and "brackets" not in completions
 
 
-def test_the_server_completes_the_parameters_of_the_trainer(editor):
+def test_the_server_completes_the_parameters_of_the_trainer(editor: Any) -> None:
     completions = editor.completions(XGBOOST + "space:\n  params:\n    |\n")
     assert completions.keys() == definition_of(f"{PACKAGE}.xgboost").parameters.keys()
 
 
-def test_the_server_completes_the_options_of_a_trainer(editor):
+def test_the_server_completes_the_options_of_a_trainer(editor: Any) -> None:
     completions = editor.completions("trainer:\n  name: keras\n  |\n")
     assert {"model", "framework", "reuse"} <= completions.keys()
     assert {"loop", "estimator", "trainable", "command"} <= editor.completions(
@@ -176,7 +176,7 @@ def test_the_server_completes_the_options_of_a_trainer(editor):
         ("limits: {time|out: 1h}\n", "Longest time of the whole sweep"),
     ],
 )
-def test_the_server_explains(editor, text, words):
+def test_the_server_explains(editor: Any, text: str, words: str) -> None:
     assert words in editor.hover(XGBOOST + text)
 
 
@@ -198,7 +198,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "marked"), MISTAKES.values(), ids=MISTAKES)
-def test_the_server_marks_a_mistake_and_nothing_else(editor, text, marked):
+def test_the_server_marks_a_mistake_and_nothing_else(editor: Any, text: Any, marked: Any) -> None:
     assert editor.problems(text).keys() == {marked}
 
 
@@ -220,7 +220,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
-def test_nothing_is_marked_in_valid_files(editor, text):
+def test_nothing_is_marked_in_valid_files(editor: Any, text: Any) -> None:
     assert editor.problems(text) == {}
 
 
@@ -231,7 +231,7 @@ SHOWN = [
 ]
 
 
-def test_the_page_shows_what_the_server_answers(editor):
+def test_the_page_shows_what_the_server_answers(editor: Any) -> None:
     """The blocks on the page are the file, its mistakes, and the text for a key."""
     file, mistakes, text = SHOWN
     file = file.removeprefix(MODELINE)

@@ -24,7 +24,7 @@ from tests.study.trial_states import new_trial
 class TinyKeeper:
     """Data actor with two features, a linear label, and shards for one to three ranks."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         import numpy as np
         import pandas as pd
 
@@ -86,8 +86,8 @@ class Driving:
     """
 
     def __init__(
-        self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2
-    ):
+        self, job: Job, folder: Any, cluster: dict[str, float] | None = None, max_failures: int = 2
+    ) -> None:
         self.folder = folder
         self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, max_failures)
         self.data_actor = TinyKeeper.remote()
@@ -174,7 +174,7 @@ class Gang:
         folder: Path,
         rungs: tuple[int, ...] = (),
         metric: str = "loss",
-    ):
+    ) -> None:
         self.workers, self.backend, self.folder, self.trials = workers, backend, folder, 0
         self.driving = Driving(
             job("tests.execution.loops:named", backend, metric, rungs=rungs), folder

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
-def named(config):
+def named(config: Any) -> Any:
     """Run the loop of this file that `config["loop"]` names. One gang can run many loops."""
     config = dict(config)
     return globals()[config.pop("loop")](config)
 
 
-def torch_loop(config):
+def torch_loop(config: Any) -> None:
     """Train on tabular data, as in
     https://docs.ray.io/en/latest/train/getting-started-pytorch.html.
     """
@@ -58,7 +60,7 @@ def torch_loop(config):
     assert train.get_context().get_world_rank() >= 0
 
 
-def xgboost_loop(config):
+def xgboost_loop(config: Any) -> None:
     """Train as in https://docs.ray.io/en/latest/train/getting-started-xgboost.html."""
     import ray.train
     import xgboost
@@ -81,7 +83,7 @@ def xgboost_loop(config):
     )
 
 
-def reads(config):
+def reads(config: Any) -> None:
     """Read the shard in every possible way.
 
     Fail if Ray Data starts an executor or the actor for its statistics.
@@ -90,7 +92,7 @@ def reads(config):
     from ray.data._internal import stats
     from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
-    def never(*args, **kwargs):
+    def never(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("Ray Data starts an actor")
 
     stats.get_or_create_stats_actor = StreamingExecutor.__init__ = never
@@ -113,7 +115,7 @@ def reads(config):
     ray.train.report({"loss": float(rows)})
 
 
-def loads_and_stores(config):
+def loads_and_stores(config: Any) -> None:
     """Use `prepare_data_loader` and `get_context().get_storage()`, which are imported by name, as
     in Ray's tutorials.
     """
@@ -138,7 +140,7 @@ def loads_and_stores(config):
     report({"loss": float(len(seen)), "world": float(total)})
 
 
-def reads_late(config):
+def reads_late(config: Any) -> None:
     """Wait for the file `go`, then report the number of rows.
 
     The first attempt raises what Ray raises if the owner of the data has died.
@@ -161,14 +163,14 @@ def reads_late(config):
     ray.train.report({"loss": float(rows)})
 
 
-def three_steps(config):
+def three_steps(config: Any) -> None:
     import ray.train
 
     for step in range(1, 4):
         ray.train.report({"loss": 1.0 / step})
 
 
-def returns_early(config):
+def returns_early(config: Any) -> None:
     """Report on both ranks, return on rank 1, and sum over both ranks on rank 0."""
     import ray.train
     import torch
@@ -179,7 +181,7 @@ def returns_early(config):
         ray.train.report({"loss": 0.5})
 
 
-def fails_once(config):
+def fails_once(config: Any) -> None:
     """Report five steps with a checkpoint each.
 
     Raise at step `config["at"]` on rank `config["rank"]`, in the first attempt only.
@@ -205,7 +207,7 @@ def fails_once(config):
             )
 
 
-def yields_metrics(config):
+def yields_metrics(config: Any) -> Iterator[Any]:
     """Yield four reports, and write the number of the last step to a file."""
     steps = 0
     try:
@@ -215,7 +217,7 @@ def yields_metrics(config):
         Path(config["folder"], "closed").write_text(str(steps))
 
 
-def tune_function(config):
+def tune_function(config: Any) -> None:
     """Use the functions of Ray Tune, imported by name: report, save and load checkpoints, and read
     the context.
     """
@@ -249,7 +251,7 @@ def tune_function(config):
             wait_for(Path(config["latch"] + ".go"))
 
 
-def boosts_for_tune(config):
+def boosts_for_tune(config: Any) -> None:
     """Train as in Ray Tune's XGBoost example, with Tune's callback."""
     import ray.train
     import xgboost
@@ -266,7 +268,7 @@ def boosts_for_tune(config):
     )
 
 
-def reports_at_each_latch(config):
+def reports_at_each_latch(config: Any) -> None:
     """Report the process, then again as soon as the file `go` exists."""
     import ray.train
 
@@ -285,7 +287,7 @@ def wait_for(latch: Path, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def elastic(config):
+def elastic(config: Any) -> None:
     """Sums ones over all ranks in each step, with a checkpoint every `every` steps.
 
     Holds at step `hold` while `config["folder"]` has the file `hold`. Ends at step `steps`, or four

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,19 +39,19 @@ def idle(
     name: str,
     node: str = "a",
     used: int = 0,
-    resources=CPU,
-    keys=(),
+    resources: Any = CPU,
+    keys: Any = (),
     gang: str | None = None,
     rank: int = 0,
 ) -> WorkerState:
     return WorkerState(name, node, resources, Phase.IDLE, used, frozenset(keys), gang, rank)
 
 
-def busy(name: str, node: str = "a", resources=CPU) -> WorkerState:
+def busy(name: str, node: str = "a", resources: Any = CPU) -> WorkerState:
     return WorkerState(name, node, resources, Phase.BUSY)
 
 
-def test_a_gang_of_the_right_size_is_preferred_to_a_new_one():
+def test_a_gang_of_the_right_size_is_preferred_to_a_new_one() -> None:
     wanted = request(0, 2)
     workers = [
         idle("w1", used=1),
@@ -60,26 +61,26 @@ def test_a_gang_of_the_right_size_is_preferred_to_a_new_one():
     assert decide(Cluster({"a": {"CPU": 4.0}}, workers), [wanted]) == Place(wanted, ("w2", "w3"))
 
 
-def test_one_node_is_preferred_even_if_workers_must_start_there():
+def test_one_node_is_preferred_even_if_workers_must_start_there() -> None:
     wanted = request(0, 2)
     workers = [idle("w1", "a"), busy("w2", "a"), idle("w3", "b")]
     assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",), ("b",))
 
 
-def test_small_gang_takes_fuller_node():
+def test_small_gang_takes_fuller_node() -> None:
     workers = [idle("w1", "a"), idle("w2", "a"), idle("w3", "b"), busy("w4", "b")]
     wanted = request(0, 1)
     assert decide(Cluster(TWO_NODES, workers), [wanted]) == Place(wanted, ("w3",))
 
 
-def test_workers_that_cache_the_data_come_before_the_least_recently_used():
+def test_workers_that_cache_the_data_come_before_the_least_recently_used() -> None:
     workers = [idle("w1", used=1), idle("w2", used=3, keys={"k"}), idle("w3", used=2)]
     cluster = Cluster({"a": {"CPU": 3.0}}, workers)
     assert decide(cluster, [request(0, key="k")]).workers == ("w2",)
     assert decide(cluster, [request(0, key="other")]).workers == ("w1",)
 
 
-def test_idle_worker_closes_only_if_there_is_no_room():
+def test_idle_worker_closes_only_if_there_is_no_room() -> None:
     large = (("CPU", 2.0),)
     wanted = request(0, 1)
     assert decide(Cluster({"a": {"CPU": 3.0}}, [idle("w1", resources=large)]), [wanted]) == Place(
@@ -92,7 +93,7 @@ def test_idle_worker_closes_only_if_there_is_no_room():
     assert decide(Cluster({"a": {"CPU": 2.0}}, [closing]), [wanted]) == KeepWaiting()
 
 
-def test_a_small_trial_overtakes_a_large_one_once():
+def test_a_small_trial_overtakes_a_large_one_once() -> None:
     cluster, large, small, fit = (
         Cluster({"a": {"CPU": 2.0}}, [busy("w1")]),
         request(0, 2),
@@ -109,7 +110,7 @@ def test_a_small_trial_overtakes_a_large_one_once():
     assert decide(cluster, [large, fit]) == KeepWaiting(), "a fit does not overtake"
 
 
-def test_with_parked_cpus_idle_workers_lend_theirs():
+def test_with_parked_cpus_idle_workers_lend_theirs() -> None:
     fit = Request(0, {"CPU": 1.0})
     large = (("CPU", 2.0),)
     node = {"a": {"CPU": 2.0}}
@@ -126,7 +127,7 @@ def test_with_parked_cpus_idle_workers_lend_theirs():
     ), "it stays"
 
 
-def test_a_limit_counts_the_workers_of_all_nodes():
+def test_a_limit_counts_the_workers_of_all_nodes() -> None:
     wanted = request(0, 2)
     cluster = Cluster(TWO_NODES, [busy("w1", "a")], limit={"CPU": 2.0})
     assert decide(cluster, [wanted]) == KeepWaiting()
@@ -141,7 +142,7 @@ def elastic(number: int, least: int, most: int) -> Request:
     return Request(number, wanted.total, wanted)
 
 
-def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound():
+def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound() -> None:
     four = {"a": {"CPU": 4.0}}
     assert decide(Cluster(four, []), [elastic(0, 1, 3)]).start == ("a", "a", "a")
     assert decide(Cluster(four, [busy("w1"), idle("w2")]), [elastic(0, 1, 4)]) == Place(
@@ -154,7 +155,7 @@ def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound():
     assert len(decide(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
 
 
-def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need():
+def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need() -> None:
     four = {"a": {"CPU": 4.0}}
     assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start) == 2
     assert (
@@ -169,7 +170,7 @@ def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need():
     )
 
 
-def test_a_gang_grows_only_if_no_other_trial_needs_the_resources():
+def test_a_gang_grows_only_if_no_other_trial_needs_the_resources() -> None:
     shape_ = Shape(1, CPU, most=3)
     cluster = Cluster(TWO_NODES, [busy("w1", "b"), idle("w2", "a"), idle("w3", "b")])
     assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2")
@@ -227,7 +228,9 @@ CLUSTERS = [
     st.randoms(use_true_random=False),
     st.sampled_from(CLUSTERS),
 )
-def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where):
+def test_any_queue_is_served_in_order_within_each_node(
+    wanted: Any, chance: Any, where: Any
+) -> None:
     """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every
     request is served at last.
 
@@ -390,7 +393,9 @@ def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
     cpu=st.sampled_from([0.5, 1.0, 2.0]),
     gpu=st.sampled_from([0.0, 0.3, 0.5, 0.6, 1.0, 2.0]),
 )
-def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
+def test_a_trial_that_does_not_fit_lacks_something(
+    nodes: Any, workers: Any, cpu: Any, gpu: Any
+) -> None:
     cluster = {
         str(i): {"CPU": float(cpus), "GPU": float(gpus)} for i, (cpus, gpus) in enumerate(nodes)
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +24,9 @@ ends = st.sampled_from(
 
 
 @given(st.lists(losses | ends, min_size=1), st.integers(0, 5), st.sampled_from([(), (LOST,)]))
-def test_a_trial_is_tried_again_within_its_limits_only(outcomes, max_failures, retry_on):
+def test_a_trial_is_tried_again_within_its_limits_only(
+    outcomes: Any, max_failures: Any, retry_on: Any
+) -> None:
     counts = FailureCounts()
     for outcome in outcomes:
         following = after_attempt(outcome, counts, max_failures, retry_on)
@@ -50,13 +54,13 @@ def test_a_trial_is_tried_again_within_its_limits_only(outcomes, max_failures, r
         assert counts.failures == max_failures
 
 
-def test_a_single_failure_without_retries_is_reported_as_it_is():
+def test_a_single_failure_without_retries_is_reported_as_it_is() -> None:
     ended = Ended(0, State.FAIL, "Traceback\nOSError: no", retry=True)
     following = after_attempt(ended, FailureCounts(), 0, ())
     assert isinstance(following, Ended) and following.error == ended.error
 
 
-def test_errors_of_several_attempts_name_the_limit():
+def test_errors_of_several_attempts_name_the_limit() -> None:
     ended = Ended(0, State.FAIL, "Traceback\nOSError: no", retry=True)
     following = after_attempt(ended, FailureCounts(failures=2), 2, ())
     assert isinstance(following, Ended) and following.error == (

@@ -64,7 +64,7 @@ class FakeRay:
 
 
 @pytest.fixture
-def fake(monkeypatch) -> FakeRay:
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     fake_ray = FakeRay()
     monkeypatch.setattr(autoscaling, "placement_group", fake_ray.make)
     monkeypatch.setattr(autoscaling, "placement_group_table", fake_ray.table)
@@ -77,7 +77,7 @@ def fake(monkeypatch) -> FakeRay:
     return fake_ray
 
 
-def test_each_waiting_request_has_a_group_until_it_is_served(fake):
+def test_each_waiting_request_has_a_group_until_it_is_served(fake: Any) -> None:
     asked = NodeRequests()
     asked.update([trial(1), Request(2, {"CPU": 2.0})], now=0)
     assert (
@@ -91,7 +91,7 @@ def test_each_waiting_request_has_a_group_until_it_is_served(fake):
     assert fake.groups == {}
 
 
-def test_no_node_is_asked_for_beyond_a_limit():
+def test_no_node_is_asked_for_beyond_a_limit() -> None:
     waiting = [trial(1), Request(2, {"CPU": 2.0}), Request(3, {"CPU": 1.0})]
     assert [request.id for request in select_within_limit(waiting, {"CPU": 3.0})] == [1, 3]
     assert (
@@ -100,7 +100,7 @@ def test_no_node_is_asked_for_beyond_a_limit():
     )
 
 
-def test_a_placed_group_is_removed_so_that_workers_can_use_its_resources(fake):
+def test_a_placed_group_is_removed_so_that_workers_can_use_its_resources(fake: Any) -> None:
     asked = NodeRequests()
     asked.update([trial(1)], now=0)
     fake.groups[1] = "CREATED"
@@ -112,7 +112,7 @@ def test_a_placed_group_is_removed_so_that_workers_can_use_its_resources(fake):
     assert fake.groups == {2: "PENDING"}, "the request still waits"
 
 
-def test_no_node_group_for_empty_request_or_fixed_cluster(fake):
+def test_no_node_group_for_empty_request_or_fixed_cluster(fake: Any) -> None:
     NodeRequests().update([Request(1, {"CPU": 0.0})], now=0)
     fake.managed = False
     NodeRequests().update([trial(1)], now=0)
@@ -193,8 +193,8 @@ def raylets(cluster: Nodes) -> int:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_nodes_are_started_for_the_trials_of_a_sweep_and_end_after_it(
-    growing, tmp_path, monkeypatch
-):
+    growing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in growing.credentials.items():
         monkeypatch.setenv(name, value)
     space = write_project(tmp_path) / "space.yaml"

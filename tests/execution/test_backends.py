@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ray.train.backend import BackendConfig
@@ -61,7 +63,7 @@ def train(config):
 
 
 @pytest.fixture
-def ring(tmp_path, monkeypatch):
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "ring.py").write_text(RING)
     (tmp_path / "broken.py").write_text(
         "class Config:\n    pass\n\n\nraise OSError('no network')\n"
@@ -72,12 +74,12 @@ def ring(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("gpus, backend", [(0, None), (0.5, "gloo"), (1, None), (2, None)])
-def test_torch_workers_that_may_share_a_gpu_use_gloo(gpus, backend):
+def test_torch_workers_that_may_share_a_gpu_use_gloo(gpus: float, backend: str | None) -> None:
     assert backends.config_of("torch", {"CPU": 1, "GPU": gpus}).backend == backend
 
 
 @pytest.mark.parametrize("name", ["ring:Config", "ring:instance"])
-def test_own_backend_is_subclass_or_instance_of_backend_config(ring, name):
+def test_own_backend_is_subclass_or_instance_of_backend_config(ring: Any, name: str) -> None:
     assert backends.user_problem(name) is None
     assert isinstance(backends.config_of(name), BackendConfig)
 
@@ -107,12 +109,12 @@ def test_own_backend_is_subclass_or_instance_of_backend_config(ring, name):
         ("broken:Config", "`broken:Config` cannot be imported: OSError: no network"),
     ],
 )
-def test_another_object_is_refused_in_one_line(ring, name, text):
+def test_another_object_is_refused_in_one_line(ring: Any, name: str, text: str) -> None:
     problem = backends.user_problem(name)
     assert problem is not None and problem.startswith(text) and "\n" not in problem
 
 
-def test_jax_is_configured_for_the_hardware_of_the_workers():
+def test_jax_is_configured_for_the_hardware_of_the_workers() -> None:
     assert backends.config_of("jax", {"CPU": 1.0, "GPU": 1.0}) == JaxConfig(use_gpu=True)
     assert backends.config_of("jax", {"CPU": 1.0, "TPU": 4.0}) == JaxConfig(use_tpu=True)
     assert backends.config_of("jax", {"CPU": 1.0}) == JaxConfig()
@@ -125,7 +127,7 @@ def test_jax_is_configured_for_the_hardware_of_the_workers():
     )
 
 
-def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch):
+def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     with process_reset.isolated() as reset:
         monkeypatch.setitem(
             sys.modules,
@@ -159,7 +161,7 @@ space: {{scaling: {{num_workers: {workers}}}, params: {{a: 1}}}}
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_a_users_backend_connects_two_workers_of_a_sweep(clean_ray, ring):
+def test_a_users_backend_connects_two_workers_of_a_sweep(clean_ray: Any, ring: Any) -> None:
     result = sweeps.run(space_of(ring, "ring:Config", workers=2), dir=ring / "runs")
     assert result.best["value"] == 2 and result.trials["completed"] == 1
 
@@ -167,7 +169,7 @@ def test_a_users_backend_connects_two_workers_of_a_sweep(clean_ray, ring):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(240)
-def test_run_refuses_an_object_that_is_no_backend(clean_ray, ring):
+def test_run_refuses_an_object_that_is_no_backend(clean_ray: Any, ring: Any) -> None:
     with pytest.raises(
         InputError,
         match=r"space.yaml:2:40: trainer.backend: `ring:number` must be a subclass .*, got 3$",

@@ -6,6 +6,7 @@ import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def said(session: TrialSession, metrics: object) -> str:
         ("minimize", math.nan, False),
     ],
 )
-def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
+def test_r14_an_infinitely_good_value_fails_the_trial(goal: str, value: Any, fails: bool) -> Any:
     assert unbeatable({"loss": value}, {"loss": goal}) == ("loss" if fails else None)
     one, other = session(loss=goal), session(auc="maximize", loss=goal)
     if not fails:
@@ -74,7 +75,7 @@ def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
 
 
 @pytest.mark.parametrize("metrics", [[1], None, "loss", 3.0, [("loss", 1.0)]])
-def test_r16_report_that_is_no_dict_is_refused_at_its_line(metrics):
+def test_r16_report_that_is_no_dict_is_refused_at_its_line(metrics: Any) -> None:
     lines = said(session(loss="minimize"), metrics).splitlines()
     assert (
         lines[-1].startswith("TypeError: `report` takes a dict of metrics")
@@ -86,15 +87,15 @@ def test_r16_report_that_is_no_dict_is_refused_at_its_line(metrics):
 @pytest.mark.parametrize(
     "value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"]
 )
-def test_r16_value_that_is_no_number_is_refused_at_its_line(value):
+def test_r16_value_that_is_no_number_is_refused_at_its_line(value: Any) -> None:
     lines = said(session(loss="minimize"), {"loss": value}).splitlines()
     assert "`loss` must be a number" in lines[-1] and "step 1" in lines[-1] and len(lines[-1]) < 250
     assert __file__ in "".join(lines[-4:-1]) and "trial_session.py" not in "".join(lines)
     assert numeric({"other": value, "x": 1}) == {"x": 1.0}
 
 
-def test_an_error_that_a_trainer_explains_has_no_traceback(monkeypatch):
-    def loop():
+def test_an_error_that_a_trainer_explains_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop() -> None:
         raise ScriptFailed("`train.py` ended with exit code 1")
 
     with pytest.raises(ScriptFailed) as raised:
@@ -104,12 +105,12 @@ def test_an_error_that_a_trainer_explains_has_no_traceback(monkeypatch):
     assert trace(raised.value) == "ScriptFailed: `train.py` ended with exit code 1"
 
 
-def test_r5_a_password_in_a_librarys_message_is_masked():
+def test_r5_a_password_in_a_librarys_message_is_masked() -> None:
     text = trace(RuntimeError("API request to http://me:secret@host/api failed"))
     assert "secret" not in text and "http://me:***@host/api" in text
 
 
-def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path):
+def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path: Path) -> None:
     log = trial_logs.log_of(tmp_path, 0)
     with trial_logs.into(log, "attempt 1"):
         for part in range(40):

@@ -45,7 +45,7 @@ def dropped(running: RunningTrial) -> list[str]:
 @settings(max_examples=300)
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
 @in_loop
-def test_each_report_arrives_once_and_in_order(steps, chance):
+def test_each_report_arrives_once_and_in_order(steps: Any, chance: Any) -> None:
     """Rank 0 tells all that is not acknowledged; any of its messages may come twice or late, the
     last one comes.
     """
@@ -73,7 +73,7 @@ def test_each_report_arrives_once_and_in_order(steps, chance):
 
 
 @in_loop
-def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
+def test_a_checkpoint_counts_when_every_rank_has_done_its_part() -> None:
     running = started(3)
     running.record(1, RankUpdate(0, 2, (report(1), report(2)), (saved(2),)))
     assert running.state.checkpoint is None
@@ -87,7 +87,7 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
 
 
 @in_loop
-def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
+def test_a_rank_that_raised_has_no_part_in_later_checkpoints() -> None:
     running = started(2)
     reports = tuple(report(step) for step in (1, 2, 3))
     running.record(1, RankUpdate(0, 3, reports, (saved(2), saved(3))), Ended(0, State.COMPLETE))
@@ -96,7 +96,7 @@ def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
 
 
 @in_loop
-def test_best_and_newest_checkpoint_are_kept():
+def test_best_and_newest_checkpoint_are_kept() -> None:
     running = started()
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
         running.record(1, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
@@ -106,7 +106,7 @@ def test_best_and_newest_checkpoint_are_kept():
 
 
 @in_loop
-def test_a_checkpoint_of_an_earlier_step_has_the_value_of_that_step():
+def test_a_checkpoint_of_an_earlier_step_has_the_value_of_that_step() -> None:
     running = started(objectives=Objectives((Objective("loss", "maximize"),)))
     reports = (report(1, 0.9), report(2, 0.2), report(3, 0.1))
     running.record(1, RankUpdate(0, 3, reports, (saved(3, best=1),)))
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_an_earlier_step_has_the_value_of_that_step():
 
 
 @in_loop
-def test_a_rung_is_sent_once():
+def test_a_rung_is_sent_once() -> None:
     running = started()
     running.record(1, RankUpdate(0, 1, (report(1),)))
     _ = running.decisions[1]
@@ -127,7 +127,7 @@ def test_a_rung_is_sent_once():
 
 
 @in_loop
-def test_the_first_end_counts_and_nothing_after_it():
+def test_the_first_end_counts_and_nothing_after_it() -> None:
     running = started()
     running.finish(Ended(0, State.PRUNED))
     running.finish(Ended(0, State.FAIL, "late"))
@@ -137,7 +137,7 @@ def test_the_first_end_counts_and_nothing_after_it():
 
 
 @in_loop
-def test_retry_keeps_newest_checkpoints_and_deletes_partial_ones():
+def test_retry_keeps_newest_checkpoints_and_deletes_partial_ones() -> None:
     running = started(2, keep_latest=3)
     for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
         running.record(1, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
@@ -153,7 +153,9 @@ def test_retry_keeps_newest_checkpoints_and_deletes_partial_ones():
 
 @given(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(0, 3))
 @in_loop
-def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, best, more):
+def test_a_resume_continues_from_the_newest_complete_checkpoints(
+    keep: Any, latest: Any, best: Any, more: Any
+) -> None:
     """The record names two checkpoints, the folder may hold more; what is newer than the record's
     may be half written.
     """
@@ -175,7 +177,7 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
 
 
 @in_loop
-def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume():
+def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume() -> None:
     objectives = Objectives((Objective("score", "maximize"),), (Constraint("hours", "<=", 3),))
     running = started(objectives=objectives)
     for step in range(1, 6):

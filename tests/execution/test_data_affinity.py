@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ uses = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_si
 
 
 @given(uses, st.integers(0, 120))
-def test_the_latest_that_fit_are_kept(used, room):
+def test_the_latest_that_fit_are_kept(used: Any, room: Any) -> None:
     sizes = dict(used)
     kept = ()
     for key, _ in used:
@@ -31,7 +33,7 @@ def test_the_latest_that_fit_are_kept(used, room):
     )
 
 
-def test_a_gangs_room_is_its_share_of_the_memory():
+def test_a_gangs_room_is_its_share_of_the_memory() -> None:
     cluster = {"CPU": 8.0, "memory": 64e9}
     assert room_of(cluster, Shape(2, (("CPU", 1.0),))) == SHARE * 64e9 * 2 / 8 / 2
     assert room_of(cluster, Shape(1, (("CPU", 8.0),))) == SHARE * 64e9

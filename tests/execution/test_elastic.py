@@ -32,7 +32,7 @@ def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
 class Growing:
     """A pool of workers that has another worker at step 4."""
 
-    def grow(self, shape, members, trials_pending, reserve):
+    def grow(self, shape: Any, members: Any, trials_pending: Any, reserve: Any) -> Any:
         return [1] if reserve else []
 
 
@@ -45,7 +45,7 @@ def running_of_two() -> tuple[RunningTrial, ElasticGangs]:
     return running, ElasticGangs(pool)
 
 
-def test_all_ranks_get_one_answer_when_the_last_has_reported():
+def test_all_ranks_get_one_answer_when_the_last_has_reported() -> None:
     async def scene() -> None:
         running, elastic = running_of_two()
 
@@ -66,7 +66,7 @@ def test_all_ranks_get_one_answer_when_the_last_has_reported():
     asyncio.run(scene())
 
 
-def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
+def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting() -> None:
     async def scene() -> None:
         running, elastic = running_of_two()
         answer = running.answers[1]
@@ -83,7 +83,7 @@ def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
 
 
 @in_loop
-def test_the_record_says_how_many_workers_there_were_from_which_step_on():
+def test_the_record_says_how_many_workers_there_were_from_which_step_on() -> None:
     shape = Shape(1, (("CPU", 1.0),), most=3)
     elastic = new_trial(replace(trial(0, {}, 1, "none"), shape=shape))
     running = RunningTrial(elastic, "")
@@ -112,7 +112,7 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_a_rank_takes_the_same_part_as_one_that_is_cut_ahead(clean_ray: Any):
+def test_a_rank_takes_the_same_part_as_one_that_is_cut_ahead(clean_ray: Any) -> None:
     import pandas as pd
     import pyarrow as pa
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ STEPS = (1, 2, 3, 5, 8, 13, 21, 34)
     st.lists(st.fixed_dictionaries({"loss": NUMBERS, "other": NUMBERS}), min_size=1, max_size=8),
     st.booleans(),
 )
-def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
+def test_a_fold_has_the_metrics_of_its_best_step(reports: Any, minimize: Any) -> None:
     result = result_of(dict(zip(STEPS, reports, strict=False)), StepOrder("loss", minimize))
     assert result["loss"] == (min if minimize else max)(report["loss"] for report in reports)
     assert reports[STEPS.index(int(result[BEST_FOLD_STEP]))] == {
@@ -27,20 +28,20 @@ def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
     }
 
 
-def test_without_a_metric_the_last_step_counts():
+def test_without_a_metric_the_last_step_counts() -> None:
     assert result_of({1: {"a": 1.0}, 4: {"a": 2.0}}, StepOrder(None, True)) == {
         "a": 2.0,
         BEST_FOLD_STEP: 4.0,
     }
 
 
-def test_a_fold_without_a_value_keeps_its_last_step():
+def test_a_fold_without_a_value_keeps_its_last_step() -> None:
     result = result_of({1: {"a": math.nan}, 2: {"a": math.nan, "b": 1.0}}, StepOrder("a", True))
     assert math.isnan(result["a"]) and result["b"] == 1.0 and result[BEST_FOLD_STEP] == 2
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=6))
-def test_the_mean_is_over_all_folds(values):
+def test_the_mean_is_over_all_folds(values: Any) -> None:
     mean = mean_of(
         [{"loss": value} | ({"first": 1.0} if not i else {}) for i, value in enumerate(values)]
     )

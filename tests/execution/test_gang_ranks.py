@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ def member(node: str, gpu: int, number: int) -> SimpleNamespace:
     return SimpleNamespace(node=node, gpus=(str(gpu),), number=number)
 
 
-def test_ranks_follow_nodes_and_gpus():
+def test_ranks_follow_nodes_and_gpus() -> None:
     workers = [member("n2", 10, 4), member("n2", 2, 3), member("n1", 1, 2), member("n2", 0, 5)]
     assert [worker.number for worker in in_rank_order(workers)] == [5, 3, 4, 2], (
         "the node with most workers first, and GPU 10 after GPU 2"
@@ -32,7 +33,7 @@ def test_ranks_follow_nodes_and_gpus():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 7)), min_size=1, max_size=12))
-def test_the_workers_of_a_node_have_consecutive_ranks_and_all_local_ranks(places):
+def test_the_workers_of_a_node_have_consecutive_ranks_and_all_local_ranks(places: Any) -> None:
     workers = [member(node, gpu, number) for number, (node, gpu) in enumerate(places)]
     nodes = [worker.node for worker in in_rank_order(workers)]
     ranks = ranks_on(nodes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize("error", [TORCH, *map(RuntimeError, TEXTS)])
-def test_a_full_gpu_is_explained_in_one_line(error):
+def test_a_full_gpu_is_explained_in_one_line(error: Any) -> None:
     said = explain(error)
     assert (
         said is not None
@@ -32,9 +34,9 @@ def test_a_full_gpu_is_explained_in_one_line(error):
 @pytest.mark.parametrize(
     "error", [MemoryError("Unable to allocate 20 GiB"), RuntimeError("CUDA error: no device")]
 )
-def test_other_errors_are_left_as_they_are(error):
+def test_other_errors_are_left_as_they_are(error: Any) -> None:
     assert explain(error) is None
 
 
-def test_a_full_gpu_does_not_count_as_the_death_of_the_process():
+def test_a_full_gpu_does_not_count_as_the_death_of_the_process() -> None:
     assert exit_cause(TORCH) is None

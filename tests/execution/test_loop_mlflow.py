@@ -9,6 +9,9 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +34,7 @@ class Sweep:
     process.
     """
 
-    def __init__(self, root):
+    def __init__(self, root: Any) -> None:
         from mlflow.tracking import MlflowClient
 
         shutil.copy(mlflow_database(), root)
@@ -44,19 +47,19 @@ class Sweep:
             trial = Trial(number, {}, (), shape, 7, {"lr": 0.1})
             self.tracker.handle(begin(trial, 1.0))
 
-    def folder(self, number):
+    def folder(self, number: Any) -> Any:
         return self.root / "sweep-1" / "trials" / f"{number:04d}"
 
-    def file(self, number):
+    def file(self, number: Any) -> Any:
         return self.folder(number) / "mlflow.json"
 
-    def id(self, number):
+    def id(self, number: Any) -> Any:
         return json.loads(self.file(number).read_text())["run_id"]
 
-    def run(self, number):
+    def run(self, number: Any) -> Any:
         return self.client.get_run(self.id(number))
 
-    def loop(self, loop, number=0, tracking=""):
+    def loop(self, loop: Any, number: int = 0, tracking: str = "") -> Any:
         """Run a loop as a rank does."""
         run = TrialRun(tracking or self.uri, self.folder(number), 0)
         with isolated(), logged(run):
@@ -64,7 +67,7 @@ class Sweep:
 
 
 @pytest.fixture
-def sweep(tmp_path, monkeypatch):
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import mlflow
 
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)  # of the process that started the sweep
@@ -77,10 +80,10 @@ def sweep(tmp_path, monkeypatch):
     mlflow.set_tracking_uri(None)
 
 
-def test_logs_of_loop_go_to_the_run_of_its_trial(sweep):
+def test_logs_of_loop_go_to_the_run_of_its_trial(sweep: Any) -> None:
     import mlflow
 
-    def loop():
+    def loop() -> Any:
         assert mlflow.active_run() is None
         mlflow.log_metric("first", 1.0)  # which starts a run
         with mlflow.start_run(nested=True):
@@ -98,10 +101,10 @@ def test_logs_of_loop_go_to_the_run_of_its_trial(sweep):
         assert [file.path for file in files] == ["note.txt"]
 
 
-def test_the_status_of_the_sweep_counts_after_the_loop_has_ended_its_run(sweep):
+def test_the_status_of_the_sweep_counts_after_the_loop_has_ended_its_run(sweep: Any) -> None:
     import mlflow
 
-    def loop():
+    def loop() -> None:
         with mlflow.start_run():
             mlflow.log_metric("loss", 0.5)
 
@@ -112,21 +115,21 @@ def test_the_status_of_the_sweep_counts_after_the_loop_has_ended_its_run(sweep):
     assert sweep.run(0).info.status == "FAILED"
 
 
-def test_a_loop_may_select_another_experiment_or_server(sweep, tmp_path):
+def test_a_loop_may_select_another_experiment_or_server(sweep: Any, tmp_path: Path) -> None:
     import mlflow
 
     (tmp_path / "own").mkdir()
     own = f"sqlite:///{shutil.copy(mlflow_database(), tmp_path / 'own')}"
 
-    def elsewhere():
+    def elsewhere() -> Any:
         mlflow.set_tracking_uri(own)
         return mlflow.start_run().info.run_id
 
-    def another_experiment():
+    def another_experiment() -> Any:
         mlflow.set_experiment("mine")
         return mlflow.start_run().info
 
-    def the_same():
+    def the_same() -> Any:
         mlflow.set_tracking_uri(sweep.uri)
         mlflow.set_experiment("exp")
         return mlflow.start_run().info.run_id
@@ -139,11 +142,11 @@ def test_a_loop_may_select_another_experiment_or_server(sweep, tmp_path):
     assert sweep.loop(the_same, 1) == sweep.id(1)
 
 
-def test_autolog_logs_to_the_trials_run(sweep):
+def test_autolog_logs_to_the_trials_run(sweep: Any) -> None:
     import mlflow
     import sklearn.linear_model
 
-    def loop():
+    def loop() -> None:
         mlflow.sklearn.autolog(log_models=False, silent=True)
         sklearn.linear_model.Ridge(alpha=0.25).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
 
@@ -152,10 +155,12 @@ def test_autolog_logs_to_the_trials_run(sweep):
     assert sweep.run(0).data.params["alpha"] == "0.25"
 
 
-def test_an_error_of_mlflow_is_a_line_in_the_log(sweep, capfd):
+def test_an_error_of_mlflow_is_a_line_in_the_log(
+    sweep: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     import mlflow
 
-    def loop():
+    def loop() -> None:
         mlflow.start_run()
         mlflow.log_param("lr", 0.2)  # The trial has logged 0.1.
         mlflow.log_param("lr", 0.2)
@@ -167,7 +172,7 @@ def test_an_error_of_mlflow_is_a_line_in_the_log(sweep, capfd):
     assert said.count("--- mlflow.log_param: MlflowException: ") == 1
 
 
-def a_loop():
+def a_loop() -> Any:
     import mlflow
 
     with mlflow.start_run() as run:
@@ -176,7 +181,9 @@ def a_loop():
     return run.info.run_id
 
 
-def test_a_server_that_is_away_fails_no_trial(sweep, capfd):
+def test_a_server_that_is_away_fails_no_trial(
+    sweep: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     began = time.monotonic()
     assert sweep.loop(a_loop, tracking="http://127.0.0.1:1") == ""
     assert sweep.loop(a_loop, tracking="postgresql://me@127.0.0.1:1/runs") == ""
@@ -188,7 +195,7 @@ def test_a_server_that_is_away_fails_no_trial(sweep, capfd):
 
 
 @pytest.mark.slow
-def test_a_locked_database_fails_no_trial(sweep, capfd):
+def test_a_locked_database_fails_no_trial(sweep: Any, capfd: pytest.CaptureFixture[str]) -> None:
     database = sqlite3.connect(sweep.uri.removeprefix("sqlite:///"), isolation_level=None)
     database.execute("begin exclusive")
     sweep.loop(a_loop)
@@ -196,7 +203,9 @@ def test_a_locked_database_fails_no_trial(sweep, capfd):
     assert "locked" in capfd.readouterr().err
 
 
-def test_a_refit_has_a_run_of_its_own(tmp_path, monkeypatch, capfd):
+def test_a_refit_has_a_run_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -207,7 +216,7 @@ def test_a_refit_has_a_run_of_its_own(tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.integration
-def test_a_loop_that_is_the_first_to_import_mlflow_logs_to_the_trials_run(sweep):
+def test_a_loop_that_is_the_first_to_import_mlflow_logs_to_the_trials_run(sweep: Any) -> None:
     code = f"""
 import sys
 from sweeps.execution.worker import loop_mlflow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -32,7 +33,7 @@ def test_an_unseen_category_is_named_with_the_encoder_that_takes_it() -> None:
 
 
 @pytest.mark.parametrize("steps", [(), (Step("StandardScaler"),)])
-def test_other_missing_values_are_named_with_the_imputer(steps) -> None:
+def test_other_missing_values_are_named_with_the_imputer(steps: Any) -> None:
     said = explain(NAN, {"train": shard(HOLES)}, steps)
     assert said is not None and "`plan` in train" in said and "`SimpleImputer`" in said
 

@@ -12,6 +12,8 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -40,7 +42,7 @@ def state() -> dict:
     }
 
 
-def careless(folder) -> None:
+def careless(folder: Any) -> None:
     """What loops do."""
     os.environ["LEFT"] = "behind"
     os.environ.pop("HOME", None)
@@ -66,7 +68,7 @@ def careless(folder) -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_state_is_reset(tmp_path, raises):
+def test_state_is_reset(tmp_path: Path, raises: bool) -> None:
     before = state()
     try:
         with isolated() as reset:
@@ -83,7 +85,7 @@ def test_state_is_reset(tmp_path, raises):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(60)
-def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults():
+def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults() -> None:
     code = (
         "from sweeps.execution.isolation.process_reset import isolated\n"
         "from sweeps.execution.isolation.torch_state import DEFAULTS, settings\n"
@@ -115,7 +117,7 @@ print(len(sys.meta_path) - before)
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
+def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it() -> None:
     late, before = (
         subprocess.run(
             [sys.executable, "-c", IMPORTS_TORCH_LATE, when],
@@ -129,7 +131,7 @@ def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
 
 
 @pytest.mark.integration
-def test_gang_of_one_renews_destroyed_process_group():
+def test_gang_of_one_renews_destroyed_process_group() -> None:
     code = """
 import os, torch, torch.distributed as dist
 from sweeps.execution.isolation import torch_state
@@ -147,7 +149,7 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay():
+def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay() -> None:
     logging.Logger.manager.loggerDict.pop("numpy.made.now", None)
     with isolated():
         logger = logging.getLogger("numpy.made.now")
@@ -156,7 +158,7 @@ def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay():
     logger.handlers.clear()
 
 
-def test_a_closed_stream_breaks_the_process(monkeypatch):
+def test_a_closed_stream_breaks_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     with isolated() as reset:
         sys.stdout.close()
@@ -167,7 +169,7 @@ def waits(event: threading.Event) -> None:
     event.wait(30)
 
 
-def test_a_thread_of_the_users_breaks_the_process_while_it_runs():
+def test_a_thread_of_the_users_breaks_the_process_while_it_runs() -> None:
     event = threading.Event()
     with isolated() as reset:
         thread = threading.Thread(target=waits, args=(event,), name="mine")
@@ -177,7 +179,7 @@ def test_a_thread_of_the_users_breaks_the_process_while_it_runs():
     assert reset.broken == "a thread of the training loop is still running: `mine`"
 
 
-def test_threads_that_end_or_are_a_librarys_own_do_no_harm():
+def test_threads_that_end_or_are_a_librarys_own_do_no_harm() -> None:
     with isolated() as reset:
         threading.Thread(target=time.sleep, args=(0.05,)).start()
         pool = ThreadPoolExecutor(1)
@@ -209,7 +211,9 @@ def spawns_a_daemon() -> int:
 
 
 @pytest.mark.parametrize("start", [forks, spawns_a_daemon])
-def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, start):
+def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(
+    tmp_path: Path, start: Any
+) -> None:
     stays = subprocess.Popen(SLEEPS, stdout=subprocess.DEVNULL)
     try:
         with isolated(f"{tmp_path}/trials/0000/0"):
@@ -228,7 +232,7 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
         stays.wait()
 
 
-def test_r7_the_processes_of_a_sweep_are_those_of_its_folder(tmp_path):
+def test_r7_the_processes_of_a_sweep_are_those_of_its_folder(tmp_path: Path) -> None:
     mine, other = (
         subprocess.Popen(
             SLEEPS,
@@ -249,7 +253,7 @@ def test_r7_the_processes_of_a_sweep_are_those_of_its_folder(tmp_path):
             process.stdout.close()
 
 
-def test_a_worker_is_replaced_when_its_memory_grew_past_a_bound():
+def test_a_worker_is_replaced_when_its_memory_grew_past_a_bound() -> None:
     assert excess_growth(300 << 20, (300 << 20) + MEMORY_GROWTH) is None
     text = "the process grew from 300 to 1325 MB of memory"
     assert excess_growth(300 << 20, (301 << 20) + MEMORY_GROWTH) == text

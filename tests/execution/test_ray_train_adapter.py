@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.processes import wait_until_clean
 RUNGS = (1, 2, 3, 4)
 
 
-def test_ray_still_has_the_names_that_the_adapter_replaces():
+def test_ray_still_has_the_names_that_the_adapter_replaces() -> None:
     from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
     from sweeps.execution.ray_apis import ray_train_adapter
@@ -55,12 +56,12 @@ def shard_of(names: list[str], name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["validation", "val", "eval", "evaluation"])
-def test_the_names_of_the_valid_shard_in_rays_tutorials_work(name):
+def test_the_names_of_the_valid_shard_in_rays_tutorials_work(name: str) -> None:
     assert shard_of(["train", "valid"], name) == "the valid rows"
     assert shard_of(["train", "valid", name], name) == f"the {name} rows"
 
 
-def test_a_dataset_that_is_not_there_is_named():
+def test_a_dataset_that_is_not_there_is_named() -> None:
     with pytest.raises(KeyError, match=r"`tset`.* train, valid"):
         shard_of(["train", "valid"], "tset")
     with pytest.raises(KeyError, match=r"never sees the split `test`; evaluate on `valid`"):
@@ -69,7 +70,7 @@ def test_a_dataset_that_is_not_there_is_named():
         shard_of([], "train")
 
 
-def test_ray_still_reads_the_session_of_train_v1():
+def test_ray_still_reads_the_session_of_train_v1() -> None:
     from ray.train._internal import session as first_version
 
     from sweeps.execution.ray_apis import ray_train_adapter
@@ -89,7 +90,9 @@ def test_ray_still_reads_the_session_of_train_v1():
 
 
 @pytest.mark.parametrize("distributed", [False, True])
-def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, distributed):
+def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(
+    tmp_path: Path, distributed: bool
+) -> None:
     import ray.train
     import ray.tune
     from ray.air import session as air
@@ -129,7 +132,7 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, di
     assert get_session() is None
 
 
-def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
+def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative() -> None:
 
     from sweeps.execution.ray_apis import ray_data_adapter
 
@@ -180,7 +183,7 @@ def gang(
 @pytest.mark.integration
 @pytest.mark.timeout(180)
 @ONLY_TORCH
-def test_shard_is_read_in_place_without_ray_data_actor(gang):
+def test_shard_is_read_in_place_without_ray_data_actor(gang: Any) -> None:
     state, reports = gang.run("reads")
     assert state is State.COMPLETE and reports[0].metrics["loss"] == 256 / gang.workers
 
@@ -188,7 +191,7 @@ def test_shard_is_read_in_place_without_ray_data_actor(gang):
 @pytest.mark.integration
 @pytest.mark.timeout(180)
 @ONLY_TORCH
-def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(gang):
+def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(gang: Any) -> None:
     workers, t = gang.workers, gang.trial("loads_and_stores")
     state, reports = gang.driving.reports_of(t)
     assert state is State.COMPLETE
@@ -207,7 +210,7 @@ def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(gang):
     "stops",
     [pytest.param(4, marks=pytest.mark.integration), pytest.param(200, marks=pytest.mark.long)],
 )
-def test_documented_loops_stop_anywhere_and_leave_nothing(gang, stops):
+def test_documented_loops_stop_anywhere_and_leave_nothing(gang: Any, stops: int) -> None:
     def run(
         stop_at: int | None, lr: float, seed: int | None = None
     ) -> tuple[State | None, list[float]]:

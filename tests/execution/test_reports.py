@@ -8,6 +8,7 @@ import math
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.processes import wait_until_clean
 from tests.waiting import wait_until
 
 
-def test_nested_metrics_are_flatten():
+def test_nested_metrics_are_flatten() -> None:
     assert flatten({"a": {"b": 1, "c": {0: 2.0}}, "d": {}, "e": 3}) == {
         "a.b": 1,
         "a.c.0": 2.0,
@@ -34,7 +35,7 @@ def test_nested_metrics_are_flatten():
     assert numeric(flatten({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
 
 
-def test_a_quoted_value_has_no_part_of_a_secret():
+def test_a_quoted_value_has_no_part_of_a_secret() -> None:
     remember("my-own-secret")
     assert quote(f"{'x' * (QUOTED - 5)}my-own-secret").endswith("***'")
 
@@ -45,7 +46,7 @@ def losses(reports: list[Report]) -> list[float]:
 
 @pytest.mark.faults
 @pytest.mark.timeout(120)
-def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
+def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray: Any, tmp_path: Path) -> None:
     driving = Driving(job("tests.execution.loops:tune_function", "none"), tmp_path)
     latch = tmp_path / "latch"
     try:
@@ -67,7 +68,9 @@ def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(120)
-def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path):
+def test_tunes_callback_of_xgboost_reports_and_saves_each_round(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with Driving(
         job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path
     ) as driving:
@@ -83,7 +86,9 @@ def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_p
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
-def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(clean_ray, tmp_path):
+def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     one_cpu = {"CPU": 1.0}
     driving = Driving(job("tests.execution.loops:reports_at_each_latch", "none"), tmp_path, one_cpu)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -140,7 +145,9 @@ RETURNED = [
 
 
 @pytest.mark.parametrize("returned, wanted", RETURNED)
-def test_after_reports_a_returned_dict_with_the_metric_is_the_trials_value(returned, wanted):
+def test_after_reports_a_returned_dict_with_the_metric_is_the_trials_value(
+    returned: Any, wanted: Any
+) -> None:
     session: Any = SimpleNamespace(reports=2, job=SimpleNamespace(metric="loss"))
     current = Current("0000", 1, None, None, None, "loss", "minimize", None, 1, None)
     set_current(current)
@@ -152,7 +159,7 @@ def test_after_reports_a_returned_dict_with_the_metric_is_the_trials_value(retur
 
 
 @pytest.mark.parametrize("returned, wanted", [(0.5, [{"loss": 0.5}]), (True, []), (None, [])])
-def test_a_returned_number_is_the_only_report(returned, wanted):
+def test_a_returned_number_is_the_only_report(returned: bool | float | None, wanted: Any) -> None:
     sent: list[dict[str, float]] = []
     session: Any = SimpleNamespace(
         reports=0,
@@ -166,7 +173,7 @@ def test_a_returned_number_is_the_only_report(returned, wanted):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_each_yielded_dict_is_a_report_and_stop_closes_generator(gang, tmp_path):
+def test_each_yielded_dict_is_a_report_and_stop_closes_generator(gang: Any, tmp_path: Path) -> None:
     state, reports = gang.run("yields_metrics", x=1.0, folder=str(tmp_path))
     assert (state, losses(reports)) == (State.COMPLETE, [1.0, 1 / 2, 1 / 3, 1 / 4])
     assert (tmp_path / "closed").read_text() == "4"
@@ -177,7 +184,7 @@ def test_each_yielded_dict_is_a_report_and_stop_closes_generator(gang, tmp_path)
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_a_ray_tune_function_reports_and_knows_its_trial(gang):
+def test_a_ray_tune_function_reports_and_knows_its_trial(gang: Any) -> None:
     state, reports = gang.run("tune_function", x=3.0)
     assert (state, losses(reports)) == (State.COMPLETE, [3.0, 1.5, 1.0])
     assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {

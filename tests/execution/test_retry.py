@@ -5,6 +5,7 @@ newest checkpoint.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,13 +33,18 @@ class Own(ConnectionError):
         ((), False),
     ],
 )
-def test_retry_name_matches_class_or_base_with_or_without_module(names, worth):
+def test_retry_name_matches_class_or_base_with_or_without_module(names: Any, worth: bool) -> None:
     assert is_worth_a_retry(Own("gone"), names) is worth
 
 
 def driving_of(
-    tmp_path, retry_on, *, max_failures=2, loop="tests.execution.loops:fails_once", rungs=()
-):
+    tmp_path: Path,
+    retry_on: Any,
+    *,
+    max_failures: int = 2,
+    loop: str = "tests.execution.loops:fails_once",
+    rungs: Any = (),
+) -> Any:
     return Driving(
         replace(job(loop, "none", rungs=rungs), retry_on=retry_on),
         tmp_path,
@@ -46,7 +52,7 @@ def driving_of(
     )
 
 
-def attempted(driving, number=0, workers=1, **params):
+def attempted(driving: Any, number: int = 0, workers: int = 1, **params: Any) -> Any:
     """Run a trial whose loop fails in its third step; its last outcome, the steps it reported, and
     its logs.
     """
@@ -70,7 +76,9 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.mark.integration
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.extended), 2])
-def test_retry_continues_from_newest_checkpoint(clean_ray, tmp_path, workers):
+def test_retry_continues_from_newest_checkpoint(
+    clean_ray: Any, tmp_path: Path, workers: int
+) -> None:
     with driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4)) as driving:
         for rank in range(workers):
             outcome, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
@@ -95,7 +103,7 @@ def test_retry_continues_from_newest_checkpoint(clean_ray, tmp_path, workers):
 
 @pytest.mark.integration
 @pytest.mark.extended
-def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
+def test_exceptions_are_retried_up_to_max_failures(clean_ray: Any, tmp_path: Path) -> None:
     with driving_of(tmp_path, ("OSError",), max_failures=1) as driving:
         outcome, _, _ = attempted(driving, once=False)
     assert (outcome.state, outcome.attempt) == (State.FAIL, 2)
@@ -108,7 +116,9 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.extended
-def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, tmp_path):
+def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with driving_of(
         tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself"
     ) as driving:
@@ -121,7 +131,7 @@ def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, 
 
 @pytest.mark.integration
 @pytest.mark.extended
-def test_returned_rank_leaves_group_so_peer_does_not_hang(clean_ray, tmp_path):
+def test_returned_rank_leaves_group_so_peer_does_not_hang(clean_ray: Any, tmp_path: Path) -> None:
     with Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path) as driving:
         t = trial(0, {}, 2, "torch")
         driving.start(t)
@@ -131,8 +141,8 @@ def test_returned_rank_leaves_group_so_peer_does_not_hang(clean_ray, tmp_path):
 
 @pytest.mark.parametrize("broken", ["loop", "reference"])
 def test_a_module_that_cannot_be_imported_ends_the_sweep_with_one_line(
-    tmp_path, monkeypatch, broken
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
     (tmp_path / "broken_loop.py").write_text("import json\n\njson.loads('{')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     loop, references = (

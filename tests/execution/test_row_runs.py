@@ -28,7 +28,9 @@ class Session:
     reports.
     """
 
-    def __init__(self, checkpoint: Checkpoint | None = None, rows: int = 90, workers: int = 1):
+    def __init__(
+        self, checkpoint: Checkpoint | None = None, rows: int = 90, workers: int = 1
+    ) -> None:
         self.job, self.ranks, self.name, self.folder = (
             job("a:b", "none"),
             Ranks(world_size=workers),
@@ -83,7 +85,9 @@ class Session:
 
 
 @pytest.fixture(autouse=True)
-def in_sweep_folder(tmp_path_factory, monkeypatch):
+def in_sweep_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The current folder is the sweep's folder."""
     monkeypatch.chdir(tmp_path_factory.mktemp("sweep"))
 
@@ -100,7 +104,7 @@ def saved(folder: Path, note: int | None = None) -> ray.train.Checkpoint:
 
 
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=6), st.booleans())
-def test_the_best_step_is_the_first_with_the_best_value(values, minimize):
+def test_the_best_step_is_the_first_with_the_best_value(values: Any, minimize: Any) -> None:
     reports = {10 * i: {"loss": value} for i, value in enumerate(values, 1)}
     step = best_step(reports, StepOrder("loss", minimize))
     assert values[step // 10 - 1] == (min if minimize else max)(values)
@@ -108,7 +112,7 @@ def test_the_best_step_is_the_first_with_the_best_value(values, minimize):
     assert best_step(reports, StepOrder(None, minimize)) == 10 * len(values)
 
 
-def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
+def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch() -> None:
     session, seen = Session(), []
 
     def train(run: RowRun) -> None:
@@ -125,7 +129,7 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
     ]
 
 
-def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
+def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path: Path) -> None:
     session, seen = Session(Checkpoint(str(tmp_path), 3, 3)), []
     (tmp_path / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 3, "on_all_ranks": True}))
 
@@ -138,7 +142,7 @@ def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
     assert tmp_path.is_dir()
 
 
-def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
+def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path: Path) -> None:
     seen = []
 
     def train(run: RowRun) -> None:
@@ -157,7 +161,7 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_all_ranks_start_from_the_same_rows(tmp_path, resumed):
+def test_all_ranks_start_from_the_same_rows(tmp_path: Path, resumed: bool) -> None:
     seen = []
 
     def train(run: RowRun) -> None:
@@ -175,6 +179,6 @@ def test_all_ranks_start_from_the_same_rows(tmp_path, resumed):
     assert seen == [None] * (2 if resumed else 3)
 
 
-def test_a_run_without_a_report_is_an_error():
+def test_a_run_without_a_report_is_an_error() -> None:
     with pytest.raises(ValueError, match="reported nothing on 1 of 9 parts of the train rows"):
         run_on_rows(Session(), current(), lambda run: None)

@@ -24,7 +24,7 @@ from tests.study.trial_states import new_trial, resumed_trial
 from tests.trial_updates import rank_places
 
 
-def test_driver_gets_last_reports_of_ended_trial():
+def test_driver_gets_last_reports_of_ended_trial() -> None:
     async def scene() -> None:
         running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
         attempt = running.begin_attempt(rank_places(1))
@@ -44,7 +44,7 @@ def test_driver_gets_last_reports_of_ended_trial():
     asyncio.run(scene())
 
 
-def test_failed_attempts_are_counted_across_drivers():
+def test_failed_attempts_are_counted_across_drivers() -> None:
     running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
     running.begin_attempt(rank_places(1))
     running.retry("the node was lost", FailureCounts(1, 3), after_exception=False)
@@ -57,7 +57,7 @@ def test_failed_attempts_are_counted_across_drivers():
     assert resumed.state.failures == FailureCounts(1, 0)
 
 
-def test_pool_awaits_ranks_before_trial_has_ended():
+def test_pool_awaits_ranks_before_trial_has_ended() -> None:
     async def scene() -> None:
         pool = object.__new__(_Pool)
         running = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
@@ -74,7 +74,7 @@ def test_pool_awaits_ranks_before_trial_has_ended():
     asyncio.run(scene())
 
 
-def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
+def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop() -> None:
     async def scene() -> None:
         pool, order, stopped = object.__new__(_Pool), [], asyncio.Event()
         pool.job, pool.trials, pool.stopping, pool.spawn = job("l", "none"), {}, None, Background()
@@ -101,7 +101,9 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
     asyncio.run(scene())
 
 
-def test_an_attempt_starts_only_after_started_deletions_have_ended(tmp_path, monkeypatch):
+def test_an_attempt_starts_only_after_started_deletions_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deleting, go = threading.Event(), threading.Event()
     names = [tmp_path / "0000" / f"checkpoint_{step:06d}" for step in (1, 2)]
     delete = trial_services.delete_checkpoint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ space: {{{'preprocessor: ["my_loop:Shift"], ' if data else ""}params: {{a: {{gri
     return file
 
 
-def test_on_a_cluster_it_is_sent_with_the_code(tmp_path):
+def test_on_a_cluster_it_is_sent_with_the_code(tmp_path: Path) -> None:
     section = "{env_vars: {A: b}, pip: [roman], py_modules: [libs/helper], working_dir: files}"
     space, stage = load(space_of(tmp_path / "code", section)), tmp_path / "stage"
     sent = shipped_code.environment(space, (tmp_path / "code",), stage)
@@ -93,7 +94,7 @@ def test_on_a_cluster_it_is_sent_with_the_code(tmp_path):
     assert {"settings.txt", "my_loop.py"} <= {file.name for file in stage.iterdir()}
 
 
-def test_with_an_image_no_code_is_sent(tmp_path):
+def test_with_an_image_no_code_is_sent(tmp_path: Path) -> None:
     space, stage = (
         load(space_of(tmp_path / "code", "{env_vars: {A: b}, image_uri: 'me/image:1'}")),
         tmp_path / "stage",
@@ -106,7 +107,7 @@ def test_with_an_image_no_code_is_sent(tmp_path):
     )
 
 
-def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
+def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path: Path) -> None:
     space = load(space_of(tmp_path / "code", "{working_dir: 's3://b/c.zip'}"))
     with pytest.raises(
         InputError,
@@ -117,7 +118,9 @@ def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_a_process_that_is_connected_to_ray_cannot_set_it_up(clean_ray, tmp_path):
+def test_a_process_that_is_connected_to_ray_cannot_set_it_up(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with pytest.raises(
         InputError,
         match=r":6:1: runtime_env: this process is already connected to Ray, so Ray cannot set up "
@@ -129,7 +132,7 @@ def test_a_process_that_is_connected_to_ray_cannot_set_it_up(clean_ray, tmp_path
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(240)
-def test_variables_modules_and_files_reach_each_trial_and_preprocessor(tmp_path):
+def test_variables_modules_and_files_reach_each_trial_and_preprocessor(tmp_path: Path) -> None:
     section = "{env_vars: {TOKEN: secret-of-mine}, py_modules: [libs/helper], working_dir: files}"
     done = command("run", space_of(tmp_path, section), "--dir", tmp_path / "runs", "--json")
     out, err = done.communicate(timeout=200)

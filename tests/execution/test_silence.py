@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ class Pool:
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The clock of the session, which a test sets."""
     clock = SimpleNamespace(now=100.0, time=time.time)
     clock.monotonic = lambda: clock.now
@@ -38,7 +39,7 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def session(tmp_path, clock):
+def session(tmp_path: Path, clock: Any) -> Any:
     assignment: Any = SimpleNamespace(
         trial=trial(0, {}, 1, "none"),
         ranks=Ranks(1, 2, 1, 2),
@@ -55,7 +56,9 @@ def session(tmp_path, clock):
     )
 
 
-def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, clock, capsys):
+def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(
+    session: Any, clock: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     session.check_silence()
     assert not session.pool.heard
     clock.now += SILENT_AFTER
@@ -76,11 +79,13 @@ def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, 
     assert len(session.pool.heard) == 2
 
 
-def test_r13_the_wait_for_a_decision_is_not_silence(session, clock, monkeypatch):
+def test_r13_the_wait_for_a_decision_is_not_silence(
+    session: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decided = []
     session.assignment.asks = True
 
-    def decide(*arguments):
+    def decide(*arguments: Any) -> bool:
         clock.now += 10 * SILENT_AFTER
         session.check_silence()
         decided.append(1)
@@ -95,7 +100,7 @@ def test_r13_the_wait_for_a_decision_is_not_silence(session, clock, monkeypatch)
     assert not session.pool.heard
 
 
-def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
+def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none() -> None:
     stack = stack_of(threading.get_ident())
     assert "in test_a_stack_starts" in stack.splitlines()[0]
     ended = threading.Thread(target=lambda: None)
@@ -105,7 +110,7 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
     assert SILENT_AFTER == 300
 
 
-def test_r13_late_ranks_are_overdue():
+def test_r13_late_ranks_are_overdue() -> None:
     async def look() -> None:
         run = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
         run.begin_attempt(rank_places(2))
@@ -117,10 +122,10 @@ def test_r13_late_ranks_are_overdue():
     asyncio.run(look())
 
 
-def test_a_run_of_the_loop_whose_reports_stay_in_the_process_is_not_silent(session):
+def test_a_run_of_the_loop_whose_reports_stay_in_the_process_is_not_silent(session: Any) -> None:
     sent: list[RankUpdate] = []
 
-    def record_update(attempt, update):
+    def record_update(attempt: Any, update: Any) -> Any:
         sent.append(update)
         return SimpleNamespace(
             future=lambda: SimpleNamespace(add_done_callback=lambda callback: None)

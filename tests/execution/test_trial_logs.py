@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,7 @@ print("after")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
+def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path: Path, unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(
         [sys.executable, "-c", SAID, tmp_path],
@@ -62,14 +63,14 @@ with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001"):
 """
 
 
-def test_a_log_has_no_secret_of_any_process(tmp_path):
+def test_a_log_has_no_secret_of_any_process(tmp_path: Path) -> None:
     environment = {**os.environ, "MY_TOKEN": "a/secret é"}
     subprocess.run([sys.executable, "-c", LEAKS, tmp_path], check=True, env=environment)
     lines = (tmp_path / "logs" / "rank-0.log").read_bytes().splitlines()
     assert lines[1:] == [b"printed ***", b"by native code ***\xff", b"by a child ***"]
 
 
-def test_the_log_of_a_killed_worker_has_no_secret_but_links_stay(tmp_path):
+def test_the_log_of_a_killed_worker_has_no_secret_but_links_stay(tmp_path: Path) -> None:
     remember("my-own-secret")
     mine = tmp_path / "mine"
     mine.write_text("my-own-secret")
@@ -86,7 +87,7 @@ def test_the_log_of_a_killed_worker_has_no_secret_but_links_stay(tmp_path):
     assert mine.read_text() == (logs[1] / "rank-0.log").read_text() == "my-own-secret"
 
 
-def test_a_cut_log_has_no_part_of_a_secret(tmp_path, monkeypatch):
+def test_a_cut_log_has_no_part_of_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_logs, "LARGEST", 60)
     monkeypatch.setattr(trial_logs, "FIRST", 20)
     monkeypatch.setattr(trial_logs, "LAST", 20)
@@ -97,7 +98,7 @@ def test_a_cut_log_has_no_part_of_a_secret(tmp_path, monkeypatch):
     assert "my-own" not in log.read_text() and log.read_text().endswith("\nlast\n")
 
 
-def test_what_sweeps_adds_to_a_log_cannot_control_a_terminal(tmp_path):
+def test_what_sweeps_adds_to_a_log_cannot_control_a_terminal(tmp_path: Path) -> None:
     log = trial_logs.log_of(tmp_path, 0)
     with trial_logs.into(log, "trial \x1b[2J") as say:
         say("\x9b31m\ud800")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ class Failing:
         return fail
 
 
-def test_the_first_error_of_the_source_is_kept_and_raised_again():
+def test_the_first_error_of_the_source_is_kept_and_raised_again() -> None:
     calls = tune_adapter.Calls(Failing())
     for method in ("poll", "start_trial", "on_trial_lost"):
         with pytest.raises(OSError, match="poll"), calls as source:
@@ -37,7 +38,7 @@ def test_the_first_error_of_the_source_is_kept_and_raised_again():
     assert str(calls.error) == "poll"
 
 
-def test_the_source_is_polled_while_tune_waits_for_the_first_trial():
+def test_the_source_is_polled_while_tune_waits_for_the_first_trial() -> None:
     class Paused:
         polled = 0
 
@@ -56,7 +57,7 @@ def test_the_source_is_polled_while_tune_waits_for_the_first_trial():
     )
 
 
-def test_tune_asks_the_pool_directly():
+def test_tune_asks_the_pool_directly() -> None:
     calls = []
     pool = SimpleNamespace(
         step=SimpleNamespace(
@@ -82,7 +83,7 @@ def test_tune_asks_the_pool_directly():
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
+def test_trials_start_no_process_but_the_workers(clean_ray: Any, tmp_path: Path) -> None:
     before, titles = set(clean_ray.util.placement_group_table()), set()
 
     def look(status: object) -> None:
@@ -113,7 +114,9 @@ def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(120)
-def test_the_wait_for_a_decision_does_not_count_as_trial_time(clean_ray, tmp_path):
+def test_the_wait_for_a_decision_does_not_count_as_trial_time(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path) as driving:
         one = trial(0, {}, 1, "none")
         driving.start(one)

@@ -107,7 +107,7 @@ async def until(condition: Callable[[], Any]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_workers_connect_once_and_again_only_for_another_gang(fake):
+def test_workers_connect_once_and_again_only_for_another_gang(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
         fake.come_up(0), fake.come_up(1)
@@ -124,7 +124,7 @@ def test_workers_connect_once_and_again_only_for_another_gang(fake):
     play(scene, CPU=2.0)
 
 
-def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
+def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
         fake.come_up(0), fake.come_up(1)
@@ -140,7 +140,7 @@ def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
     play(scene, CPU=2.0)
 
 
-def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake):
+def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         waiting = asyncio.create_task(lease(pool, TWO))
         await until(lambda: len(fake.up) == 2)
@@ -160,7 +160,7 @@ def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake)
     play(scene, CPU=2.0)
 
 
-def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake):
+def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         waiting = asyncio.create_task(lease(pool, ONE))
         await until(lambda: fake.up)
@@ -173,7 +173,9 @@ def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake):
     play(scene, CPU=2.0)
 
 
-def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypatch):
+def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two workers with 0.7 GPUs lie on one GPU each: 0.6 are left, but no GPU has 0.4."""
     monkeypatch.setattr(
         worker_pool, "PLACED_WITHIN", 0.3
@@ -197,7 +199,9 @@ def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypat
     play(scene, CPU=4.0, GPU=2.0)
 
 
-def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monkeypatch):
+def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ONE])
         fake.come_up(0)
@@ -226,7 +230,7 @@ def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monke
 ELASTIC = Shape(1, (("CPU", 1.0),), most=3)
 
 
-def test_elastic_gang_keeps_its_place_in_the_queue(fake):
+def test_elastic_gang_keeps_its_place_in_the_queue(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ELASTIC.of_size(3)])
         for number in range(3):
@@ -273,7 +277,7 @@ def test_elastic_gang_keeps_its_place_in_the_queue(fake):
     play(scene, CPU=3.0)
 
 
-def test_growing_cluster_closes_workers_after_idle_minute(fake):
+def test_growing_cluster_closes_workers_after_idle_minute(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         pool.warm([TWO])
         fake.come_up(0), fake.come_up(1)
@@ -294,7 +298,7 @@ def elastic_trial() -> RunningTrial:
     return RunningTrial(new_trial(replace(trial(0, {}, 1, "torch"), shape=ELASTIC)), "")
 
 
-def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
+def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         pool.warm([ELASTIC.of_size(3)])
         for number in range(3):
@@ -345,7 +349,7 @@ def play_on_a_cluster(
     asyncio.run(asyncio.wait_for(run(), 10))
 
 
-def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake):
+def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         assert pool.what_is_missing(TWO) is None
         waiting = asyncio.create_task(lease(pool, TWO))
@@ -368,7 +372,9 @@ def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake):
     play_on_a_cluster(scene, 1.0)
 
 
-def test_misfit_trial_fails_after_ten_minutes_as_misfit(fake, monkeypatch):
+def test_misfit_trial_fails_after_ten_minutes_as_misfit(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene(pool: WorkerPool) -> None:
         clock = [1000.0]
         jumping = SimpleNamespace(monotonic=lambda: clock[0], time=lambda: -86400 * clock[0])

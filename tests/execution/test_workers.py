@@ -5,6 +5,8 @@ worn gang goes.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 @pytest.mark.parametrize("reuse, gangs", [("auto", ["001", "001"]), ("never", ["001", "002"])])
 def test_a_worker_is_closed_after_each_trial_if_it_may_not_be_reused(
-    clean_ray, tmp_path, reuse, gangs
-):
+    clean_ray: Any, tmp_path: Path, reuse: str, gangs: Any
+) -> None:
     with Driving(
         replace(job("tests.execution.loops:three_steps", "none"), reuse=reuse), tmp_path
     ) as driving:

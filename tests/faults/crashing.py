@@ -198,7 +198,7 @@ class _Latched:
 
     PIPE = subprocess.PIPE
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def Popen(self, command: list[str], **how: Any) -> subprocess.Popen:

@@ -13,6 +13,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import ray.train
 import torch
@@ -38,7 +39,7 @@ come_to("import", "any")
 
 
 class _HoldingBackend(_TorchBackend):
-    def on_start(self, worker_group, backend_config):
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
         worker_group.execute(_come_to_connect)
         super().on_start(worker_group, backend_config)
 
@@ -51,7 +52,7 @@ class HoldingConfig(TorchConfig):
     """Torch's backend configuration with an additional stage before the processes connect."""
 
     @property
-    def backend_cls(self):
+    def backend_cls(self) -> Any:
         return _HoldingBackend
 
 

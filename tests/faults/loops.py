@@ -9,9 +9,10 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 
-def kills_itself(config):
+def kills_itself(config: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -19,7 +20,7 @@ class Enough(BaseException):
     """An error that does not inherit from `Exception`. Some frameworks raise such errors."""
 
 
-def misbehaves(config):
+def misbehaves(config: Any) -> None:
     import ray
     import ray.train
     import torch
@@ -51,7 +52,7 @@ def misbehaves(config):
         torch.distributed.destroy_process_group()
 
 
-def _first_time(config) -> bool:
+def _first_time(config: Any) -> bool:
     """Return True at the first call in a test.
 
     The mark on disk is written before the process may die.
@@ -63,7 +64,7 @@ def _first_time(config) -> bool:
     return True
 
 
-def ddp_until_killed(config):
+def ddp_until_killed(config: Any) -> None:
     import ray.train
     import torch
 
@@ -75,7 +76,7 @@ def ddp_until_killed(config):
         ray.train.report({"loss": 1.0})
 
 
-def boosts_until_killed(config):
+def boosts_until_killed(config: Any) -> None:
     import numpy as np
     import ray.train
     import xgboost
@@ -85,7 +86,7 @@ def boosts_until_killed(config):
     train = xgboost.DMatrix(x, x[:, 0])
 
     class Report(xgboost.callback.TrainingCallback):
-        def after_iteration(self, model, epoch, evals_log):
+        def after_iteration(self, model: Any, epoch: Any, evals_log: Any) -> bool:
             if rank == 1 and _first_time(config):
                 os.kill(os.getpid(), signal.SIGKILL)
             ray.train.report({"loss": 1.0})
@@ -94,7 +95,7 @@ def boosts_until_killed(config):
     xgboost.train({"nthread": 1}, train, num_boost_round=2, callbacks=[Report()])
 
 
-def dies_once(config):
+def dies_once(config: Any) -> None:
     import ray.train
 
     for step in range(1, 5):
@@ -108,7 +109,7 @@ def wait_for_ever() -> None:
     threading.Event().wait()
 
 
-def hangs(config):
+def hangs(config: Any) -> None:
     import ray.train
 
     rank = ray.train.get_context().get_world_rank()
@@ -117,7 +118,7 @@ def hangs(config):
         wait_for_ever()
 
 
-def dies_late_and_hangs(config):
+def dies_late_and_hangs(config: Any) -> None:
     """Use most of the time limit, then kill the process. In the next attempt, hang."""
     import ray.train
 
@@ -128,7 +129,7 @@ def dies_late_and_hangs(config):
     wait_for_ever()
 
 
-def reports_unequally(config):
+def reports_unequally(config: Any) -> None:
     """Report as often as the parameters say for each rank, with checkpoints on all ranks if the
     parameters say so.
     """
@@ -140,7 +141,7 @@ def reports_unequally(config):
             ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
-def dies(config):
+def dies(config: Any) -> None:
     """Report once, and then die in the way that the parameters name."""
     import ray.train
 

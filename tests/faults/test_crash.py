@@ -95,7 +95,7 @@ def ended(process: subprocess.Popen, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory) -> str:
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{shutil.copy(mlflow_database(), tmp_path_factory.mktemp('mlflow'))}"
 
 
@@ -141,7 +141,9 @@ def through(
     return folder
 
 
-def test_kill_before_recorded_end_gives_the_same_result(clean_ray, tmp_path, uri):
+def test_kill_before_recorded_end_gives_the_same_result(
+    clean_ray: Any, tmp_path: Path, uri: Any
+) -> None:
     file, _, whole = written(tmp_path / "whole", 3)
     space = space_file.load(file)
     whole.mkdir()
@@ -156,7 +158,7 @@ def test_kill_before_recorded_end_gives_the_same_result(clean_ray, tmp_path, uri
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_paused_trials_survive_kill_with_the_same_result(tmp_path, uri):
+def test_paused_trials_survive_kill_with_the_same_result(tmp_path: Path, uri: Any) -> None:
     text = SPACE.replace("reduction_factor: 2}}", "reduction_factor: 2, type: promotion}}")
     file, _, whole = written(tmp_path / "whole", 5, text)
     space = space_file.load(file)
@@ -170,7 +172,9 @@ def test_paused_trials_survive_kill_with_the_same_result(tmp_path, uri):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_sweep_killed_where_state_is_written_ends_with_the_same_result(tmp_path, uri):
+def test_a_sweep_killed_where_state_is_written_ends_with_the_same_result(
+    tmp_path: Path, uri: Any
+) -> None:
     whole = json.loads(
         ended(command("run", *written(tmp_path / "whole", 12), "--tracking-uri", uri, "--json"))
     )
@@ -192,7 +196,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.long
-def test_resume_continues_from_checkpoint_after_ray_was_killed(tmp_path, uri):
+def test_resume_continues_from_checkpoint_after_ray_was_killed(tmp_path: Path, uri: Any) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
@@ -234,7 +238,7 @@ def test_resume_continues_from_checkpoint_after_ray_was_killed(tmp_path, uri):
 
 
 @pytest.mark.long
-def test_ctrl_c_prints_the_resume_command_which_continues(tmp_path, uri):
+def test_ctrl_c_prints_the_resume_command_which_continues(tmp_path: Path, uri: Any) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -71,7 +72,9 @@ def held(folder: Path) -> dict[int, int]:
         ),
     ],
 )
-def test_elastic_gang_of_three_shrinks_and_grows_again(clean_ray, tmp_path, victims, rungs):
+def test_elastic_gang_of_three_shrinks_and_grows_again(
+    clean_ray: Any, tmp_path: Path, victims: Any, rungs: Any
+) -> None:
     with pool(tmp_path, 3, rungs) as driving:
         (tmp_path / "hold").touch()
         running = elastic_trial(0, tmp_path, 1, 3)
@@ -128,7 +131,7 @@ def test_elastic_gang_of_three_shrinks_and_grows_again(clean_ray, tmp_path, vict
 
 
 @pytest.mark.long
-def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray, tmp_path):
+def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray: Any, tmp_path: Path) -> None:
     with pool(tmp_path, 3) as driving:
         (tmp_path / "hold").touch()
         running = elastic_trial(0, tmp_path, 3, 4, steps=6, until=0)

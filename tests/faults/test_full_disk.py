@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def resumed(folder: Path, trials: int) -> None:
     assert not list(folder.glob(".room*"))
 
 
-def test_r3_the_study_cannot_be_written(clean_ray, disk, tmp_path):
+def test_r3_the_study_cannot_be_written(clean_ray: Any, disk: Any, tmp_path: Path) -> None:
     file = space_of(
         tmp_path,
         "held",
@@ -83,7 +84,7 @@ def test_r3_the_study_cannot_be_written(clean_ray, disk, tmp_path):
 
 
 @pytest.mark.long
-def test_r3_a_checkpoint_cannot_be_written(clean_ray, disk, tmp_path):
+def test_r3_a_checkpoint_cannot_be_written(clean_ray: Any, disk: Any, tmp_path: Path) -> None:
     file = space_of(
         tmp_path,
         "heavy",
@@ -112,8 +113,13 @@ def test_r3_a_checkpoint_cannot_be_written(clean_ray, disk, tmp_path):
     ids=["begun", "almost done"],
 )
 def test_r3_the_winners_bundle_cannot_be_written(
-    clean_ray, checked_in_this_process, disk, tmp_path, monkeypatch, target
-):
+    clean_ray: Any,
+    checked_in_this_process: Any,
+    disk: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+) -> None:
     file = space_of(
         tmp_path, "plain", limits="max_trials: 2", extra=', load: "tests.user_loops:load"'
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -118,8 +119,8 @@ CASES = [
 
 @pytest.mark.parametrize("workers, how, stages", CASES)
 def test_a_rank_that_is_lost_at_any_stage_is_replaced_alone(
-    clean_ray, tmp_path, workers, how, stages
-):
+    clean_ray: Any, tmp_path: Path, workers: Any, how: Any, stages: Any
+) -> None:
     processes: set[int] = set()
     seconds: list[float] = []
     with pool(tmp_path, workers, how) as driving:
@@ -142,7 +143,9 @@ def test_a_rank_that_is_lost_at_any_stage_is_replaced_alone(
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=lambda how: how.name)
-def test_a_worker_that_is_lost_while_it_imports_is_replaced(clean_ray, tmp_path, how):
+def test_a_worker_that_is_lost_while_it_imports_is_replaced(
+    clean_ray: Any, tmp_path: Path, how: Any
+) -> None:
     with pool(tmp_path, 2, how) as driving:
         (tmp_path / "hold-import").touch()
         one = gang_trial(0, 2)

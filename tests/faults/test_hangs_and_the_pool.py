@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +20,9 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
-def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ray, tmp_path):
+def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with Driving(job("tests.faults.loops:hangs", "torch", trial_timeout=3.0), tmp_path) as driving:
         for number, how in enumerate(("everywhere", "on rank 1", "not at all")):
             t = trial(number, {"how": how}, 2, "torch")
@@ -33,7 +37,7 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ra
             assert "tests/faults/loops.py" in log and "wait_for_ever" in log, log
 
 
-def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
+def test_the_time_of_a_lost_attempt_counts(clean_ray: Any, tmp_path: Path) -> None:
     with Driving(
         job("tests.faults.loops:dies_late_and_hangs", "none", trial_timeout=3.0), tmp_path
     ) as driving:
@@ -47,7 +51,7 @@ def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
 
 
-def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
+def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path: Path) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 3")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")

@@ -81,8 +81,8 @@ def recorded(folder: str) -> list[dict[str, Any]]:
 
 
 def test_sweep_outlives_its_data_actor(
-    tmp_path,
-):
+    tmp_path: Path,
+) -> None:
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     kill_data_actor(process)
@@ -101,7 +101,7 @@ def test_sweep_outlives_its_data_actor(
     )
 
 
-def test_changed_data_ends_sweep_and_fails_no_trial(clean_ray, tmp_path):
+def test_changed_data_ends_sweep_and_fails_no_trial(clean_ray: Any, tmp_path: Path) -> None:
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
     (tmp_path / "go").touch()
     wait_until(lambda: list(tmp_path.glob("fit-*")), 120, "the second chain to be fitted")
@@ -123,7 +123,7 @@ def test_changed_data_ends_sweep_and_fails_no_trial(clean_ray, tmp_path):
 
 
 @pytest.mark.long
-def test_chain_that_kills_data_actor_fails_only_its_trials(tmp_path):
+def test_chain_that_kills_data_actor_fails_only_its_trials(tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:deadly"]')
     out, err = process.communicate(timeout=180)
@@ -140,7 +140,9 @@ def test_chain_that_kills_data_actor_fails_only_its_trials(tmp_path):
 
 
 @pytest.mark.long
-def test_unreadable_data_is_retried_without_counting_failure(clean_ray, tmp_path):
+def test_unreadable_data_is_retried_without_counting_failure(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with Driving(
         job("tests.execution.loops:reads_late", "none"), tmp_path, max_failures=0
     ) as driving:

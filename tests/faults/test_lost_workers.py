@@ -9,6 +9,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -38,7 +39,9 @@ LOST = [
 
 
 @pytest.mark.parametrize("workers, rounds", LOST)
-def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, workers, rounds):
+def test_a_killed_rank_costs_only_its_trial_an_attempt(
+    clean_ray: Any, tmp_path: Path, workers: Any, rounds: Any
+) -> None:
     with Driving(job("tests.user_loops:held", "none"), tmp_path) as driving:
         for number, victims in enumerate(rounds):
             (tmp_path / "go").unlink(missing_ok=True)
@@ -76,7 +79,9 @@ def checkpoints_in(folder: Path) -> list[int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("count, left", [(2, [4, 5]), (4, [2, 3, 4, 5])])
-def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, count, left):
+def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(
+    clean_ray: Any, tmp_path: Path, count: int, left: Any
+) -> None:
     """In the loop `held`, the newest checkpoint is also the best one."""
     with Driving(
         replace(job("tests.user_loops:held", "none"), keep_latest=count), tmp_path
@@ -98,7 +103,9 @@ def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, 
         )
 
 
-def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tmp_path):
+def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     """The study has the checkpoint of step 2. The checkpoint of step 3 is incomplete."""
     with Driving(
         replace(job("tests.user_loops:plain", "none"), keep_latest=9), tmp_path
@@ -129,8 +136,8 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
     "loop, backend", [("ddp_until_killed", "torch"), ("boosts_until_killed", "xgboost")]
 )
 def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(
-    clean_ray, tmp_path, loop, backend
-):
+    clean_ray: Any, tmp_path: Path, loop: str, backend: str
+) -> None:
     with Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path) as driving:
         t = trial(0, {"latch": str(tmp_path)}, 2, backend)
         driving.start(t)
@@ -140,7 +147,9 @@ def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(
 
 
 @pytest.mark.long
-def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp_path):
+def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     """A trial that is killed after a rung without a checkpoint starts again.
 
     The decision stays, and no rank waits for another.
@@ -157,8 +166,8 @@ def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp
 @pytest.mark.long
 @pytest.mark.parametrize("together", [False, True], ids=["rungs", "milestones"])
 def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
-    clean_ray, tmp_path, together
-):
+    clean_ray: Any, tmp_path: Path, together: bool
+) -> None:
     """If one rank never reaches a rung, there is no decision, and the gang stays usable."""
     rungs = range(2, 5, 2)
     asked = replace(
@@ -181,7 +190,7 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
 
 
 @pytest.mark.long
-def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
+def test_a_killed_rank_does_not_affect_another_trial(clean_ray: Any, tmp_path: Path) -> None:
     with Driving(job("tests.user_loops:held", "none"), tmp_path) as driving:
         params = {"x": 0.0, "latch": str(tmp_path)}
         victim, other = trial(0, params, 1, "none"), trial(1, params, 1, "none")
@@ -207,7 +216,9 @@ def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
         assert [r.step for r in reports] == [1, 2, 3, 4, 5] and len(started(tmp_path, 1)) == 1
 
 
-def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tmp_path):
+def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     with Driving(
         job("tests.faults.loops:kills_itself", "none"), tmp_path, max_failures=1
     ) as driving:
@@ -221,14 +232,14 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
         )
 
 
-def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
+def test_a_loop_may_change_its_gang_in_these_ways(clean_ray: Any, tmp_path: Path) -> None:
     """Each misdeed in one pool affects only its own trial.
 
     The next trial runs as if nothing had happened.
     """
     driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)
 
-    def run(number: int, how: str):
+    def run(number: int, how: str) -> Any:
         t = trial(number, {"how": how}, 2, "torch")
         driving.start(t)
         return driving.finish(t)

@@ -6,6 +6,7 @@ import functools
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,9 @@ NAMES = sorted({match for file in FILES for match in NAME.findall(Path(file).rea
 
 
 @pytest.mark.parametrize(("module", "function"), NAMES, ids=[":".join(name) for name in NAMES])
-def test_a_function_that_a_fault_is_injected_into_exists(module, function):
+def test_a_function_that_a_fault_is_injected_into_exists(module: Any, function: Any) -> None:
     assert callable(functools.reduce(getattr, function.split("."), import_module(module)))
 
 
-def test_named_functions_exist():
+def test_named_functions_exist() -> None:
     assert len(NAMES) > 5

@@ -150,7 +150,9 @@ def not_the_drivers(nodes: list[Any]) -> Any:
     return next(node for node, raylet in zip(nodes, raylets, strict=True) if raylet not in used)
 
 
-def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_nodes, tmp_path):
+def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(
+    three_nodes: Any, tmp_path: Path
+) -> None:
     cluster, others = three_nodes
     before = workers_left()
     (tmp_path / "hold").touch()
@@ -199,7 +201,9 @@ def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_no
     wait_until(lambda: workers_left() == before, 20, "the workers to end")
 
 
-def test_a_trial_that_no_longer_fits_waits_and_show_says_for_what(three_nodes, tmp_path):
+def test_a_trial_that_no_longer_fits_waits_and_show_says_for_what(
+    three_nodes: Any, tmp_path: Path
+) -> None:
     cluster, _ = three_nodes
     large = cluster.add_node(num_cpus=1, resources={"tpu": 1})
     (tmp_path / "hold").touch()
@@ -254,7 +258,7 @@ checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
 """
 
 
-def test_elastic_gang_loses_node_and_grows_onto_new_node(three_nodes, tmp_path):
+def test_elastic_gang_loses_node_and_grows_onto_new_node(three_nodes: Any, tmp_path: Path) -> None:
     cluster, others = three_nodes
     (tmp_path / "hold").touch()
     process = sweep(tmp_path, cluster, 1, "[{elastic: [1, 6]}]", loop=ELASTIC_LOOP)

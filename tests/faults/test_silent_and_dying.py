@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize(("workers", "how", "rank"), [(2, "on rank 1", 1)])
-def test_r13_silent_rank_fails_its_trial_with_its_stack(clean_ray, tmp_path, workers, how, rank):
+def test_r13_silent_rank_fails_its_trial_with_its_stack(
+    clean_ray: Any, tmp_path: Path, workers: int, how: str, rank: int
+) -> None:
     with Driving(
         replace(job("tests.faults.loops:hangs", "none"), report_timeout=2.0), tmp_path
     ) as driving:
@@ -36,7 +40,7 @@ def test_r13_silent_rank_fails_its_trial_with_its_stack(clean_ray, tmp_path, wor
 DEATHS = {"exits": "code 3", "segfaults": "SIGSEGV", "aborts": "SIGABRT", "is killed": "SIGKILL"}
 
 
-def test_r16_how_a_rank_died_is_in_its_trials_error(clean_ray, tmp_path):
+def test_r16_how_a_rank_died_is_in_its_trials_error(clean_ray: Any, tmp_path: Path) -> None:
     with Driving(job("tests.faults.loops:dies", "none"), tmp_path, max_failures=0) as driving:
         for number, (how, said) in enumerate(DEATHS.items()):
             t = trial(number, {"how": how}, 1, "none")

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,7 +37,7 @@ def ended(process: subprocess.Popen, timeout: float = 150) -> dict:
     return json.loads(out)
 
 
-def test_a_folder_that_cannot_be_written_to(finished_sweep, tmp_path):
+def test_a_folder_that_cannot_be_written_to(finished_sweep: Any, tmp_path: Path) -> None:
     mounted = tmp_path / "read-only"
     mounted.mkdir()
     if subprocess.run(
@@ -63,7 +64,7 @@ def test_a_folder_that_cannot_be_written_to(finished_sweep, tmp_path):
 
 
 @pytest.mark.long
-def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
+def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path: Path) -> None:
     file = space_of(tmp_path, "plain", limits=THREE, x=GRID)
     both = [
         command("run", file, "--dir", tmp_path / "runs", "--cpus", 1, "--json") for _ in range(2)
@@ -89,7 +90,7 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
 
 @pytest.mark.long  # each waits the minute that MLflow's server may be away
 @pytest.mark.parametrize("how", ["locked", "read-only", "deleted"])
-def test_mlflows_database(tmp_path, how):
+def test_mlflows_database(tmp_path: Path, how: str) -> None:
     """The sweep continues. Once the database is writable, a resume sends what MLflow missed."""
     file, database = space_of(tmp_path, "held", limits=THREE, x=GRID), tmp_path / "mlflow.db"
     process = command(
@@ -121,7 +122,7 @@ def test_mlflows_database(tmp_path, how):
 
 
 @pytest.mark.long
-def test_processes_that_stand_still_for_a_while(tmp_path):
+def test_processes_that_stand_still_for_a_while(tmp_path: Path) -> None:
     file = space_of(tmp_path, "held", limits=THREE, x=GRID)
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
@@ -159,7 +160,9 @@ def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess
     return command("run", file, "--dir", tmp_path / "runs", "--json")
 
 
-def test_a_trial_that_takes_too_much_memory_fails_alone(tmp_path, monkeypatch):
+def test_a_trial_that_takes_too_much_memory_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = ended(low_on_memory(tmp_path, monkeypatch))
     assert result["trials"] == {"completed": 1, "pruned": 0, "failed": 1}
     study = record.read(Path(result["dir"]))
@@ -169,7 +172,7 @@ def test_a_trial_that_takes_too_much_memory_fails_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_no_process_of_mlflow_or_of_the_sweep_is_left(tmp_path):
+def test_no_process_of_mlflow_or_of_the_sweep_is_left(tmp_path: Path) -> None:
     """Check that no process of these tests is left."""
     left = [p for p in psutil.process_iter() if _of(p, tmp_path.parent)]
     assert not left, left

@@ -5,6 +5,8 @@ Keras is imported with the framework that `KERAS_BACKEND` names.
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 ENDS = {
@@ -14,7 +16,14 @@ ENDS = {
 }
 
 
-def compiled(input_shape, outputs, task, units=16, dropout=0.1, learning_rate=0.01):
+def compiled(
+    input_shape: Any,
+    outputs: Any,
+    task: Any,
+    units: int = 16,
+    dropout: float = 0.1,
+    learning_rate: float = 0.01,
+) -> Any:
     """A compiled model with layers that draw random numbers and that count statistics."""
     activation, loss, metric = ENDS[task]
     layers = [
@@ -30,7 +39,7 @@ def compiled(input_shape, outputs, task, units=16, dropout=0.1, learning_rate=0.
     return model
 
 
-def not_compiled(input_shape, outputs, units=16):
+def not_compiled(input_shape: Any, outputs: Any, units: int = 16) -> Any:
     """A functional model whose outputs are logits."""
     inputs = keras.Input(input_shape)
     hidden = keras.layers.Dense(units, "relu")(inputs)
@@ -40,42 +49,42 @@ def not_compiled(input_shape, outputs, units=16):
 class Wide(keras.layers.Layer):
     """A layer that is not registered with Keras."""
 
-    def __init__(self, units, **kwargs):
+    def __init__(self, units: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units = units
         self.dense = keras.layers.Dense(units, "tanh")
 
-    def build(self, shape):
+    def build(self, shape: Any) -> None:
         self.dense.build(shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Any:
         return self.dense(inputs)
 
-    def get_config(self):
+    def get_config(self) -> Any:
         return super().get_config() | {"units": self.units}
 
 
 class Own(keras.Model):
     """A model that is a class, has its own training step, and has no weights before it is built."""
 
-    def __init__(self, outputs, units=8, **kwargs):
+    def __init__(self, outputs: Any, units: int = 8, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.count, self.units = outputs, units
         self.wide, self.end = Wide(units), keras.layers.Dense(outputs)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Any:
         return self.end(self.wide(inputs))
 
-    def get_config(self):
+    def get_config(self) -> Any:
         return super().get_config() | {"outputs": self.count, "units": self.units}
 
 
-def own(outputs, **params):
+def own(outputs: Any, **params: Any) -> Any:
     """A model of a class, with parameters by any name."""
     return Own(outputs, **params)
 
 
-def with_lambda(outputs):
+def with_lambda(outputs: Any) -> Any:
     """A model that Keras does not load, because a lambda can run any code."""
     return keras.Sequential([keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(outputs)])
 
@@ -83,31 +92,31 @@ def with_lambda(outputs):
 class Forgetful(keras.layers.Layer):
     """A layer that forgets its argument when Keras saves it."""
 
-    def __init__(self, factor=1.0, **kwargs):
+    def __init__(self, factor: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.factor = factor
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Any:
         return self.factor * inputs
 
-    def get_config(self):
+    def get_config(self) -> Any:
         return {"name": self.name}
 
 
-def forgetful(outputs):
+def forgetful(outputs: Any) -> Any:
     return keras.Sequential([Forgetful(3.0), keras.layers.Dense(outputs)])
 
 
-def no_probabilities():
+def no_probabilities() -> Any:
     """A compiled model whose outputs are logits, while its loss expects probabilities."""
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "binary_crossentropy")
     return model
 
 
-def three_outputs():
+def three_outputs() -> Any:
     return keras.Sequential([keras.layers.Dense(3)])
 
 
-def no_model():
+def no_model() -> int:
     return 3

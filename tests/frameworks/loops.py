@@ -5,8 +5,10 @@ They do not use sweeps.
 
 from __future__ import annotations
 
+from typing import Any
 
-def lightgbm_loop(config):
+
+def lightgbm_loop(config: Any) -> None:
     """Train as in https://docs.ray.io/en/latest/train/getting-started-lightgbm.html."""
     import lightgbm as lgb
     import ray.train
@@ -42,7 +44,7 @@ def lightgbm_loop(config):
     )
 
 
-def tensorflow_loop(config):
+def tensorflow_loop(config: Any) -> None:
     """https://docs.ray.io/en/latest/train/distributed-tensorflow-keras.html: Ray's backend sets
     `TF_CONFIG`.
 
@@ -63,8 +65,8 @@ def tensorflow_loop(config):
         optimizer.build(model.trainable_variables)
 
     @tf.function
-    def step(x, y):
-        def replica(x, y):
+    def step(x: Any, y: Any) -> Any:
+        def replica(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
                 loss = (
                     tf.reduce_mean((model(x, training=True)[:, 0] - y) ** 2)
@@ -83,32 +85,32 @@ def tensorflow_loop(config):
         ray.train.report({"loss": loss, "replicas": strategy.num_replicas_in_sync})
 
 
-def _lightning_module(lr):
+def _lightning_module(lr: Any) -> Any:
     import lightning.pytorch as pl
     import torch
 
     class Line(pl.LightningModule):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(2, 1)
 
-        def training_step(self, batch, index):
+        def training_step(self, batch: Any, index: Any) -> Any:
             x, y = batch
             loss = torch.nn.functional.mse_loss(self.layer(x)[:, 0], y)
             self.log("train_loss", loss)
             return loss
 
-        def validation_step(self, batch, index):
+        def validation_step(self, batch: Any, index: Any) -> None:
             x, y = batch
             self.log("loss", torch.nn.functional.mse_loss(self.layer(x)[:, 0], y), sync_dist=True)
 
-        def configure_optimizers(self):
+        def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=lr)
 
     return Line()
 
 
-def _loader(name):
+def _loader(name: Any) -> Any:
     import ray.train
     import torch
 
@@ -120,7 +122,7 @@ def _loader(name):
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=32)
 
 
-def lightning_loop(config):
+def lightning_loop(config: Any) -> None:
     """Train as in https://docs.ray.io/en/latest/train/getting-started-pytorch-lightning.html."""
     import lightning.pytorch as pl
     import ray.train.lightning
@@ -144,7 +146,7 @@ def lightning_loop(config):
     )
 
 
-def lightning_for_tune(config):
+def lightning_for_tune(config: Any) -> None:
     """Train as in Ray Tune's Lightning example, with Tune's callback."""
     import lightning.pytorch as pl
     from ray.tune.integration.pytorch_lightning import TuneReportCheckpointCallback

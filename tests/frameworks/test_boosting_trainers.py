@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -57,7 +58,7 @@ class TestCatBoostRegression(TestCatBoost):
     task = "regression"
 
 
-def with_categories(shards):
+def with_categories(shards: Any) -> None:
     """Add a column of the pandas type `category`, with missing values, to every shard."""
     for shard in shards.values():
         city = np.where(
@@ -70,7 +71,9 @@ def with_categories(shards):
 
 @every
 @each_task
-def test_the_checkpoint_has_the_model_of_the_best_step(name, task, tmp_path):
+def test_the_checkpoint_has_the_model_of_the_best_step(
+    name: Any, task: Any, tmp_path: Path
+) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table(task, missing=True)
     with_categories(shards)
@@ -105,7 +108,7 @@ def test_the_checkpoint_has_the_model_of_the_best_step(name, task, tmp_path):
 
 
 @every
-def test_raw_rows_with_categories_are_predicted_as_in_training(name, tmp_path):
+def test_raw_rows_with_categories_are_predicted_as_in_training(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary", rows=300, missing=True)
     raw = {}
@@ -135,7 +138,7 @@ def test_raw_rows_with_categories_are_predicted_as_in_training(name, tmp_path):
 
 
 @every
-def test_parameters_that_the_trainer_sets_are_refused(name, tmp_path):
+def test_parameters_that_the_trainer_sets_are_refused(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     reserved = module.RESERVED[0]
@@ -144,7 +147,7 @@ def test_parameters_that_the_trainer_sets_are_refused(name, tmp_path):
 
 
 @every
-def test_a_step_reports_only_what_the_space_file_names(name, tmp_path):
+def test_a_step_reports_only_what_the_space_file_names(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     own = {"lightgbm": "average_precision", "catboost": "MCC"}[name]
@@ -169,7 +172,7 @@ def test_a_step_reports_only_what_the_space_file_names(name, tmp_path):
     assert set(run.metrics[0]) == {"valid-logloss"}
 
 
-def test_names_of_metrics():
+def test_names_of_metrics() -> None:
     assert lightgbm_name("binary", "valid", "logloss") == "binary_logloss"
     assert lightgbm_name("regression", "valid", "mean_absolute_error") == "l1"
     assert (
@@ -190,7 +193,9 @@ def test_names_of_metrics():
 
 
 @every
-def test_steps_follow_max_t_and_a_stop_leaves_no_files(name, tmp_path, monkeypatch):
+def test_steps_follow_max_t_and_a_stop_leaves_no_files(
+    name: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, _ = TRAINERS[name]
     current, shards = small_table("regression")
     (tmp_path / "temp").mkdir()
@@ -213,7 +218,7 @@ def test_steps_follow_max_t_and_a_stop_leaves_no_files(name, tmp_path, monkeypat
 
 
 @every
-def test_the_same_in_a_cold_and_in_a_warm_worker(name, tmp_path):
+def test_the_same_in_a_cold_and_in_a_warm_worker(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     params = params | (
         {"bagging_fraction": 0.7, "bagging_freq": 1} if name == "lightgbm" else {"rsm": 0.6}
@@ -235,7 +240,9 @@ def test_the_same_in_a_cold_and_in_a_warm_worker(name, tmp_path):
 
 
 @every
-def test_patience_ends_the_training_and_the_best_reported_round_is_kept(name, tmp_path):
+def test_patience_ends_the_training_and_the_best_reported_round_is_kept(
+    name: Any, tmp_path: Path
+) -> None:
     module, _ = TRAINERS[name]
     current, shards = small_table("binary")
     params = {"learning_rate": 0.1, "patience": 20}
@@ -261,7 +268,7 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(name, tm
 
 
 @every
-def test_a_resumed_long_trial_equals_an_uninterrupted_one(name, tmp_path):
+def test_a_resumed_long_trial_equals_an_uninterrupted_one(name: Any, tmp_path: Path) -> None:
     module, _ = TRAINERS[name]
     current, shards = small_table("binary")
     params = {"learning_rate": 0.05, "patience": 200} | (

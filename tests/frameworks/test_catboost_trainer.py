@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +26,7 @@ CATBOOST_CASES = {
 
 
 @pytest.mark.parametrize("case", CATBOOST_CASES)
-def test_catboost_resumed_equals_uninterrupted(case, tmp_path):
+def test_catboost_resumed_equals_uninterrupted(case: Any, tmp_path: Path) -> None:
     current, shards = small_table("binary", missing=True)
     with_categories(shards)
     check = shards["valid"].frame.drop(columns="y").iloc[:32]
@@ -53,7 +56,7 @@ def test_catboost_resumed_equals_uninterrupted(case, tmp_path):
             )
 
 
-def test_catboost_trains_earlier_iterations_again_with_changed_parameters(tmp_path):
+def test_catboost_trains_earlier_iterations_again_with_changed_parameters(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     whole = run_loop(
         catboost.train_func, CATBOOST, current(checkpoint_interval=0.0), shards, tmp_path
@@ -68,7 +71,7 @@ def test_catboost_trains_earlier_iterations_again_with_changed_parameters(tmp_pa
     )
 
 
-def test_catboost_reads_text(tmp_path):
+def test_catboost_reads_text(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     without = run_loop(catboost.train_func, CATBOOST, current(), shards, tmp_path)
     for shard in shards.values():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,9 @@ def saved(folder: Path, number: int, step: int) -> set[str]:
     return {file.name for file in Path(folder, f"{number:04d}", f"checkpoint_{step:06d}").iterdir()}
 
 
-def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_path):
+def test_lightgbm_trains_trial_after_trial_on_the_same_workers(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     trials = in_a_row(
         tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers=2, trials=4, stop_at=3
     )
@@ -69,20 +72,22 @@ def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_pa
     assert saved(tmp_path, 3, 2) == {"model.txt"}
 
 
-def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path):
+def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(
+    clean_ray: Any, tmp_path: Path
+) -> None:
     trials = in_a_row(tmp_path, "tensorflow_loop", "tensorflow", "loss", workers=2, trials=2)
     assert {report.metrics["replicas"] for reports in trials for report in reports} == {2.0}
     assert [worker_of(tmp_path, number) for number in range(2)] == ["worker-001", "worker-003"]
 
 
-def test_lightning_trains_on_one_worker(clean_ray, tmp_path):
+def test_lightning_trains_on_one_worker(clean_ray: Any, tmp_path: Path) -> None:
     trials = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=2, stop_at=1)
     assert [len(reports) for reports in trials] == [2, 1]
     assert {worker_of(tmp_path, number) for number in range(2)} == {"worker-001"}
     assert saved(tmp_path, 0, 2) == {"checkpoint.ckpt"}
 
 
-def test_tunes_callback_reports_and_saves_each_step(clean_ray, tmp_path):
+def test_tunes_callback_reports_and_saves_each_step(clean_ray: Any, tmp_path: Path) -> None:
     trials = in_a_row(
         tmp_path, "lightning_for_tune", "none", "loss", workers=1, trials=2, stop_at=2
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ FRAMEWORK = os.environ.get("KERAS_BACKEND", "torch")
 MODELS = "tests.frameworks.keras_models"
 
 
-def keras_options(model: str, **more) -> dict:
+def keras_options(model: str, **more: Any) -> dict:
     return {
         "model": f"{MODELS}:{model}",
         "framework": FRAMEWORK,
@@ -42,8 +42,8 @@ def run(
     task: str = "binary",
     resume: Path | None = None,
     more: dict | None = None,
-    **changed,
-):
+    **changed: Any,
+) -> Any:
     """Run the loop once in this process."""
     current, shards = small_table(task)
     folder.mkdir(exist_ok=True)
@@ -61,7 +61,9 @@ class TestBinary(TrainerTests):
     ("model", "task"),
     [("compiled", "regression"), ("not_compiled", "multiclass"), ("own", "binary")],
 )
-def test_the_loaded_model_has_the_metrics_of_the_best_epoch(tmp_path, model, task):
+def test_the_loaded_model_has_the_metrics_of_the_best_epoch(
+    tmp_path: Path, model: str, task: str
+) -> None:
     loop_run = run(
         tmp_path,
         model,
@@ -87,7 +89,7 @@ def test_the_loaded_model_has_the_metrics_of_the_best_epoch(tmp_path, model, tas
     )
 
 
-def test_metrics_of_the_compiled_model_are_reported(tmp_path):
+def test_metrics_of_the_compiled_model_are_reported(tmp_path: Path) -> None:
     asked = (
         "valid-AUC",
         "train-AUC",
@@ -105,7 +107,7 @@ def test_metrics_of_the_compiled_model_are_reported(tmp_path):
     assert 0.5 < last["valid-AUC"] < 1 and 0.5 < last["valid-balanced_accuracy"] < 1
 
 
-def test_a_loaded_model_predicts_a_row_alone_as_among_others(tmp_path):
+def test_a_loaded_model_predicts_a_row_alone_as_among_others(tmp_path: Path) -> None:
     loaded = trainer.load(str(run(tmp_path, "compiled", {"epochs": 1}).checkpoints[1]))
     rows = small_table("binary")[1]["valid"].frame.drop(columns="y")
     together = loaded.predict(rows)
@@ -115,7 +117,7 @@ def test_a_loaded_model_predicts_a_row_alone_as_among_others(tmp_path):
     assert loaded.predict(rows.iloc[:0]).shape == (0,)
 
 
-def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path):
+def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path: Path) -> None:
     task = "regression"
     current, shards = small_table(task)
     train = shards["train"].frame
@@ -139,7 +141,7 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path):
     assert runs["plain"][-1] != pytest.approx(runs["weighted"][-1], rel=1e-3), "weights count"
 
 
-def test_parameters_reach_the_function_and_the_optimizer(tmp_path):
+def test_parameters_reach_the_function_and_the_optimizer(tmp_path: Path) -> None:
     slow = run(tmp_path / "a", "compiled", {"epochs": 1, "learning_rate": 1e-9})
     fast = run(tmp_path / "b", "compiled", {"epochs": 1, "learning_rate": 0.05})
     assert slow.metrics[0]["valid-logloss"] > fast.metrics[0]["valid-logloss"]
@@ -160,7 +162,7 @@ def test_parameters_reach_the_function_and_the_optimizer(tmp_path):
     assert held.metrics[0]["valid-logloss"] > moved.metrics[0]["valid-logloss"]
 
 
-def test_a_resumed_trial_takes_a_changed_learning_rate(tmp_path):
+def test_a_resumed_trial_takes_a_changed_learning_rate(tmp_path: Path) -> None:
     first = run(tmp_path / "first", "not_compiled", {"epochs": 1, "learning_rate": 0.02})
     same = run(
         tmp_path / "same",
@@ -180,7 +182,7 @@ def test_a_resumed_trial_takes_a_changed_learning_rate(tmp_path):
     )
 
 
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
     first = run(tmp_path / "first", "not_compiled", {"epochs": 1, "units": 4})
     with pytest.raises(
         ValueError, match="under pbt, arguments that change the shapes must be constants"
@@ -193,7 +195,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
         )
 
 
-def test_the_target_can_keep_its_unit(tmp_path):
+def test_the_target_can_keep_its_unit(tmp_path: Path) -> None:
     asked = ("valid-rmse", "valid-loss")
     scaled = run(tmp_path / "a", "not_compiled", {"epochs": 1}, "regression", asked=asked).metrics[
         0
@@ -234,6 +236,6 @@ def test_the_target_can_keep_its_unit(tmp_path):
         ("no_model", {}, "returned a int, but must return a keras.Model"),
     ],
 )
-def test_mistakes(tmp_path, model, params, message):
+def test_mistakes(tmp_path: Path, model: str, params: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run(tmp_path, model, params)

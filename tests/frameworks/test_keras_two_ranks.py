@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ RUNS = {
 }
 
 
-def _train(rank, framework, folder):
+def _train(rank: Any, framework: Any, folder: Any) -> Any:
     """Train each model on one rank of two, then again from the second checkpoint.
 
     Rank 0 also trains the last model alone.
@@ -35,7 +36,7 @@ def _train(rank, framework, folder):
 
     from sweeps.trainers import keras
 
-    def run(task, name, shards, rank, world, resume=None):
+    def run(task: Any, name: Any, shards: Any, rank: Any, world: Any, resume: Any = None) -> Any:
         model, params = RUNS[task]
         options = {"model": f"{MODELS}:{model}", "framework": framework, "standardize_target": True}
         cur = small_table(task)[0](options=options, checkpoint_interval=0.0)
@@ -71,7 +72,7 @@ def _train(rank, framework, folder):
         pytest.param("tensorflow", marks=pytest.mark.frameworks_all),
     ],
 )
-def test_two_ranks_train_one_model(tmp_path, framework):
+def test_two_ranks_train_one_model(tmp_path: Path, framework: str) -> None:
     if not find_spec("keras") or not find_spec(framework):
         pytest.skip(f"needs keras and {framework}")
     (results, (alone, final)), (others, _) = call_on_two_ranks(

@@ -5,6 +5,7 @@ workers.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def train_all(rank: int, ports: list[list[int]], folder: str) -> tuple[dict, dic
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return what both functions return on each rank, in one pair of processes."""
     flat = free_ports(2 * len(TASKS) * (len(RUNS) + 3))
     ports = [flat[i : i + 2] for i in range(0, len(flat), 2)]
@@ -111,7 +112,7 @@ def ranks(tmp_path_factory):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_ranks_agree_repeat_and_resume(ranks, task):
+def test_ranks_agree_repeat_and_resume(ranks: Any, task: Any) -> None:
     zero, one = ranks[0][0][task], ranks[1][0][task]
     for name in RUNS:
         assert zero[name][0] == one[name][0] and one[name][1] == {}
@@ -135,6 +136,6 @@ def test_ranks_agree_repeat_and_resume(ranks, task):
     )
 
 
-def test_weights_count_on_two_ranks_as_repeated_rows(ranks):
+def test_weights_count_on_two_ranks_as_repeated_rows(ranks: Any) -> None:
     for task in TASKS:
         assert_weights_count_on_two_ranks([weighted[task] for _, weighted in ranks])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,7 +28,9 @@ LIGHTGBM_CASES = {
 
 
 @pytest.mark.parametrize("case", LIGHTGBM_CASES)
-def test_lightgbm_resumed_equals_uninterrupted(case, tmp_path, monkeypatch):
+def test_lightgbm_resumed_equals_uninterrupted(
+    case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_lightgbm_booster, "LARGE", 1)
     current, shards = small_table("binary", missing=True)
     params = LIGHTGBM | {"learning_rate": 0.3} | LIGHTGBM_CASES[case]
@@ -51,7 +56,7 @@ def test_lightgbm_resumed_equals_uninterrupted(case, tmp_path, monkeypatch):
         )
 
 
-def test_lightgbm_renews_seeds_rarely_for_a_small_table(tmp_path):
+def test_lightgbm_renews_seeds_rarely_for_a_small_table(tmp_path: Path) -> None:
     current, shards = small_table("regression")
     params = LIGHTGBM | {"num_boost_round": 70, "bagging_fraction": 0.7, "bagging_freq": 4}
     whole = run_loop(
@@ -70,7 +75,7 @@ def test_lightgbm_renews_seeds_rarely_for_a_small_table(tmp_path):
         assert rest.metrics == whole.metrics[step:]
 
 
-def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path):
+def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path: Path) -> None:
     import lightgbm as lgb
 
     current, shards = small_table("binary")
@@ -110,7 +115,9 @@ def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path):
         ),
     ],
 )
-def test_lightgbm_accepts_constraints_by_name(by_name, by_position, tmp_path):
+def test_lightgbm_accepts_constraints_by_name(
+    by_name: Any, by_position: Any, tmp_path: Path
+) -> None:
     current, shards = small_table("regression")
     named = run_loop(lightgbm.train_func, LIGHTGBM | by_name, current(), shards, tmp_path)
     assert (
@@ -135,7 +142,7 @@ def test_lightgbm_accepts_constraints_by_name(by_name, by_position, tmp_path):
         )
 
 
-def test_lightgbm_reports_rounds_that_grow_no_tree(tmp_path):
+def test_lightgbm_reports_rounds_that_grow_no_tree(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     params = LIGHTGBM | {"min_gain_to_split": 15.0, "learning_rate": 0.3}
     whole = run_loop(

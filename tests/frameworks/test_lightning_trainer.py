@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +23,16 @@ PARAMS = {"max_epochs": 6, "batch_size": 33, "lr": 0.1}
 
 
 def run(
-    task, folder, params=PARAMS, *, resume=None, stop_at=None, options=None, shards=None, **changed
-):
+    task: Any,
+    folder: Any,
+    params: Any = PARAMS,
+    *,
+    resume: Any = None,
+    stop_at: Any = None,
+    options: Any = None,
+    shards: Any = None,
+    **changed: Any,
+) -> Any:
     current, table = small_table(task)
     shards = shards or table
     given = {
@@ -58,7 +68,9 @@ class TestLightning(TrainerTests):
 
 
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
-def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
+def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(
+    task: str, tmp_path: Path
+) -> None:
     metric = {"multiclass": "valid-neg_log_loss", "regression": "valid-r2"}[task]
     loop_run, cur, shards = run(
         task,
@@ -100,7 +112,9 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
         ("plateau", {"datamodule": f"{MODELS}:Shuffled"}),
     ],
 )
-def test_a_resume_from_every_step_equals_an_uninterrupted_run(schedule, options, tmp_path):
+def test_a_resume_from_every_step_equals_an_uninterrupted_run(
+    schedule: str | None, options: Any, tmp_path: Path
+) -> None:
     params = PARAMS | {"schedule": schedule, "accumulate_grad_batches": 2}
     whole, *_ = run("binary", tmp_path / "whole", params, options=options)
     assert list(whole.checkpoints) == [1, 2, 3, 4, 5, 6]
@@ -125,7 +139,7 @@ def test_a_resume_from_every_step_equals_an_uninterrupted_run(schedule, options,
         assert again.metrics == whole.metrics[step + 1 :], "a second resume"
 
 
-def test_steps_are_the_epochs_that_lightning_validates(tmp_path):
+def test_steps_are_the_epochs_that_lightning_validates(tmp_path: Path) -> None:
     params = PARAMS | {"max_epochs": 7, "check_val_every_n_epoch": 3}
     loop_run, *_ = run("binary", tmp_path / "whole", params)
     every, *_ = run("binary", tmp_path / "every", PARAMS | {"max_epochs": 7})
@@ -141,7 +155,7 @@ def test_steps_are_the_epochs_that_lightning_validates(tmp_path):
     )
 
 
-def test_a_module_without_validation_reports_computed_metrics(tmp_path):
+def test_a_module_without_validation_reports_computed_metrics(tmp_path: Path) -> None:
     metrics = ("valid-logloss", "valid-balanced_accuracy")
     options = {"module": f"{MODELS}:Probabilities", "output": "probabilities"}
     loop_run, *_ = run("binary", tmp_path, metric=metrics[0], asked=metrics, options=options)
@@ -162,12 +176,12 @@ def test_a_module_without_validation_reports_computed_metrics(tmp_path):
         )
 
 
-def test_changed_params_take_effect_on_resume(tmp_path):
+def test_changed_params_take_effect_on_resume(tmp_path: Path) -> None:
     params = PARAMS | {"schedule": "steps"}
     first, *_ = run("binary", tmp_path / "first", params, stop_at=3)
     checkpoint = first.checkpoints[2]
 
-    def groups(name, **changed):
+    def groups(name: Any, **changed: Any) -> Any:
         loop_run, *_ = run(
             "binary", tmp_path / name, params | changed, resume=checkpoint, stop_at=1
         )
@@ -182,7 +196,7 @@ def test_changed_params_take_effect_on_resume(tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
-def test_computed_metrics_use_the_precision_of_the_training(precision, tmp_path):
+def test_computed_metrics_use_the_precision_of_the_training(precision: str, tmp_path: Path) -> None:
     loop_run, _, shards = run(
         "binary",
         tmp_path,
@@ -211,6 +225,6 @@ def test_computed_metrics_use_the_precision_of_the_training(precision, tmp_path)
         ({"max_epoch": 3}, r"params\.max_epoch is unknown .* did you mean `max_epochs`\?"),
     ],
 )
-def test_a_wrong_parameter(params, message, tmp_path):
+def test_a_wrong_parameter(params: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         run("binary", tmp_path, params)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +55,7 @@ def ndcg(frame: pd.DataFrame, scores: np.ndarray, k: int, ties: list[str]) -> fl
 
 
 @pytest.mark.parametrize("name", list(OBJECTIVES))
-def test_ndcg_of_a_ranking_model_is_the_mean_over_the_queries(name, tmp_path):
+def test_ndcg_of_a_ranking_model_is_the_mean_over_the_queries(name: Any, tmp_path: Path) -> None:
     pytest.importorskip(name)
     module = importlib.import_module(f"sweeps.trainers.{name}")
     train, valid = queries(1, 40), queries(2, 30)

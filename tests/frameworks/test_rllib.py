@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ PAGE = DOCUMENTS["docs/how-to/rllib.md"]
 
 
 @pytest.mark.frameworks
-def test_ppo_is_tuned_and_its_best_policy_acts(clean_ray, tmp_path):
+def test_ppo_is_tuned_and_its_best_policy_acts(clean_ray: Any, tmp_path: Path) -> None:
     pytest.importorskip("gymnasium", reason="RLlib needs the extra `rllib`")
     space, code = (
         next(block.text for block in PAGE.blocks if block.language == language)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
 
@@ -12,18 +15,20 @@ pytestmark = pytest.mark.frameworks
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
 
 
-def test_a_frame_of_dask():
+def test_a_frame_of_dask() -> None:
     import dask.dataframe
 
     table = to_arrow(dask.dataframe.from_pandas(FRAME, npartitions=2))
     assert table is not None and table.to_pydict() == FRAME.to_dict("list")
 
 
-def test_a_dataset_of_hugging_face_from_a_folder_and_from_a_file(tmp_path, monkeypatch):
+def test_a_dataset_of_hugging_face_from_a_folder_and_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     import datasets
 
-    def read(function: str, **args):
+    def read(function: str, **args: Any) -> Any:
         return read_source(Source(f"datasets:{function}", tmp_path, "data.train", args)).to_pydict()
 
     datasets.Dataset.from_pandas(FRAME).save_to_disk(str(tmp_path / "saved"))

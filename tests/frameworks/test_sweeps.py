@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -198,8 +199,8 @@ def skip_without(trainer: str) -> None:
 @pytest.mark.frameworks
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_a_sweep_from_run_to_predict(
-    clean_ray, checked_in_this_process, without_ray, tmp_path, trainer
-):
+    clean_ray: Any, checked_in_this_process: Any, without_ray: Any, tmp_path: Path, trainer: Any
+) -> None:
     skip_without(trainer)
     sweep(trainer, "binary", tmp_path, without_ray)
 
@@ -208,8 +209,13 @@ def test_a_sweep_from_run_to_predict(
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_a_sweep_of_another_task(
-    clean_ray, checked_in_this_process, without_ray, tmp_path, trainer, task
-):
+    clean_ray: Any,
+    checked_in_this_process: Any,
+    without_ray: Any,
+    tmp_path: Path,
+    trainer: Any,
+    task: str,
+) -> None:
     skip_without(trainer)
     if task == "multiclass" and trainer in ("command", "trainable"):
         pytest.skip("the user's model predicts two classes")
@@ -218,11 +224,11 @@ def test_a_sweep_of_another_task(
 
 @pytest.mark.frameworks_all
 @pytest.mark.parametrize("space", ["sklearn", "trainable"])
-def test_the_spaces_of_the_repository_run(clean_ray, tmp_path, space):
+def test_the_spaces_of_the_repository_run(clean_ray: Any, tmp_path: Path, space: str) -> None:
     file = REPO / "search_spaces" / f"{space}.yaml"
     result = json.loads(call("run", file, "--dir", tmp_path, "--json"))
     assert result["trials"]["failed"] == 0
 
 
-def test_each_trainer_has_a_sweep():
+def test_each_trainer_has_a_sweep() -> None:
     assert set(TRAINERS) == set(trainer_names())

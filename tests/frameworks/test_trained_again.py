@@ -8,6 +8,8 @@ The learning rates of these trainers depend on the number of all steps, which is
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +43,9 @@ TRAINERS = {
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_a_trial_that_is_trained_again_makes_the_steps_of_the_sweep(name, tmp_path):
+def test_a_trial_that_is_trained_again_makes_the_steps_of_the_sweep(
+    name: Any, tmp_path: Path
+) -> None:
     params, options, metric = TRAINERS[name]
     loop = importlib.import_module(f"sweeps.trainers.{name}").train_func
     runs = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -115,14 +116,14 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def test_the_page_has_the_table_of_all_trainers():
+def test_the_page_has_the_table_of_all_trainers() -> None:
     assert set(CELLS) == set(trainer_names())
     assert table() in (REPO / "docs" / "how-to" / "trainers.md").read_text()
 
 
 @pytest.mark.frameworks
 @pytest.mark.timeout(200)
-def test_each_cell_has_a_test(tmp_path):
+def test_each_cell_has_a_test(tmp_path: Path) -> None:
     cells = {f"tests/{cell}" for row in CELLS.values() for cell in row if cell}
     files = sorted({cell.split("::")[0] for cell in cells})
     command = [

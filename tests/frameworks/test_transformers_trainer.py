@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,8 +30,16 @@ PARAMS = {"num_train_epochs": 4, "per_device_train_batch_size": 33, "learning_ra
 
 
 def run(
-    task, folder, params=PARAMS, *, resume=None, stop_at=None, options=BERT, shards=None, **changed
-):
+    task: Any,
+    folder: Any,
+    params: Any = PARAMS,
+    *,
+    resume: Any = None,
+    stop_at: Any = None,
+    options: Any = BERT,
+    shards: Any = None,
+    **changed: Any,
+) -> Any:
     current, table = small_table(task)
     shards = shards or table
     cur = current(
@@ -64,7 +74,9 @@ class TestTransformers(TrainerTests):
 
 
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
-def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
+def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(
+    task: str, tmp_path: Path
+) -> None:
     metric = {"multiclass": "valid-neg_log_loss", "regression": "valid-rmse"}[task]
     goal = "maximize" if task == "multiclass" else "minimize"
     params = PARAMS | {"num_train_epochs": 12, "learning_rate": 0.3}
@@ -105,7 +117,7 @@ SCHEDULES = [
 
 
 @pytest.mark.parametrize("more", SCHEDULES)
-def test_a_resume_from_every_step_equals_an_uninterrupted_run(more, tmp_path):
+def test_a_resume_from_every_step_equals_an_uninterrupted_run(more: Any, tmp_path: Path) -> None:
     whole, *_ = run("binary", tmp_path / "whole", PARAMS | more)
     steps = len(whole.metrics)
     assert list(whole.checkpoints) == list(range(1, steps + 1)) and steps >= 4
@@ -118,11 +130,11 @@ def test_a_resume_from_every_step_equals_an_uninterrupted_run(more, tmp_path):
         np.testing.assert_array_equal(np.load(last / "check.npy"), np.load(again / "check.npy"))
 
 
-def test_changed_params_take_effect_on_resume(tmp_path):
+def test_changed_params_take_effect_on_resume(tmp_path: Path) -> None:
     params = PARAMS | {"lr_scheduler_type": "constant"}
     first, *_ = run("binary", tmp_path / "first", params, stop_at=3)
 
-    def state(name, **changed):
+    def state(name: Any, **changed: Any) -> Any:
         loop_run, *_ = run(
             "binary", tmp_path / name, params | changed, resume=first.checkpoints[2], stop_at=1
         )
@@ -133,14 +145,14 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     assert changed["lr"] == 0.002 and changed["weight_decay"] == 0.3
 
 
-def test_other_batches_after_a_resume_are_refused(tmp_path):
+def test_other_batches_after_a_resume_are_refused(tmp_path: Path) -> None:
     first, *_ = run("binary", tmp_path / "first", PARAMS, stop_at=2)
     params = PARAMS | {"per_device_train_batch_size": 16}
     with pytest.raises(ValueError, match="the checkpoint is of a training with other batches"):
         run("binary", tmp_path / "second", params, resume=first.checkpoints[2])
 
 
-def text_shards(rows=120):
+def text_shards(rows: int = 120) -> Any:
     """Return shards with a column of text whose words decide the label."""
     rng = np.random.default_rng(0)
     words = np.array(["good", "bad", "film", "plot", "very", "not", "the", "was"])
@@ -156,7 +168,7 @@ def text_shards(rows=120):
 TEXT = BERT | {"tokenizer": f"{MODELS}:words", "dataset": None}
 
 
-def test_a_tokenizer_encodes_text(tmp_path):
+def test_a_tokenizer_encodes_text(tmp_path: Path) -> None:
     shards = text_shards()
     check = shards["valid"].frame.drop(columns="y").iloc[:32]
     params = PARAMS | {
@@ -198,7 +210,7 @@ def test_a_tokenizer_encodes_text(tmp_path):
     assert shards["train"].reads == before + 1, "rows are encoded again with another `max_length`"
 
 
-def test_a_regression_learns_the_standardized_target(tmp_path):
+def test_a_regression_learns_the_standardized_target(tmp_path: Path) -> None:
     loop_run, _, shards = run(
         "regression",
         tmp_path,
@@ -223,7 +235,7 @@ def test_a_regression_learns_the_standardized_target(tmp_path):
     assert same.metrics[0]["valid-loss"] == pytest.approx((valid["y"] ** 2).mean(), rel=0.1)
 
 
-def test_a_model_that_is_no_pretrained_model(tmp_path):
+def test_a_model_that_is_no_pretrained_model(tmp_path: Path) -> None:
     task = "multiclass"
     options = BERT | {"model": f"{MODELS}:Linear", "dataset": f"{MODELS}:vectors"}
     loop_run, cur, _ = run(task, tmp_path, PARAMS | {"learning_rate": 0.02}, options=options)
@@ -252,6 +264,8 @@ def test_a_model_that_is_no_pretrained_model(tmp_path):
         ({}, TEXT, r"the column `x0` is not text; .* write a function for `trainer\.dataset`"),
     ],
 )
-def test_a_wrong_parameter_or_option(params, options, message, tmp_path):
+def test_a_wrong_parameter_or_option(
+    params: Any, options: Any, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=message):
         run("binary", tmp_path, params, options=options)

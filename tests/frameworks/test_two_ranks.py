@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ CASES = {
 }
 
 
-def _train(rank, folder):
+def _train(rank: Any, folder: Any) -> Any:
     """Run every case on one rank: a whole run, and a resume from its second checkpoint."""
     import torch
 
@@ -66,15 +67,15 @@ def _train(rank, folder):
             metric = {"binary": "valid-logloss", "regression": "valid-rmse"}[task]
 
             def run(
-                label,
-                resume=None,
-                module=module,
-                options=options,
-                params=params,
-                current=current,
-                own=own,
-                metric=metric,
-            ):
+                label: Any,
+                resume: Any = None,
+                module: Any = module,
+                options: Any = options,
+                params: Any = params,
+                current: Any = current,
+                own: Any = own,
+                metric: Any = metric,
+            ) -> Any:
                 cur = current(
                     metric=metric,
                     asked=(metric,),
@@ -111,14 +112,16 @@ def _train(rank, folder):
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return call_on_two_ranks(_train, str(tmp_path_factory.mktemp("ranks")), timeout=120)
 
 
 @pytest.mark.parametrize(
     "name, task", [(name, task) for name in CASES for task in TASKS[: 1 if "-" in name else 2]]
 )
-def test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run(ranks, name, task):
+def test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run(
+    ranks: Any, name: Any, task: Any
+) -> None:
     from sweeps.trainers import lightning, transformers
     from sweeps.trainers._metrics import measure
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 
-def bert(num_labels, hidden_size=8, dropout=0.1, vocab_size=20):
+def bert(num_labels: Any, hidden_size: int = 8, dropout: float = 0.1, vocab_size: int = 20) -> Any:
     """Return a small BERT."""
     shape = {
         "num_hidden_layers": 1,
@@ -23,7 +25,7 @@ def bert(num_labels, hidden_size=8, dropout=0.1, vocab_size=20):
     )
 
 
-def bins(features, levels=4):
+def bins(features: Any, levels: int = 4) -> Any:
     """Convert each number to a token."""
     ids = np.clip(np.floor(features.to_numpy(float) + levels / 2), 0, levels - 1).astype(
         int
@@ -34,11 +36,11 @@ def bins(features, levels=4):
 class Linear(torch.nn.Module):
     """A model that is no `PreTrainedModel`."""
 
-    def __init__(self, num_labels):
+    def __init__(self, num_labels: Any) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(5, num_labels)
 
-    def forward(self, x, labels=None):
+    def forward(self, x: Any, labels: Any = None) -> Any:
         logits = self.layer(x)
         if labels is None:
             return {"logits": logits}
@@ -47,14 +49,14 @@ class Linear(torch.nn.Module):
         return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-def vectors(features):
+def vectors(features: Any) -> Any:
     """Return a dataset with a mapping for each row."""
     return [
         {"x": torch.tensor(row, dtype=torch.float32), "unused": 0} for row in features.to_numpy()
     ]
 
 
-def words():
+def words() -> Any:
     """Return a tokenizer of a few words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import lightning.pytorch as pl
 import numpy as np
 import torch
@@ -12,15 +14,15 @@ class Net(pl.LightningModule):
 
     def __init__(
         self,
-        in_features,
-        out_features,
-        task,
-        width=8,
-        lr=0.05,
-        optimizer="adam",
-        schedule=None,
-        gamma=0.5,
-    ):
+        in_features: Any,
+        out_features: Any,
+        task: Any,
+        width: int = 8,
+        lr: float = 0.05,
+        optimizer: str = "adam",
+        schedule: Any = None,
+        gamma: float = 0.5,
+    ) -> None:
         super().__init__()
         self.save_hyperparameters()
         hidden = torch.nn.Linear(
@@ -34,11 +36,11 @@ class Net(pl.LightningModule):
             torch.nn.Linear(width, out_features),
         )
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         out = self.layers(x)
         return out[:, 0] if self.hparams.out_features == 1 else out
 
-    def loss(self, batch):
+    def loss(self, batch: Any) -> Any:
         x, y = batch
         if self.hparams.task == "multiclass":
             return torch.nn.functional.cross_entropy(self(x), y)
@@ -46,18 +48,18 @@ class Net(pl.LightningModule):
             return torch.nn.functional.binary_cross_entropy_with_logits(self(x), y.float())
         return torch.nn.functional.mse_loss(self(x), (y - 1000) / 50)
 
-    def predict_step(self, batch, batch_idx):
+    def predict_step(self, batch: Any, batch_idx: Any) -> Any:
         return self(batch) * 50 + 1000 if self.hparams.task == "regression" else self(batch)
 
-    def training_step(self, batch, batch_idx):
+    def training_step(self, batch: Any, batch_idx: Any) -> Any:
         loss = self.loss(batch)
         self.log("train-loss", loss, on_step=False, on_epoch=True)
         return loss
 
-    def validation_step(self, batch, batch_idx):
+    def validation_step(self, batch: Any, batch_idx: Any) -> None:
         self.log("valid-loss", self.loss(batch))
 
-    def configure_optimizers(self):
+    def configure_optimizers(self) -> Any:
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[self.hparams.optimizer]
         optimizer = kind(self.parameters(), lr=self.hparams.lr)
         if self.hparams.schedule == "plateau":
@@ -83,7 +85,7 @@ class Probabilities(Net):
 
     validation_step = None
 
-    def predict_step(self, batch, batch_idx):
+    def predict_step(self, batch: Any, batch_idx: Any) -> Any:
         return (
             torch.sigmoid(self(batch))
             if self.hparams.task == "binary"
@@ -94,19 +96,19 @@ class Probabilities(Net):
 class Shuffled(pl.LightningDataModule):
     """A data module with an ordinary DataLoader that shuffles."""
 
-    def __init__(self, batch_size=16, rows=96):
+    def __init__(self, batch_size: int = 16, rows: int = 96) -> None:
         super().__init__()
         x = torch.tensor(np.random.default_rng(0).normal(size=(rows, 5)), dtype=torch.float32)
         self.data, self.size = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long()), batch_size
 
-    def train_dataloader(self):
+    def train_dataloader(self) -> Any:
         return torch.utils.data.DataLoader(self.data, batch_size=self.size, shuffle=True)
 
-    def val_dataloader(self):
+    def val_dataloader(self) -> Any:
         return torch.utils.data.DataLoader(self.data, batch_size=self.size)
 
 
-def loaders(batch_size=16):
+def loaders(batch_size: int = 16) -> Any:
     """Return a pair of DataLoaders."""
     module = Shuffled(batch_size)
     return module.train_dataloader(), module.val_dataloader()

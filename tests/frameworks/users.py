@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +17,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 
-def polynomial(degree=1):
+def polynomial(degree: int = 1) -> Any:
     """An estimator with `partial_fit` in a pipeline."""
     return Pipeline([("poly", PolynomialFeatures(degree)), ("clf", SGDClassifier(loss="log_loss"))])
 
 
-def line(degree=1):
+def line(degree: int = 1) -> Any:
     """The same for a regression."""
     return Pipeline([("poly", PolynomialFeatures(degree)), ("clf", SGDRegressor())])
 
@@ -29,16 +30,16 @@ def line(degree=1):
 class Model:
     """Predicts with a pickled estimator of scikit-learn."""
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def predict(self, frame):
+    def predict(self, frame: Any) -> Any:
         if hasattr(self.estimator, "predict_proba"):
             return self.estimator.predict_proba(frame)[:, 1]
         return self.estimator.predict(frame)
 
 
-def load(folder):
+def load(folder: Any) -> Any:
     """Load what the script or the class below saved."""
     file = next(
         f for f in Path(folder).iterdir() if f.name in ("model.pkl", "_dict_checkpoint.pkl")
@@ -49,7 +50,7 @@ def load(folder):
 class Descent:
     """Stochastic gradient descent, an epoch at a time."""
 
-    def __init__(self, train, valid, alpha):
+    def __init__(self, train: Any, valid: Any, alpha: Any) -> None:
         self.train, self.valid = train, valid
         self.is_regression = train["label"].dtype.kind == "f"
         self.model = (
@@ -58,7 +59,7 @@ class Descent:
             else SGDClassifier(loss="log_loss", alpha=alpha)
         )
 
-    def step(self):
+    def step(self) -> Any:
         classes = {} if self.is_regression else {"classes": np.unique(self.train["label"])}
         self.model.partial_fit(self.train.drop(columns="label"), self.train["label"], **classes)
         x, y = self.valid.drop(columns="label"), self.valid["label"]
@@ -67,7 +68,7 @@ class Descent:
         return {"loss": log_loss(y, self.model.predict_proba(x)[:, 1])}
 
 
-def script():
+def script() -> None:
     """Train as a script that continues from its file, and prints each loss."""
     file = Path(os.environ["SWEEPS_CHECKPOINT_DIR"], "model.pkl")
     frames = (

@@ -41,7 +41,7 @@ long = pytest.mark.timeout(max(60, 4 * CASES))
 
 
 @pytest.fixture
-def folder(finished_sweep, monkeypatch) -> Path:
+def folder(finished_sweep: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sweep's folder with all that a driver leaves in it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     pid = {
@@ -135,7 +135,7 @@ def copy(folder: Path, name: str = "copy-20261123-134944") -> Path:
 @FUZZ
 @given(data=st.data())
 @long
-def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
+def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder: Any, data: Any) -> None:
     sweep = copy(folder)
     (sweep / JOURNAL).write_bytes(damaged_journal((folder / JOURNAL).read_bytes(), data))
     with touching_nothing_outside(sweep):
@@ -170,7 +170,7 @@ FILES = [
 @FUZZ
 @given(data=st.data())
 @long
-def test_fuzz_any_json_file_is_read_or_refused(folder, name, data):
+def test_fuzz_any_json_file_is_read_or_refused(folder: Any, name: Any, data: Any) -> None:
     sweep = copy(folder)
     if name in FILES[-2:]:  # what a repair looks at
         (sweep / JOURNAL).write_bytes(b"")
@@ -214,7 +214,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("name", "text"), MALFORMED.values(), ids=MALFORMED)
-def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
+def test_files_that_were_a_traceback_are_read_or_refused(folder: Any, name: Any, text: Any) -> None:
     (folder / name).write_text(text)
     with touching_nothing_outside(folder):
         read(folder)
@@ -222,7 +222,9 @@ def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
 
 @pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, PROVENANCE, RAY])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "dangling link", "link out of the folder"])
-def test_pipes_and_links_are_neither_awaited_nor_followed(folder, tmp_path, name, kind):
+def test_pipes_and_links_are_neither_awaited_nor_followed(
+    folder: Any, tmp_path: Path, name: Any, kind: str
+) -> None:
     outside = tmp_path / "outside"
     outside.write_text("{}")
     (folder / name).unlink(missing_ok=True)

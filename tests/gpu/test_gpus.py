@@ -94,14 +94,18 @@ def run_space(folder: Path, name: str, *changes: str) -> sweeps.SweepResult:
     "workers, gpus, nccl",
     [(1, 1, True), (1, 0.5, True), (2, 0.5, False), pytest.param(2, 1, True, marks=two_gpus)],
 )
-def test_ranks_exchange_tensors_on_their_gpus(gpu_ray, tmp_path, workers, gpus, nccl):
+def test_ranks_exchange_tensors_on_their_gpus(
+    gpu_ray: Any, tmp_path: Path, workers: int, gpus: float, nccl: bool
+) -> None:
     trials, facts = run_loop(tmp_path, "sums", 2, workers, gpus, "x: {uniform: [0, 1]}")
     assert [trial.result.value for trial in trials] == [sum(range(1, workers + 1))] * 2
     assert len(facts) == 2 * workers and {fact["nccl"] for fact in facts} == {nccl}
 
 
 @pytest.mark.parametrize("workers, gpus", [(2, 0.5), pytest.param(2, 1, marks=two_gpus)])
-def test_the_network_is_trained_on_two_ranks_as_on_one(gpu_ray, tmp_path, workers, gpus):
+def test_the_network_is_trained_on_two_ranks_as_on_one(
+    gpu_ray: Any, tmp_path: Path, workers: int, gpus: float
+) -> None:
     text = (
         "name: gpu\ntrainer: torch_tabular\n"
         'data: {train: "sklearn:digits", label: target, valid: 0.25}\n'
@@ -126,7 +130,9 @@ def test_the_network_is_trained_on_two_ranks_as_on_one(gpu_ray, tmp_path, worker
         {"precision": "fp16", "accumulate": "2", "clip_norm": "1.0"},
     ],
 )
-def test_the_options_of_torch_train_a_network_on_a_gpu(gpu_ray, tmp_path, params):
+def test_the_options_of_torch_train_a_network_on_a_gpu(
+    gpu_ray: Any, tmp_path: Path, params: Any
+) -> None:
     changes = [f"space.params.{name}={value}" for name, value in {"lr": "0.01", **params}.items()]
     result = run_space(tmp_path, "torch.yaml", "limits.max_trials=2", *changes)
     assert result.trials["failed"] == 0 and result.best is not None and result.best["value"] < 0.5
@@ -136,7 +142,9 @@ def test_the_options_of_torch_train_a_network_on_a_gpu(gpu_ray, tmp_path, params
     "name, package",
     [("keras_digits", "keras"), ("lightning", "lightning"), ("transformers", "transformers")],
 )
-def test_other_frameworks_train_on_a_gpu(gpu_ray, tmp_path, name, package):
+def test_other_frameworks_train_on_a_gpu(
+    gpu_ray: Any, tmp_path: Path, name: str, package: str
+) -> None:
     if (
         importlib.util.find_spec(package) is None
     ):  # Keras must not be imported here, because it would look for TensorFlow.
@@ -145,7 +153,9 @@ def test_other_frameworks_train_on_a_gpu(gpu_ray, tmp_path, name, package):
     assert result.trials["failed"] == 0
 
 
-def test_mlflow_has_the_utilization_of_the_gpu(gpu_ray, tmp_path, monkeypatch):
+def test_mlflow_has_the_utilization_of_the_gpu(
+    gpu_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pynvml")
     from mlflow.tracking import MlflowClient
 
@@ -159,7 +169,9 @@ def test_mlflow_has_the_utilization_of_the_gpu(gpu_ray, tmp_path, monkeypatch):
     ).data.metrics
 
 
-def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_ray, tmp_path):
+def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(
+    gpu_ray: Any, tmp_path: Path
+) -> None:
     """Tutorial 5 on half a GPU for each trial."""
     result = sweeps.run(
         REPO / "search_spaces" / "tutorials" / "vit.yaml",
@@ -177,7 +189,9 @@ def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_r
 
 
 @pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
-def test_a_bundle_of_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_path, trainer):
+def test_a_bundle_of_a_gpu_answers_the_same_on_a_cpu(
+    gpu_ray: Any, tmp_path: Path, trainer: str
+) -> None:
     params = {
         "xgboost": "{num_boost_round: 20}",
         "torch_tabular": "{epochs: 5, depth: 1, width: 32, lr: 0.01}",
@@ -202,7 +216,9 @@ def test_a_bundle_of_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_path, trainer)
     assert np.isfinite(probabilities).all()
 
 
-def test_full_gpu_fails_trial_with_reason_and_worker_continues(gpu_ray, tmp_path):
+def test_full_gpu_fails_trial_with_reason_and_worker_continues(
+    gpu_ray: Any, tmp_path: Path
+) -> None:
     trials, facts = run_loop(
         tmp_path, "fills", 3, 1, 1, f"bytes: {{grid: [1024, {loops.HUGE}, 2048]}}"
     )
@@ -216,7 +232,9 @@ def test_full_gpu_fails_trial_with_reason_and_worker_continues(gpu_ray, tmp_path
     assert len(facts) == 2 and facts[0]["pid"] == facts[1]["pid"]
 
 
-def test_the_memory_of_the_gpu_is_returned_between_the_trials_of_a_worker(gpu_ray, tmp_path):
+def test_the_memory_of_the_gpu_is_returned_between_the_trials_of_a_worker(
+    gpu_ray: Any, tmp_path: Path
+) -> None:
     trials, facts = run_loop(tmp_path, "remembers", 20, 1, 1, "width: {randint: [512, 8192]}")
     assert len(trials) == len(facts) == 20 and len({fact["pid"] for fact in facts}) == 1
     # The first trial begins before CUDA is initialized in the process. CUDA hands out pages of 2

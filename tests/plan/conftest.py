@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ Make = Callable[..., Space]
 
 
 @pytest.fixture
-def make(tmp_path) -> Make:
+def make(tmp_path: Path) -> Make:
     """Return a function that loads a space from the body of its `space:` section."""
 
     def do(

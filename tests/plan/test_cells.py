@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ grids = st.lists(
 
 
 @given(grids, st.integers(0, 50))
-def test_cells_are_visited_in_the_order_of_the_search(pairs, more):
+def test_cells_are_visited_in_the_order_of_the_search(pairs: Any, more: Any) -> None:
     cells = [{"scaling.num_workers": workers, "params.depth": depth} for workers, depth in pairs]
     trials = len(cells) + more
     counts = [0] * len(cells)
@@ -51,7 +52,7 @@ SCALINGS = {
 
 
 @pytest.mark.parametrize("body", SCALINGS.values(), ids=SCALINGS)
-def test_no_shape_gets_more_trials_than_the_plan_says(make, body):
+def test_no_shape_gets_more_trials_than_the_plan_says(make: Any, body: Any) -> None:
     space = make(body, trials=14)
     counts = count_shapes(space, trials_per_cell(space.cells, 14))
     assert [e.shape for e in counts] == list(space.shapes)
@@ -63,7 +64,7 @@ def test_no_shape_gets_more_trials_than_the_plan_says(make, body):
             assert shapes[e.shape] <= e.trials, e
 
 
-def test_the_trials_of_a_shape_are_exact_if_the_scaling_is_a_grid(make):
+def test_the_trials_of_a_shape_are_exact_if_the_scaling_is_a_grid(make: Any) -> None:
     space = make(SCALINGS["grid"], trials=14)
     shape_counts = count_shapes(space, trials_per_cell(space.cells, 14))
     assert sorted(e.trials for e in shape_counts) == [2, 2, 2, 2, 2, 4]
@@ -72,6 +73,6 @@ def test_the_trials_of_a_shape_are_exact_if_the_scaling_is_a_grid(make):
     assert [e.trials for e in counts] == [7, 7, 7]
 
 
-def test_a_grid_inside_a_choice_is_detected(make):
+def test_a_grid_inside_a_choice_is_detected(make: Any) -> None:
     assert has_conditional_grid(make(SCALINGS["a grid in a choice"]).sections)
     assert not has_conditional_grid(make(SCALINGS["mappings"]).sections)

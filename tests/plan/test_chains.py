@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,9 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("body, most, exact", CHAINS.values(), ids=CHAINS)
-def test_no_sweep_fits_more_chains_than_the_plan_says(make, body, most, exact):
+def test_no_sweep_fits_more_chains_than_the_plan_says(
+    make: Any, body: Any, most: Any, exact: Any
+) -> None:
     space = make(body)
     assert count_fits(space, trials_per_cell(space.cells, 12)) == FitCount(most, exact)
     for seed in range(20):

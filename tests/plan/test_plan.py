@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ iota, kappa, lambda, mu, nu, xi, omicron, pi, rho, sigma, tau]}
 """
 
 
-def test_the_plan_of_the_quickstart():
+def test_the_plan_of_the_quickstart() -> None:
     lines = render(
         plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources"
     ).splitlines()
@@ -74,7 +75,7 @@ trackers    mlflow"""
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_wider_than_the_terminal(make, width):
+def test_no_line_is_wider_than_the_terminal(make: Any, width: int) -> None:
     spaces = [load(file) for file in shipped_spaces.loadable()]
     spaces += [
         make(WIDE, trials=200, limits="timeout: 1h"),
@@ -86,7 +87,7 @@ def test_no_line_is_wider_than_the_terminal(make, width):
         assert "\n\n\n" not in text and not any(line.endswith(" ") for line in text.splitlines())
 
 
-def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make):
+def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make: Any) -> None:
     text = render(plan(make(WIDE, trials=200), {"CPU": 64.0, "GPU": 64.0}))
     for part in (
         "200 in 30 cells (2 use_gpu × 3 objective × 5 many), 6 or 7",
@@ -101,14 +102,14 @@ def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make):
         assert part in text, (part, text)
 
 
-def test_the_plan_counts_the_configurations_of_a_portfolio(make):
+def test_the_plan_counts_the_configurations_of_a_portfolio(make: Any) -> None:
     space = make("params: {eta: {loguniform: [0.01, 0.5]}, max_depth: {randint: [3, 11]}}")
     space = replace(space, search=replace(space.search, portfolio="xgboost"))
     text = " ".join(render(plan(space, {"CPU": 2.0}), 200).split())
     assert "12; 5 are the default of the trainer and known good ones (xgboost)" in text
 
 
-def test_the_plan_of_the_smallest_sweep(make):
+def test_the_plan_of_the_smallest_sweep(make: Any) -> None:
     text = render(plan(make("params: {a: 1}", trials=1, scheduler="{}"), {"CPU": 2.0}))
     assert "none: trials differ only in their seeds" in text
     assert "unlimited: there is no scheduler.max_t" in text
@@ -116,12 +117,12 @@ def test_the_plan_of_the_smallest_sweep(make):
     assert "\ncells" not in text
 
 
-def test_the_plan_names_a_limit_above_what_fits(make):
+def test_the_plan_names_a_limit_above_what_fits(make: Any) -> None:
     text = render(plan(make("params: {a: 1}", limits="max_concurrent_trials: 9"), {"CPU": 2.0}))
     assert "at once     9 trials (limits.max_concurrent_trials); 2 fit, the others wait" in text
 
 
-def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
+def test_a_grid_inside_a_choice_makes_the_counts_approximate(make: Any) -> None:
     text = render(
         plan(
             make(
@@ -135,7 +136,7 @@ def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
 
 
 @pytest.mark.parametrize("scheduler", ["{name: asha, max_t: 9}", "{name: none, max_t: 9}", "{}"])
-def test_the_plan_as_json_is_plain_data(make, scheduler):
+def test_the_plan_as_json_is_plain_data(make: Any, scheduler: str) -> None:
     planned = plan(make(WIDE, trials=200, scheduler=scheduler), {"CPU": 64.0, "GPU": 64.0})
     plan_json = json.loads(json.dumps(planned.to_json(), allow_nan=False))
     assert plan_json["trials"] == sum(cell["trials"] for cell in plan_json["cells"]) == 200
@@ -164,7 +165,9 @@ def test_the_plan_as_json_is_plain_data(make, scheduler):
         ("{}", "36 trials in all", "18", "unlimited"),
     ],
 )
-def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
+def test_repeats_are_in_every_figure(
+    make: Any, scheduler: str, trials: str, shapes: str, steps: str
+) -> None:
     planned = plan(
         make(
             "scaling: {num_workers: {grid: [1, 2]}}\nparams: {eta: {uniform: [0, 1]}}",
@@ -183,7 +186,7 @@ def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
     assert planned.to_json()["repeats"] == 24 and planned.to_json()["trials"] == 12
 
 
-def test_the_plan_starts_nothing(tmp_path):
+def test_the_plan_starts_nothing(tmp_path: Path) -> None:
     code = f"""\
 import os, sys
 from pathlib import Path
@@ -210,7 +213,7 @@ assert sum(os.times()[:2]) < 2, os.times()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_space_without_data(tmp_path):
+def test_a_space_without_data(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text(
         'trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\n'
@@ -221,7 +224,7 @@ def test_a_space_without_data(tmp_path):
     assert "preprocessing" in render(planned)
 
 
-def test_a_sampler_without_dimensions_says_so(make):
+def test_a_sampler_without_dimensions_says_so(make: Any) -> None:
     assert "which has nothing to choose: no dimension is tuned" in render(
         plan(make("params: {a: 1}", trials=3), {"CPU": 4.0})
     )

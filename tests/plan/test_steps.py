@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,9 @@ SCHEDULERS = [
     st.integers(1, 9),
     st.integers(0, 3),
 )
-def test_no_sweep_takes_more_steps_than_the_bound(scheduler, qualities, concurrency, repeats):
+def test_no_sweep_takes_more_steps_than_the_bound(
+    scheduler: Any, qualities: Any, concurrency: Any, repeats: Any
+) -> None:
     trials = len(qualities)
     estimate = count_steps(scheduler, trials, concurrency, repeats)
     ends = simulate(scheduler, trials, concurrency, qualities.__getitem__)
@@ -44,20 +47,22 @@ def test_no_sweep_takes_more_steps_than_the_bound(scheduler, qualities, concurre
 
 
 @given(st.integers(1, 30), st.integers(1, 9))
-def test_the_bound_is_attained_if_each_trial_is_the_best_so_far(trials, concurrency):
+def test_the_bound_is_attained_if_each_trial_is_the_best_so_far(
+    trials: Any, concurrency: Any
+) -> None:
     asha = Asha(50, 5)
     most = count_steps(asha, trials, concurrency).most
     assert sum(simulate(asha, trials, concurrency, lambda number: -number)) == most
 
 
-def test_without_rungs_every_trial_runs_to_its_end():
+def test_without_rungs_every_trial_runs_to_its_end() -> None:
     for scheduler in (NoScheduler(20), Asha(20, 20, 3)):
         estimate = count_steps(scheduler, 7, 2)
         assert (estimate.typical, estimate.most) == (140, 140)
     assert count_steps(NoScheduler(), 7, 2) is None
 
 
-def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
+def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps() -> None:
     asha, trials = Asha(50, 5, 3), 3 * SIMULATED
     estimate = count_steps(asha, trials, 4).typical
     assert count_steps(asha, trials, 4).typical == estimate
@@ -69,18 +74,18 @@ def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
     assert estimate == pytest.approx(median(whole), rel=0.2)
 
 
-def test_paused_trials_continue_in_a_simulation():
+def test_paused_trials_continue_in_a_simulation() -> None:
     promotion, stopping = Asha(27, type="promotion"), Asha(27)
     assert sorted(simulate(promotion, 27, 1, lambda n: n)) == [1] * 18 + [3] * 6 + [9] * 2 + [27]
     assert count_steps(promotion, 60, 4).typical < count_steps(stopping, 60, 4).typical
 
 
-def test_the_median_rule_compares_at_every_step_from_the_first():
+def test_the_median_rule_compares_at_every_step_from_the_first() -> None:
     estimate = count_steps(Median(30, 4, 5), 10, 2)
     assert estimate.every and estimate.rungs == (4,)
 
 
-def test_a_run_on_more_rows_starts_from_scratch():
+def test_a_run_on_more_rows_starts_from_scratch() -> None:
     asha = Asha(9, resource=ROWS)
     assert [parts_until(asha, 0, step) for step in (1, 3, 9)] == [1, 4, 13]
     assert count_steps(asha, 4, 1).most == 4 * 13

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pandas as pd
 N = 600
 
 
-def dirty(seed=0, rows=600):
+def dirty(seed: int = 0, rows: int = 600) -> Any:
     """A table with every kind of dirt."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, rows)
@@ -47,7 +48,7 @@ def dirty(seed=0, rows=600):
     )
 
 
-def small():
+def small() -> Any:
     """A table with `N` rows and two classes."""
     return pd.DataFrame(
         {

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ from tests.scaffold.tables import N, dirty, small
 SHARED = Path(os.environ.get("SWEEPS_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
-def written(folder, frame, label="y", name="rows.parquet"):
+def written(folder: Any, frame: Any, label: str = "y", name: str = "rows.parquet") -> Any:
     """Return the space for a table, and the text of its file."""
     frame.to_parquet(folder / name) if name.endswith("parquet") else frame.to_csv(
         folder / name, index=False
@@ -42,13 +43,13 @@ def written(folder, frame, label="y", name="rows.parquet"):
     return load(folder / "space.yaml"), text
 
 
-def refused(folder, frame, label="y"):
+def refused(folder: Any, frame: Any, label: str = "y") -> Any:
     with pytest.raises(InputError) as caught:
         written(folder, frame, label)
     return str(caught.value)
 
 
-def test_every_kind_of_dirt_is_handled(tmp_path):
+def test_every_kind_of_dirt_is_handled(tmp_path: Path) -> None:
     space, text = written(tmp_path, dirty())
     assert set(space.data.drop) == {
         "customer id",
@@ -91,7 +92,9 @@ def test_every_kind_of_dirt_is_handled(tmp_path):
         ([True, False] * (N // 2), "binary", "valid-logloss"),
     ],
 )
-def test_the_task_follows_from_the_label(tmp_path, label, task, metric):
+def test_the_task_follows_from_the_label(
+    tmp_path: Path, label: Any, task: str, metric: str
+) -> None:
     frame = pd.DataFrame(
         {"x": np.random.default_rng(0).normal(size=N), "z": range(0, 7 * N, 7), "y": label}
     )
@@ -100,7 +103,7 @@ def test_the_task_follows_from_the_label(tmp_path, label, task, metric):
     assert load_splits(space.data).task == task
 
 
-def test_few_rows_are_cross_validated(tmp_path):
+def test_few_rows_are_cross_validated(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": range(0, 240, 3), "z": [1.5, 2.5, None, 3.5] * 20, "y": [0, 1] * 40})
     space, _ = written(tmp_path, frame)
     assert (space.data.folds, space.data.test, space.scheduler.max_t) == (5, None, 5)
@@ -108,7 +111,9 @@ def test_few_rows_are_cross_validated(tmp_path):
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 @pytest.mark.parametrize("task", ["regression", "multiclass"])
-def test_the_file_of_each_trainer_and_task_is_valid(tmp_path, trainer, task):
+def test_the_file_of_each_trainer_and_task_is_valid(
+    tmp_path: Path, trainer: Any, task: str
+) -> None:
     rows = small().assign(text=["a", "b", None] * (N // 3), y=np.arange(N) % 7)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     asked = (
@@ -136,7 +141,7 @@ def test_the_file_of_each_trainer_and_task_is_valid(tmp_path, trainer, task):
         (("--trainer", "forest"), "--trainer: `forest` is not one of xgboost, lightgbm, catboost"),
     ],
 )
-def test_a_request_that_does_not_fit_the_table(tmp_path, asked, message):
+def test_a_request_that_does_not_fit_the_table(tmp_path: Path, asked: Any, message: str) -> None:
     small().assign(y=np.arange(N) % 7).to_csv(tmp_path / "rows.csv", index=False)
     done = invoke_init(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
     assert done.exit_code != 0 and message in done.output
@@ -162,18 +167,18 @@ def test_a_request_that_does_not_fit_the_table(tmp_path, asked, message):
         ([None] * N, "--label: "),
     ],
 )
-def test_a_column_that_cannot_be_a_label(tmp_path, column, message):
+def test_a_column_that_cannot_be_a_label(tmp_path: Path, column: Any, message: str) -> None:
     assert refused(tmp_path, pd.DataFrame({"x": range(N), "y": column})).startswith(message)
 
 
-def test_a_marker_among_few_classes_is_named_in_the_file(tmp_path):
+def test_a_marker_among_few_classes_is_named_in_the_file(tmp_path: Path) -> None:
     classes = ["?" if i % 60 == 0 else str(1 + i % 2) for i in range(N)]
     rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "y": classes})
     _, text = written(tmp_path, rows, name="rows.csv")
     assert '# missing: {y: ["?"]}' in text
 
 
-def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
+def test_a_missing_label_and_a_file_with_another_separator(tmp_path: Path) -> None:
     assert "has no column `target`; " in refused(
         tmp_path, pd.DataFrame({"x": range(N), "y": range(N)}), "target"
     )
@@ -188,7 +193,9 @@ def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
 
 
 @pytest.mark.parametrize(("lone", "folds"), [(1, 0), (4, 0), (5, 5)])
-def test_a_class_that_lacks_a_row_for_each_fold_is_not_folded(tmp_path, lone, folds):
+def test_a_class_that_lacks_a_row_for_each_fold_is_not_folded(
+    tmp_path: Path, lone: int, folds: int
+) -> None:
     label = ["lone"] * lone + ["a", "b"] * ((N - lone) // 2 + 1)
     frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "y": label[:N]})
     space, _ = written(tmp_path, frame.sample(frac=1.0, random_state=0))
@@ -199,7 +206,9 @@ def test_a_class_that_lacks_a_row_for_each_fold_is_not_folded(tmp_path, lone, fo
 
 @pytest.mark.parametrize("order", ["growing", "falling", "mixed"])
 @pytest.mark.parametrize("written_as", ["text", "timestamp"])
-def test_rows_that_are_sorted_by_a_date_are_validated_on_the_latest(tmp_path, order, written_as):
+def test_rows_that_are_sorted_by_a_date_are_validated_on_the_latest(
+    tmp_path: Path, order: str, written_as: str
+) -> None:
     frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "y": [0, 1] * (N // 2)})
     days = pd.date_range("2024-01-01", periods=N).to_series(index=frame.index)
     if order != "growing":
@@ -218,7 +227,7 @@ def test_rows_that_are_sorted_by_a_date_are_validated_on_the_latest(tmp_path, or
         )
 
 
-def test_the_likely_label():
+def test_the_likely_label() -> None:
     assert likely_label(["Target", "x"]) == "Target"
     assert likely_label(["a", "b", "Churn"]) == "Churn"
 
@@ -236,7 +245,7 @@ NAMES = st.lists(
 @given(
     st.text(max_size=20) | st.integers() | st.floats(allow_nan=False) | st.booleans() | st.none()
 )
-def test_a_quoted_value_is_read_back(value):
+def test_a_quoted_value_is_read_back(value: Any) -> None:
     try:
         read = parse(f"a: {quoted(value)}", "").value["a"].value
     except InputError:  # characters that YAML forbids, or numbers that are too large
@@ -250,7 +259,7 @@ def test_a_quoted_value_is_read_back(value):
 # ---- the command
 
 
-def test_copies_do_not_hide_what_identifies_rows(tmp_path):
+def test_copies_do_not_hide_what_identifies_rows(tmp_path: Path) -> None:
     rows = small().assign(
         cust=[f"C{i:05d}" for i in range(N)],
         order=[f"ORD-{i + 1000}" for i in range(N)],
@@ -264,7 +273,9 @@ def test_copies_do_not_hide_what_identifies_rows(tmp_path):
     )
 
 
-def test_texts_in_rows_without_a_label_are_read_too(tmp_path, monkeypatch):
+def test_texts_in_rows_without_a_label_are_read_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{i / 7:.3f},{i % 5},{'ab'[i % 2]}\n" for i in range(120))
     (tmp_path / "rows.csv").write_text(f"x,k,y\n{rows}Total,120,\n")
@@ -273,7 +284,7 @@ def test_texts_in_rows_without_a_label_are_read_too(tmp_path, monkeypatch):
     assert "x: {rule: number, other: missing}" in (tmp_path / "s.yaml").read_text()
 
 
-def test_a_table_without_a_usable_column_names_them(tmp_path):
+def test_a_table_without_a_usable_column_names_them(tmp_path: Path) -> None:
     rows = [{"x": {"a": i}, "y": "ab"[i % 2]} for i in range(20)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source, reader, table = open_table(str(tmp_path / "rows.jsonl"), tmp_path)
@@ -281,7 +292,7 @@ def test_a_table_without_a_usable_column_names_them(tmp_path):
         describe_table(source, reader, table, "y", tmp_path)
 
 
-def test_what_only_tolerance_finds_is_not_dropped(tmp_path):
+def test_what_only_tolerance_finds_is_not_dropped(tmp_path: Path) -> None:
     rows = small().assign(
         user_id=[None, *range(1000, 1000 + 7 * (N - 1), 7)],
         day=["soon", *(f"{i % 28 + 1:02d}/03/2026" for i in range(1, N))],
@@ -299,7 +310,7 @@ def test_what_only_tolerance_finds_is_not_dropped(tmp_path):
     assert load_splits(space.data).notes
 
 
-def test_frequent_label_word_is_class_and_rare_one_is_missing(tmp_path):
+def test_frequent_label_word_is_class_and_rare_one_is_missing(tmp_path: Path) -> None:
     frequent = small().assign(y=["None" if i % 3 else "Minor" for i in range(N)])
     space, text = written(tmp_path, frequent)
     assert (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sweeps.space import load
@@ -11,7 +13,7 @@ from tests.scaffold.test_from_optuna import OBJECTIVE
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
 
-def test_an_objective(here, monkeypatch):
+def test_an_objective(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "own_objective.py").write_text(OBJECTIVE)
     output = run("--from-objective", "own_objective:objective")
     assert "wrote space.yaml and space_loop.py" in output
@@ -39,7 +41,7 @@ def test_an_objective(here, monkeypatch):
 @pytest.mark.parametrize(
     "code", ["study.optimize(objective, n_trials=1)", "study.tell(study.ask(), 1.0)"]
 )
-def test_a_study_at_import_is_noted(here, code):
+def test_a_study_at_import_is_noted(here: Any, code: str) -> None:
     head = "import optuna\n\ndef objective(trial):\n    return trial.suggest_float('x', 0, 1)\n\n"
     (here / "own_objective.py").write_text(f"{head}study = optuna.create_study()\n{code}\n")
     note = "The import of `own_objective` runs a study"
@@ -48,7 +50,7 @@ def test_a_study_at_import_is_noted(here, code):
 
 
 @pytest.mark.parametrize("reference", ["own_objective:train", "own_objective:Trial.run"])
-def test_an_objective_with_a_name_of_the_written_module(here, reference):
+def test_an_objective_with_a_name_of_the_written_module(here: Any, reference: str) -> None:
     (here / "own_objective.py").write_text(
         "import os\n\ndef train(trial):\n    os.chdir('/')\n"
         "    return trial.suggest_float('x', 0, 1)\n\n"
@@ -62,14 +64,14 @@ def test_an_objective_with_a_name_of_the_written_module(here, reference):
     assert train({"x": 0.25}) == {"value": 0.25}
 
 
-def test_the_module_of_the_objective_is_not_overwritten(here):
+def test_the_module_of_the_objective_is_not_overwritten(here: Any) -> None:
     (here / "space_loop.py").write_text(OBJECTIVE)
     (shown,) = refused("--from-objective", "space_loop:objective", "--force").splitlines()
     assert shown.startswith("--from-objective: space_loop.py would be overwritten")
     assert (here / "space_loop.py").read_text() == OBJECTIVE
 
 
-def test_several_values(here):
+def test_several_values(here: Any) -> None:
     (here / "own_objective.py").write_text(
         "def objective(trial):\n    x = trial.suggest_float('x', 0, 1)\n    return x, 1 - x\n"
     )
@@ -114,7 +116,7 @@ def test_several_values(here):
         ("other = 3\n", "has no `objective`"),
     ],
 )
-def test_objectives_that_cannot_be_recorded(here, code, message):
+def test_objectives_that_cannot_be_recorded(here: Any, code: str, message: str) -> None:
     (here / "own_objective.py").write_text(code)
     (line,) = refused("--from-objective", "own_objective:objective").splitlines()
     assert line.startswith("--from-objective: ") and message in line

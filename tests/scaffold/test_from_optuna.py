@@ -6,6 +6,7 @@ import ast
 import math
 import re
 import sqlite3
+from typing import Any
 
 import optuna
 import pytest
@@ -44,7 +45,7 @@ def objective(trial):
 """
 
 
-def test_a_choice_decides_which_trials_have_a_parameter():
+def test_a_choice_decides_which_trials_have_a_parameter() -> None:
     booster = CategoricalDistribution(["a", "b", "c"])
     own = FloatDistribution(0, 1)
     trials = [
@@ -65,13 +66,13 @@ def test_a_choice_decides_which_trials_have_a_parameter():
     assert dimensions[1].when is None and "no single choice decides which" in notes[0]
 
 
-def test_options_that_yaml_cannot_hold():
+def test_options_that_yaml_cannot_hold() -> None:
     with pytest.raises(InputError, match="the option \\(1, 2\\) is no text, number or boolean"):
         params_lines(parameters_of([({"a": (1, 2)}, {"a": CategoricalDistribution([(1, 2)])})])[0])
 
 
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
-def test_a_study(here, kind):
+def test_a_study(here: Any, kind: str) -> None:
     (here / "own_objective.py").write_text(OBJECTIVE)
     from own_objective import objective
 
@@ -120,7 +121,7 @@ def test_a_study(here, kind):
     st.lists(st.tuples(st.integers(1, 9), st.floats(-5, 5), st.floats(-1, 1)), max_size=9),
     st.sampled_from(["minimize", "maximize"]),
 )
-def test_the_best_points_are_the_best_feasible_trials(rows, direction):
+def test_the_best_points_are_the_best_feasible_trials(rows: Any, direction: Any) -> None:
     study = optuna.create_study(direction=direction)
     for n, value, violation in rows:
         trial = optuna.create_trial(
@@ -142,7 +143,9 @@ def test_the_best_points_are_the_best_feasible_trials(rows, direction):
 NAME = '\x1b[31m"""\nraise SystemExit\n# \u2028}]: ${HOME} LOOP_MODULE \ufffe <a> `x`'
 
 
-def write_study(here, params, distributions, name="s", metrics=("loss",)):
+def write_study(
+    here: Any, params: Any, distributions: Any, name: str = "s", metrics: Any = ("loss",)
+) -> None:
     """Write a study with one trial into the journal `study`."""
     storage = optuna.storages.JournalStorage(
         optuna.storages.journal.JournalFileBackend(str(here / "study"))
@@ -158,7 +161,7 @@ def write_study(here, params, distributions, name="s", metrics=("loss",)):
     )
 
 
-def test_texts_of_a_stranger_stay_texts_in_both_files(here):
+def test_texts_of_a_stranger_stay_texts_in_both_files(here: Any) -> None:
     params = {NAME: 0.5, "k": NAME}
     distributions = {
         NAME: FloatDistribution(0, 1),
@@ -184,13 +187,13 @@ def test_texts_of_a_stranger_stay_texts_in_both_files(here):
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(exclude_categories=()), max_size=12), st.text(max_size=5))
-def test_a_comment_is_one_line_that_yaml_and_python_accept(text, word):
+def test_a_comment_is_one_line_that_yaml_and_python_accept(text: Any, word: Any) -> None:
     written = "\n".join([*comment_lines(f"{text} {word}"), line("a: 1", text)])
     assert parse(written, "").plain() == {"a": 1}
     assert compile("\n".join(comment_lines(text)), "", "exec").co_names == ()
 
 
-def test_a_wide_range_with_a_step_stays_a_range(here):
+def test_a_wide_range_with_a_step_stays_a_range(here: Any) -> None:
     distributions = {
         "n": IntDistribution(1, 10**9, step=3),
         "x": FloatDistribution(0.05, 10**6 + 0.05, step=0.1),
@@ -207,7 +210,7 @@ def test_a_wide_range_with_a_step_stays_a_range(here):
     assert len((here / "space.yaml").read_text()) < 1000
 
 
-def test_an_initial_point_has_no_constants_and_no_rounding_errors(here):
+def test_an_initial_point_has_no_constants_and_no_rounding_errors(here: Any) -> None:
     distributions = {
         "n": IntDistribution(3, 3),
         "k": CategoricalDistribution(["only"]),
@@ -229,7 +232,9 @@ def test_an_initial_point_has_no_constants_and_no_rounding_errors(here):
         ("x", CategoricalDistribution(range(20_000)), "too many values"),
     ],
 )
-def test_a_file_that_would_not_be_valid_is_not_written(here, name, distribution, message):
+def test_a_file_that_would_not_be_valid_is_not_written(
+    here: Any, name: str, distribution: Any, message: str
+) -> None:
     write_study(here, {name: 1}, {name: distribution}, name="a\nb")
     (here / "space.yaml").write_text("old")
     (shown,) = refused("--from-optuna", "study", "--force").splitlines()
@@ -246,7 +251,7 @@ def test_a_file_that_would_not_be_valid_is_not_written(here, name, distribution,
         "sqlite:///file:missing.db?mode=rwc&uri=true",
     ],
 )
-def test_a_missing_database_is_not_created(here, storage):
+def test_a_missing_database_is_not_created(here: Any, storage: str) -> None:
     assert refused("--from-optuna", storage) == "--from-optuna: missing.db: there is no such file\n"
     assert not list(here.iterdir())
 
@@ -259,7 +264,7 @@ def test_a_missing_database_is_not_created(here, storage):
         "sqlite:///file:study.db?mode=rwc&uri=true",
     ],
 )
-def test_a_database_is_opened_for_reading(here, storage):
+def test_a_database_is_opened_for_reading(here: Any, storage: str) -> None:
     optuna.create_study(storage="sqlite:///study.db", study_name="s")
     study = open_study(storage, None)
     with pytest.raises(optuna.exceptions.StorageInternalError) as caught:
@@ -268,7 +273,7 @@ def test_a_database_is_opened_for_reading(here, storage):
 
 
 @pytest.mark.integration
-def test_a_postgresql_database_is_opened_for_reading(here):
+def test_a_postgresql_database_is_opened_for_reading(here: Any) -> None:
     with postgres.server() as url:
         message = refused("--from-optuna", url)
         assert (
@@ -280,7 +285,7 @@ def test_a_postgresql_database_is_opened_for_reading(here):
         assert "read-only transaction" in str(caught.value.__cause__)
 
 
-def test_storages_that_cannot_be_read(here):
+def test_storages_that_cannot_be_read(here: Any) -> None:
     assert "nothing.db: there is no such file" in refused("--from-optuna", "nothing.db")
     sqlite3.connect(here / "other.db").execute("create table t (x int)").connection.close()
     before = (here / "other.db").read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ parameters:
 """
 
 
-def test_a_wandb_sweep(here):
+def test_a_wandb_sweep(here: Any) -> None:
     (here / "fit.py").write_text("")
     (here / "sweep.yaml").write_text(SWEEP)
     assert run("--from-wandb", "sweep.yaml").startswith("wrote space.yaml\n")
@@ -66,7 +67,7 @@ def test_a_wandb_sweep(here):
     }
 
 
-def test_a_grid_and_a_command_with_variables(here, monkeypatch):
+def test_a_grid_and_a_command_with_variables(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA", "d")
     (here / "fit.py").write_text("")
     (here / "sweep.yaml").write_text(
@@ -82,7 +83,7 @@ def test_a_grid_and_a_command_with_variables(here, monkeypatch):
     assert "`${args_no_hyphens}` became" in text and "replace `loss` by the metric" in text
 
 
-def test_each_key_that_is_not_translated_is_named(here):
+def test_each_key_that_is_not_translated_is_named(here: Any) -> None:
     (here / "fit.py").write_text("")
     (here / "sweep.yaml").write_text(
         "program: fit.py\nmethod: random\nrun_cap: 2\nproject: p\nearly_terminate: hyperband\n"
@@ -103,14 +104,14 @@ def test_each_key_that_is_not_translated_is_named(here):
     assert (dim.kind, dim.lower, dim.upper) == ("loguniform", 7.38906, 148.413)
 
 
-def test_a_program_elsewhere_is_a_note(here):
+def test_a_program_elsewhere_is_a_note(here: Any) -> None:
     (here / "sweep.yaml").write_text("program: far.py\nparameters: {a: {values: [1, 2]}}\n")
     shown = run("--from-wandb", "sweep.yaml")
     assert shown.startswith("wrote space.yaml\n") and "no file `far.py`" in shown
     assert (here / "space.yaml").exists()
 
 
-def test_a_distribution_without_counterpart_is_named():
+def test_a_distribution_without_counterpart_is_named() -> None:
     text = "parameters: {a: {distribution: inv_log_uniform, min: 1, max: 2}, b: 3}\n"
     with pytest.raises(InputError) as caught:
         space_text(parse(text, "w.yaml"), "w.yaml")
@@ -142,7 +143,9 @@ def test_a_distribution_without_counterpart_is_named():
         ),
     ],
 )
-def test_texts_of_a_wandb_sweep_do_not_become_keys(here, key, value, message):
+def test_texts_of_a_wandb_sweep_do_not_become_keys(
+    here: Any, key: str, value: Any, message: str
+) -> None:
     (here / "fit.py").write_text("")
     sweep = {"program": "fit.py", "parameters": {"x": {"min": 0.0, "max": 1.0}}, key: value}
     (here / "sweep.yaml").write_text(json.dumps(sweep))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from sweeps.space import load
 from sweeps.space.sections.data_models import ReadKeys
@@ -14,7 +16,7 @@ from tests.scaffold.tables import N, small
 from tests.scaffold.test_from_data import written
 
 
-def test_the_command_writes_the_file(tmp_path, monkeypatch):
+def test_the_command_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pd.DataFrame(
         {
@@ -46,7 +48,7 @@ def test_the_command_writes_the_file(tmp_path, monkeypatch):
     )
 
 
-def test_the_command_asks(tmp_path, monkeypatch):
+def test_the_command_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pd.DataFrame(
         {
@@ -64,14 +66,18 @@ def test_the_command_asks(tmp_path, monkeypatch):
     )
 
 
-def test_the_name_of_the_file_is_the_name_of_the_sweep(tmp_path, monkeypatch):
+def test_the_name_of_the_file_is_the_name_of_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     small().to_csv("rows.csv", index=False)
     assert invoke_init("churn.yaml", "--data", "rows.csv", "--label", "y").exit_code == 0
     assert load("churn.yaml").name == "churn"
 
 
-def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
+def test_the_command_names_the_columns_that_it_drops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     prices = small().assign(Price=["on request", *(f"{i / 4}" for i in range(1, N))], row=range(N))
     prices.to_csv("rows.csv", index=False)
@@ -84,13 +90,13 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
     assert lines[12] == "dropped 3 more columns; see data.drop in space.yaml"
 
 
-def test_row_numbers_with_gap_are_dropped(tmp_path):
+def test_row_numbers_with_gap_are_dropped(tmp_path: Path) -> None:
     labels = ["no", None, *["no", "yes"] * (N // 2 - 1)]
     space, _ = written(tmp_path, small().assign(y=labels, row=range(N)))
     assert space.data.drop == ("row",)
 
 
-def test_the_keys_of_read_reach_the_space_file(tmp_path):
+def test_the_keys_of_read_reach_the_space_file(tmp_path: Path) -> None:
     lines = [f"{i / 7:.3f};{i % 3};{i % 2}".replace(".", ",") for i in range(300)]
     (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-16")
     space, data = tmp_path / "s.yaml", tmp_path / "rows.csv"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from sweeps.space import load
 
 
 @pytest.fixture
-def make_space(tmp_path):
+def make_space(tmp_path: Path) -> Any:
     """Load a space from the body of its `space:` section."""
 
     def make(
@@ -21,7 +23,7 @@ def make_space(tmp_path):
         points: str = "[]",
         extra: str = "",
         options: str = "{}",
-    ):
+    ) -> Any:
         text = f"""\
 name: made
 trainer: xgboost

@@ -44,7 +44,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
     """
     whole, count = Journal.append_logs, 0
 
-    def append_logs(self, logs):
+    def append_logs(self: Any, logs: Any) -> None:
         nonlocal count
         count += 1
         size = os.stat(self._file_path).st_size if count == at else 0

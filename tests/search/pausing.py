@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import Decision, Scheduler
@@ -22,10 +22,10 @@ class PauseAll(Scheduler):
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         return (RUNG,)
 
-    def decide(self, view, trial, rung) -> Decision:
+    def decide(self, view: Any, trial: Any, rung: Any) -> Decision:
         return Decision(Action.PAUSE)
 
-    def next_paused(self, view) -> int | None:
+    def next_paused(self, view: Any) -> int | None:
         if len(view.paused) < TRIALS:
             return None
         return min(view.paused, key=lambda number: view.trials[number].values[RUNG])

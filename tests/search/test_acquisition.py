@@ -5,6 +5,7 @@ that a trial is feasible.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ LEVELS = st.integers(0, 6).map(float)
         lambda m: st.lists(st.lists(LEVELS, min_size=m, max_size=m), min_size=1, max_size=8)
     )
 )
-def test_the_boxes_are_the_region_that_a_front_does_not_dominate(front):
+def test_the_boxes_are_the_region_that_a_front_does_not_dominate(front: Any) -> None:
     values, m = np.array(front), len(front[0])
     boxes = np.maximum(acquisition.undominated(values, np.full(m, 5.0)), -1.0)
     volume = np.prod(boxes[:, 1] - boxes[:, 0], axis=1).sum()
@@ -35,7 +36,7 @@ def test_the_boxes_are_the_region_that_a_front_does_not_dominate(front):
 
 
 @pytest.mark.parametrize("objectives", [1, 2, 3])
-def test_the_expected_improvement_is_the_mean_over_draws(objectives):
+def test_the_expected_improvement_is_the_mean_over_draws(objectives: int) -> None:
     rng = np.random.RandomState(objectives)
     front, reference = rng.rand(4, objectives), np.ones(objectives)
     mean, deviation = rng.rand(3, objectives), 0.1 + 0.3 * rng.rand(3, objectives)
@@ -50,13 +51,13 @@ def test_the_expected_improvement_is_the_mean_over_draws(objectives):
         )
 
 
-def process(x, y) -> Process:
+def process(x: Any, y: Any) -> Process:
     surrogate = Process(np.array(x)[:, None], np.array(y), np.array([False]))
     surrogate.condition(np.array([-1.5, 0.0, -6.0]))
     return surrogate
 
 
-def test_an_improbable_candidate_scores_less():
+def test_an_improbable_candidate_scores_less() -> None:
     objective, bound = (
         process([0.1, 0.9], [0.0, 0.0]),
         acquisition.Bound(process([0.2, 0.8], [-1.0, 1.0]), 0.0),
@@ -76,7 +77,7 @@ def test_an_improbable_candidate_scores_less():
     )
 
 
-def test_the_best_trials_are_feasible_and_dominated_by_few():
+def test_the_best_trials_are_feasible_and_dominated_by_few() -> None:
     values = np.array([[0.0, 0.0], [3.0, 3.0], [1.0, 2.0], [2.0, 1.0], [3.0, 4.0]])
     assert acquisition.best_first(values, np.array([0.1, 1, 1, 1, 0.2])).tolist() == [2, 3, 1, 4, 0]
     assert acquisition.dominators(values).tolist() == [0, 3, 1, 1, 4]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,7 @@ params.normal: "< 5", params.depth: "<= 4"}}
 """
 
 
-def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
+def test_the_active_dimensions_are_those_of_a_filled_space(make_space: Any) -> None:
     space = make_space(BODY)
     distributions = {d.name: distribution_of(d) for d in space.dimensions}
     axes = Axes({name: d for name, d in sorted(distributions.items()) if not d.single()})
@@ -40,7 +42,7 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
     for place, active in zip(places, active_names, strict=True):
         keys, asked = axes.external(place), set()
 
-        def choose(dimension, keys=keys, asked=asked):
+        def choose(dimension: Any, keys: Any = keys, asked: Any = asked) -> Any:
             asked.add(dimension.name)
             return keys.get(dimension.name, "only")
 
@@ -63,5 +65,5 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
         ([1, 2, True], False),
     ],
 )
-def test_numbers_in_order_are_an_ordered_choice(values, ordered):
+def test_numbers_in_order_are_an_ordered_choice(values: Any, ordered: bool) -> None:
     assert is_ordered(Dimension("x", "choice", tuple(Option(v, v) for v in values))) == ordered

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ CELLS = [
 
 
 @given(st.integers(1, 12), st.integers(0, 60))
-def test_cells_fill_evenly_at_any_time(n, steps):
+def test_cells_fill_evenly_at_any_time(n: Any, steps: Any) -> None:
     counts = [0] * n
     cells = [{"x": i} for i in range(n)]
     for _ in range(steps):
@@ -25,7 +26,7 @@ def test_cells_fill_evenly_at_any_time(n, steps):
         assert max(counts) - min(counts) <= 1
 
 
-def test_a_shape_comes_up_about_once_a_round():
+def test_a_shape_comes_up_about_once_a_round() -> None:
     counts, visited = [0] * len(CELLS), []
     for _ in range(8 * len(CELLS)):
         i = next_cell(CELLS, counts)
@@ -35,7 +36,7 @@ def test_a_shape_comes_up_about_once_a_round():
     assert switches == 8, "one switch a round: rounds run forth and back"
 
 
-def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
+def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid() -> None:
     """`p: {grid: [a, b]}` beside a choice, of which an option has a grid `d` and the other, which
     is liked, none.
     """
@@ -62,7 +63,7 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
     assert counts == {"a": 20, "b": 20} and max(indices) == 9
 
 
-def test_a_point_that_names_an_inner_grid_lies_in_a_cell_that_has_it():
+def test_a_point_that_names_an_inner_grid_lies_in_a_cell_that_has_it() -> None:
     nested = [{"p": "a"}, {"p": "b", "p.b.strategy": "mean"}, {"p": "b", "p.b.strategy": "median"}]
     assert next_cell(nested, [0, 0, 0], {"p.b.strategy": "median", "eta": 0.1}) == 2
     assert (
@@ -71,7 +72,7 @@ def test_a_point_that_names_an_inner_grid_lies_in_a_cell_that_has_it():
     )
 
 
-def test_a_trial_lies_in_the_most_specific_cell():
+def test_a_trial_lies_in_the_most_specific_cell() -> None:
     nested = [{"p": "a"}, {"p": "b", "p.b.strategy": "mean"}, {"p": "b", "p.b.strategy": "median"}]
     assert cell_of({"p": "a", "eta": 0.1}, nested) == 0
     assert cell_of({"p": "b", "p.b.strategy": "median"}, nested) == 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import optuna
 import pytest
 from hypothesis import given, settings
@@ -18,7 +21,7 @@ from tests.search.test_samplers import BODY, end
 REPEATED = "repeats: {count: 2}"
 
 
-def with_repeats(loop: SearchLoop, n: int, value, apart: float) -> list:
+def with_repeats(loop: SearchLoop, n: int, value: Any, apart: float) -> list:
     """Begin n configurations one after the other, each with a repeat; the values of the two lie so
     far around that of the configuration.
     """
@@ -29,7 +32,7 @@ def with_repeats(loop: SearchLoop, n: int, value, apart: float) -> list:
     return asked
 
 
-def on_a_grid(trial) -> float:
+def on_a_grid(trial: Any) -> float:
     """A value whose mean with others is exact."""
     return round((trial.params["x"] - 0.3) ** 2 * 4096) / 4096
 
@@ -38,7 +41,9 @@ def on_a_grid(trial) -> float:
 @pytest.mark.parametrize(
     "algorithm", ["tpe", "random", "qmc", "nsga2"]
 )  # `gp` also learns the noise from the repeats.
-def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path, algorithm):
+def test_repeats_teach_what_their_configurations_are_worth(
+    make_space: Any, tmp_path: Path, algorithm: str
+) -> None:
     """Whatever the single values are: with the same means the same is suggested, as if each
     configuration were one trial.
     """
@@ -87,12 +92,14 @@ C, F, P, R = TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED, TrialState
     ],
     ids=["none begun", "one to come", "one runs", "all", "one failed", "stopped", "failed"],
 )
-def test_a_configuration_is_observed_when_its_last_trial_has_ended(ends, state, value):
+def test_a_configuration_is_observed_when_its_last_trial_has_ended(
+    ends: Any, state: Any, value: float | None
+) -> None:
     seen = merge_repeats(repeated(*ends), Repeats(3))
     assert (seen.state, seen.value if seen.values else None) == (state, value)
 
 
-def test_a_constraint_that_one_repeat_breaks_is_broken():
+def test_a_constraint_that_one_repeat_breaks_is_broken() -> None:
     trials = repeated((C, 1.0), (C, 4.0), limit=3.0)
     seen = merge_repeats(trials, Repeats(2))
     assert seen.constraints == {"m": 1.0} and trials[0].constraints == {"m": -2.0}, (
@@ -100,7 +107,7 @@ def test_a_constraint_that_one_repeat_breaks_is_broken():
     )
 
 
-def test_an_algorithm_that_knows_of_no_repeats_sees_configurations():
+def test_an_algorithm_that_knows_of_no_repeats_sees_configurations() -> None:
     study = optuna.create_study()
     for t in [*repeated((C, 1.0), (C, 3.0)), *repeated((P, 0.0))]:
         study.add_trial(t)
@@ -119,7 +126,9 @@ def test_an_algorithm_that_knows_of_no_repeats_sees_configurations():
     ),
     st.data(),
 )
-def test_history_of_repeats_learnt_in_pieces_is_the_one_learnt_at_once(ends, data):
+def test_history_of_repeats_learnt_in_pieces_is_the_one_learnt_at_once(
+    ends: Any, data: Any
+) -> None:
     study, pieces, once = optuna.create_study(), History((), Repeats(2)), History((), Repeats(2))
     firsts = []
     for state, value, _ in ends:

@@ -93,7 +93,7 @@ class TestNsga2(SamplerTests):
     options: ClassVar = {"population_size": 4}
 
 
-def test_every_built_in_sampler_and_scheduler_is_tested_here():
+def test_every_built_in_sampler_and_scheduler_is_tested_here() -> None:
     classes = [value for name, value in globals().items() if name.startswith("Test")]
     samplers = {one.algorithm for one in classes if issubclass(one, SamplerTests)}
     schedulers = {type(one().scheduler()) for one in classes if issubclass(one, SchedulerTests)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +55,9 @@ def loss(trial: Trial, step: int) -> float:
     )
 
 
-def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None) -> SearchLoop:
+def drive(
+    space: Any, folder: Any, loss: Any = loss, max_t: int = MAX_T, before: Any = lambda loop: None
+) -> SearchLoop:
     """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint
     at every other one.
     """
@@ -137,7 +140,7 @@ ASKED = {"max_trials": 5, "points": POINTS, "extra": "repeats: {count: 2}"}
 
 
 @pytest.fixture
-def undisturbed(make_space, tmp_path, request):
+def undisturbed(make_space: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """A sweep as nobody disturbs it: its space, what it comes to, the records of its journal."""
     space = make_space(BODY, **request.param)
     (tmp_path / "whole").mkdir()
@@ -155,7 +158,9 @@ def undisturbed(make_space, tmp_path, request):
     indirect=True,
 )
 @given(data=st.data())
-def test_a_driver_may_die_at_any_record_and_any_byte_of_it(undisturbed, tmp_path, data):
+def test_a_driver_may_die_at_any_record_and_any_byte_of_it(
+    undisturbed: Any, tmp_path: Path, data: Any
+) -> None:
     space, expected, records = undisturbed
     assert {state for _, state, *_ in expected[:-2]} == {"COMPLETE", "PRUNED"}
     folder = tmp_path / "cut"
@@ -173,7 +178,7 @@ def enqueue_after_two(loop: SearchLoop) -> None:
 
 
 @pytest.fixture
-def enqueued(make_space, tmp_path, request):
+def enqueued(make_space: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """Like `undisturbed`, with two configurations that are enqueued while the sweep runs."""
     space, whole = make_space(BODY, **request.param), tmp_path / "whole"
     whole.mkdir()
@@ -198,7 +203,9 @@ def enqueued(make_space, tmp_path, request):
     "enqueued", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True
 )
 @given(data=st.data())
-def test_enqueued_configurations_are_the_same_after_any_death(enqueued, tmp_path, data):
+def test_enqueued_configurations_are_the_same_after_any_death(
+    enqueued: Any, tmp_path: Path, data: Any
+) -> None:
     space, expected, records = enqueued
     folder = tmp_path / "cut"
     assert (
@@ -213,7 +220,9 @@ def test_enqueued_configurations_are_the_same_after_any_death(enqueued, tmp_path
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("undisturbed", [ASKED], ids=[""], indirect=True)
-def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undisturbed, tmp_path):
+def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(
+    undisturbed: Any, tmp_path: Path
+) -> None:
     """At each record from the one that puts an initial point, or a repeat, in line to the one that
     begins it: within and after it.
     """

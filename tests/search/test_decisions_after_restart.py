@@ -4,6 +4,7 @@ every report.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ SCHEDULERS = [
 ]
 
 
-def opened(folder, space) -> SearchLoop:
+def opened(folder: Any, space: Any) -> SearchLoop:
     return SearchLoop.open(folder, space)
 
 
@@ -51,7 +52,9 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_new_driver_decides_as_the_killed_driver_would_have(make_space, tmp_path, scheduler):
+def test_new_driver_decides_as_the_killed_driver_would_have(
+    make_space: Any, tmp_path: Path, scheduler: Any
+) -> None:
     space = make_space(BODY, scheduler=scheduler)
     decisions = []
     for name in ("goes on", "starts anew"):
@@ -78,8 +81,8 @@ def test_new_driver_decides_as_the_killed_driver_would_have(make_space, tmp_path
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("constraints", ["", "constraints: {other: '<= 1'}"])
 def test_a_trial_that_ended_on_its_own_is_known_with_its_best_value(
-    make_space, tmp_path, scheduler, constraints
-):
+    make_space: Any, tmp_path: Path, scheduler: Any, constraints: str
+) -> None:
     space = make_space(BODY, scheduler=scheduler, extra=constraints)
     loop = opened(tmp_path, space)
     short, stopped, late = (loop.ask() for _ in range(3))
@@ -103,7 +106,9 @@ def shown(loop: SearchLoop) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, tmp_path):
+def test_the_bracket_is_on_record_and_only_its_trials_are_compared(
+    make_space: Any, tmp_path: Path
+) -> None:
     space = make_space(BODY, scheduler="{name: hyperband, max_t: 27, brackets: 3}")
     loop = opened(tmp_path, space)
     for _ in range(40):
@@ -122,7 +127,9 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, t
     assert "bracket" in record.read(tmp_path).trials[0].to_json()
 
 
-def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space, tmp_path):
+def test_the_median_rule_knows_the_reports_before_its_first_decision(
+    make_space: Any, tmp_path: Path
+) -> None:
     space = make_space(BODY, scheduler="{name: median, max_t: 9, grace_period: 3, min_trials: 2}")
     loop = opened(tmp_path, space)
     trials = [loop.ask() for _ in range(3)]

@@ -5,6 +5,8 @@ prior of `gp`.
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +42,7 @@ params:
 """
 
 
-def with_from(space):
+def with_from(space: Any) -> Any:
     import dataclasses
 
     return dataclasses.replace(
@@ -48,11 +50,11 @@ def with_from(space):
     )
 
 
-def configuration(space, rng: np.random.RandomState):
+def configuration(space: Any, rng: np.random.RandomState) -> Any:
     """A random configuration of a space: its keys, and the constants of its trial."""
     keys = {}
 
-    def choose(dimension):
+    def choose(dimension: Any) -> Any:
         distribution = distribution_of(dimension)
         if dimension.options:
             keys[dimension.name] = dimension.options[rng.randint(len(dimension.options))].key
@@ -72,7 +74,9 @@ def configuration(space, rng: np.random.RandomState):
     return keys, {"params": trial.params, "scaling": trial.shape.scaling, "data": trial.data}
 
 
-def sweep_of(space, value, count: int = 30, seed: int = 0, name: str = "earlier") -> EarlierSweep:
+def sweep_of(
+    space: Any, value: Any, count: int = 30, seed: int = 0, name: str = "earlier"
+) -> EarlierSweep:
     """An earlier sweep with random configurations, whose values are given by a function of their
     parameters.
     """
@@ -89,7 +93,7 @@ def sweep_of(space, value, count: int = 30, seed: int = 0, name: str = "earlier"
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_configuration_of_an_equal_space_stays_the_same(make_space_once, seed):
+def test_a_configuration_of_an_equal_space_stays_the_same(make_space_once: Any, seed: Any) -> None:
     space = make_space_once(MANY)
     keys, constants = configuration(space, np.random.RandomState(seed))
     translated = translate(space, space, keys, constants=constants)
@@ -105,8 +109,8 @@ def test_a_configuration_of_an_equal_space_stays_the_same(make_space_once, seed)
     st.sampled_from(["uniform: [0, {}]", "quniform: [0, 1, 0.25]", "choice: [0.0, 0.5]"]),
 )
 def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(
-    make_space_once, seed, high, domain
-):
+    make_space_once: Any, seed: Any, high: Any, domain: Any
+) -> None:
     earlier = make_space_once(MANY)
     changed = MANY.replace("uniform: [0.0, 1.0]", domain.format(high), 1).replace(
         "kind: {choice: [a, b,", "kind: {choice: [b,"
@@ -121,7 +125,7 @@ def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(
     assert "params.added" not in translated
     asked = []
 
-    def choose(dimension):
+    def choose(dimension: Any) -> Any:
         asked.append(dimension.name)
         key = translated.get(dimension.name, any_key(dimension))
         assert distribution_of(dimension)._contains(
@@ -136,14 +140,14 @@ def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(
 
 
 @pytest.fixture(scope="module")
-def make_space_once(tmp_path_factory):
+def make_space_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Load a space from its body. A body that was loaded before is not loaded again."""
     from functools import cache
 
     from sweeps.space import load
 
     @cache
-    def make(body: str):
+    def make(body: str) -> Any:
         head = (
             'name: made\ntrainer: xgboost\ndata: {train: "sklearn:iris", label: target, valid: '
             "0.2}\n"
@@ -177,7 +181,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "key", "after", "expected"), CHANGES)
-def test_the_domain_of_a_dimension_changes(make_space_once, before, key, after, expected):
+def test_the_domain_of_a_dimension_changes(
+    make_space_once: Any, before: Any, key: Any, after: Any, expected: Any
+) -> None:
     body = "\nparams:\n  other: {uniform: [0, 1]}\n  d: "
     earlier, new = make_space_once(body + before), make_space_once(body + after)
     keys = {"params.other": 0.5} | ({} if key is None else {"params.d": key})
@@ -196,7 +202,7 @@ def test_the_domain_of_a_dimension_changes(make_space_once, before, key, after, 
         }
 
 
-def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_once):
+def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_once: Any) -> None:
     earlier = make_space_once("\nparams: {drop: {uniform: [0, 1]}, x: {uniform: [0, 1]}}")
     new = make_space_once(
         "\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: "
@@ -210,7 +216,7 @@ def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_onc
 # ---- the file
 
 
-def test_the_saved_trials_are_read_back(tmp_path, make_space):
+def test_the_saved_trials_are_read_back(tmp_path: Path, make_space: Any) -> None:
     space = make_space(BODY)
     sweep = EarlierSweep(
         "a",
@@ -244,7 +250,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
+def test_a_damaged_file_is_one_clear_error(tmp_path: Path, make_space: Any, text: Any) -> None:
     (tmp_path / "earlier_trials.json").write_text(text)
     with pytest.raises(InputError, match=r"earlier_trials\.json: .*restore"):
         SearchLoop.open(tmp_path, with_from(make_space(NUMBERS)))
@@ -253,13 +259,13 @@ def test_a_damaged_file_is_one_clear_error(tmp_path, make_space, text):
 # ---- the first configurations
 
 
-def test_first_trials_are_a_suggestion_and_earlier_best_trials(make_space):
+def test_first_trials_are_a_suggestion_and_earlier_best_trials(make_space: Any) -> None:
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
     maximized = make_space(NUMBERS, objective="{metric: loss, goal: maximize}")
     best = sorted(sweep.trials, key=lambda t: t.values)
 
-    def points(*sweeps, space=space):
+    def points(*sweeps: Any, space: Any = space) -> Any:
         return starting_points(SamplerContext(space, sweeps))
 
     assert points(sweep) == [{}, dict(best[0].keys)]
@@ -271,7 +277,9 @@ def test_first_trials_are_a_suggestion_and_earlier_best_trials(make_space):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
-def test_every_algorithm_starts_with_points_and_repeats_itself(make_space, tmp_path, algorithm):
+def test_every_algorithm_starts_with_points_and_repeats_itself(
+    make_space: Any, tmp_path: Path, algorithm: str
+) -> None:
     space = with_from(make_space(BODY, 40, algorithm))
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2)
     best = min(sweep.trials, key=lambda t: t.values)
@@ -295,7 +303,7 @@ def test_every_algorithm_starts_with_points_and_repeats_itself(make_space, tmp_p
 # ---- the prior of gp
 
 
-def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
+def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees() -> None:
     rng = np.random.RandomState(0)
     predicted = rng.normal(size=(40, 2))
     y = predicted[:, 0] + 0.1 * rng.normal(size=40)
@@ -307,7 +315,7 @@ def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
     assert prior_weights(np.empty((0, 2)), np.empty(0)) == pytest.approx([0.25, 0.25])
 
 
-def test_gp_transfers_from_related_task_only(make_space, tmp_path):
+def test_gp_transfers_from_related_task_only(make_space: Any, tmp_path: Path) -> None:
     space = make_space(NUMBERS, 40, "gp", scheduler="{name: none}")
     values_of_task = {}
     for name, center in (("related", 0.8), ("unrelated", 0.2)):

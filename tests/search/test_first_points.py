@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,18 +33,18 @@ GOOD = [
 
 
 @pytest.fixture
-def good(monkeypatch, make_space):
+def good(monkeypatch: pytest.MonkeyPatch, make_space: Any) -> Any:
     """Return a function that loads a space with a portfolio."""
     monkeypatch.setattr(module, "read_portfolio", {"xgboost": GOOD}.__getitem__)
 
-    def make(body: str = BODY, **given):
+    def make(body: str = BODY, **given: Any) -> Any:
         space = make_space(body, **given)
         return replace(space, search=replace(space.search, portfolio="xgboost"))
 
     return make
 
 
-def test_the_order_and_what_is_left_out(good):
+def test_the_order_and_what_is_left_out(good: Any) -> None:
     space = good(points="[{params.eta: 0.05}, {params.eta: 0.06}]")
     default = {"params.eta": 0.3, "params.max_depth": 6}
     earlier = [{}, {"params.eta": 0.2, "params.max_depth": 3}]
@@ -64,7 +66,9 @@ def test_the_order_and_what_is_left_out(good):
 
 
 @pytest.mark.parametrize(("trials", "count"), [(2, 0), (6, 2), (8, 2), (40, 4)])
-def test_a_portfolio_takes_at_most_a_third_of_the_trials(good, trials, count):
+def test_a_portfolio_takes_at_most_a_third_of_the_trials(
+    good: Any, trials: int, count: int
+) -> None:
     assert len(first_points(good(max_trials=trials))) == 1 + count
 
 
@@ -85,13 +89,15 @@ def test_a_portfolio_takes_at_most_a_third_of_the_trials(good, trials, count):
         ("objective: {choice: ['reg:squarederror']}", None),
     ],
 )
-def test_the_default_configuration_has_the_nearest_values(good, dimension, key):
+def test_the_default_configuration_has_the_nearest_values(
+    good: Any, dimension: str, key: float | str | None
+) -> None:
     name = f"params.{dimension.partition(':')[0]}"
     (point, *_) = [*first_points(good(f"params: {{{dimension}, gamma: {{uniform: [1, 2]}}}}")), {}]
     assert point == {"params.gamma": 1.0} | ({} if key is None else {name: key})
 
 
-def test_dimensions_that_are_inactive_with_the_defaults_have_no_key(good):
+def test_dimensions_that_are_inactive_with_the_defaults_have_no_key(good: Any) -> None:
     body = """
     params:
       booster: {choice: [gbtree, dart]}
@@ -101,7 +107,7 @@ def test_dimensions_that_are_inactive_with_the_defaults_have_no_key(good):
     assert first_points(good(body)) == [{"params.booster": "gbtree"}]
 
 
-def test_a_resumed_sweep_continues_the_queue(good, tmp_path):
+def test_a_resumed_sweep_continues_the_queue(good: Any, tmp_path: Path) -> None:
     space = good(max_trials=12, scheduler="{name: none}")
     points = [SearchLoop.open(tmp_path, space).ask().params for _ in range(6)]
     assert [(p["eta"], p["max_depth"]) for p in points[:2]] == [(0.3, 6), (0.1, 4)]
@@ -111,7 +117,7 @@ def test_a_resumed_sweep_continues_the_queue(good, tmp_path):
 
 
 @pytest.mark.parametrize("name", portfolio_files())
-def test_a_shipped_portfolio_has_values_that_its_trainer_allows(name):
+def test_a_shipped_portfolio_has_values_that_its_trainer_allows(name: Any) -> None:
     portfolio = read_portfolio(name)
     parameters = definition_of(f"sweeps.trainers.{name}").parameters
     assert 5 <= len(portfolio) <= 12 and len({str(one) for one in portfolio}) == len(portfolio)

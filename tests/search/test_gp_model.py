@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -26,7 +28,7 @@ NO_STOPS = "{name: none}"
 NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
 
 
-def run(loop: SearchLoop, n: int, metrics, concurrency: int = 2) -> list:
+def run(loop: SearchLoop, n: int, metrics: Any, concurrency: int = 2) -> list:
     """Begin n trials, `concurrency` side by side.
 
     `metrics(params)` returns the metrics of a trial, or None if the trial fails.
@@ -53,7 +55,7 @@ params:
 """
 
 
-def conditional(params) -> dict[str, float]:
+def conditional(params: Any) -> dict[str, float]:
     kind, extra = params["kind"], 2 * (params.get("w", 0.9) - 0.2) ** 2 + 0.1 * (params["n"] == 3)
     inside = (
         0.3
@@ -66,7 +68,7 @@ def conditional(params) -> dict[str, float]:
 
 
 @pytest.mark.timeout(60)
-def test_conditional_dimensions_are_modeled(make_space, tmp_path):
+def test_conditional_dimensions_are_modeled(make_space: Any, tmp_path: Path) -> None:
     asked = run(
         SearchLoop.open(tmp_path, make_space(CONDITIONS, 60, "gp", scheduler=NO_STOPS)),
         40,
@@ -86,7 +88,9 @@ def test_conditional_dimensions_are_modeled(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_the_search_reaches_the_best_values_next_to_failures(make_space, tmp_path):
+def test_the_search_reaches_the_best_values_next_to_failures(
+    make_space: Any, tmp_path: Path
+) -> None:
     loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS))
     asked = run(
         loop, 30, lambda p: None if p["x"] > 0.6 else {"loss": 1 - p["x"] + (p["y"] - 0.5) ** 2}
@@ -98,7 +102,7 @@ def test_the_search_reaches_the_best_values_next_to_failures(make_space, tmp_pat
 
 
 @pytest.mark.timeout(60)
-def test_constraints_are_modeled(make_space, tmp_path):
+def test_constraints_are_modeled(make_space: Any, tmp_path: Path) -> None:
     space = make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS, extra='constraints: {size: "<= 5"}')
     asked = run(
         SearchLoop.open(tmp_path, space),
@@ -113,7 +117,7 @@ def test_constraints_are_modeled(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_several_objectives_have_their_front_searched(make_space, tmp_path):
+def test_several_objectives_have_their_front_searched(make_space: Any, tmp_path: Path) -> None:
     objective = "[{metric: a, goal: minimize}, {metric: b, goal: maximize}]"
     loop = SearchLoop.open(
         tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS, objective=objective)
@@ -125,11 +129,13 @@ def test_several_objectives_have_their_front_searched(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_resumed_sweep_suggests_the_same_for_every_kind_of_space(make_space, tmp_path):
+def test_resumed_sweep_suggests_the_same_for_every_kind_of_space(
+    make_space: Any, tmp_path: Path
+) -> None:
     body = CONDITIONS + "  size: {choice: [16, 32, 64, 128]}\n"
     space = make_space(body, 60, "gp", scheduler=NO_STOPS, extra='constraints: {size: "<= 100"}')
 
-    def metrics(params):
+    def metrics(params: Any) -> Any:
         return (
             None
             if params.get("w", 0) > 0.7
@@ -171,7 +177,7 @@ def filled(n: int, cells: int = 1) -> History:
 
 
 @pytest.mark.parametrize("cells", [1, 3])
-def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells):
+def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells: int) -> None:
     history = filled(600, cells)
     observations = gp_observations.observations(history, np.random.RandomState(0))
     assert len(observations.trials) == len(observations.values) == gp_observations.MOST
@@ -194,7 +200,7 @@ def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells):
 
 
 @pytest.mark.parametrize("objectives", [2, 3])
-def test_with_several_objectives_the_fronts_are_observed_first(objectives):
+def test_with_several_objectives_the_fronts_are_observed_first(objectives: int) -> None:
     rng = np.random.RandomState(0)
     ranked = [(0.0, tuple(rng.rand(objectives)), number) for number in range(60)]
     ranked += [(0.0, (np.inf,) * objectives, 60), (1.0, (0.0,) * objectives, 61)]
@@ -209,7 +215,7 @@ def test_with_several_objectives_the_fronts_are_observed_first(objectives):
     assert order[:20].tolist() == best[:20]
 
 
-def test_the_noise_is_the_variance_among_repeats():
+def test_the_noise_is_the_variance_among_repeats() -> None:
     study, rng = optuna.create_study(), np.random.RandomState(1)
     space = {"x": FloatDistribution(0, 1)}
     pieces, once = History((), Repeats(3)), History((), Repeats(3))
@@ -240,7 +246,7 @@ def test_the_noise_is_the_variance_among_repeats():
     assert NONE.with_estimate(0.01, 8) == NONE and VAGUE.with_estimate(0.0, 8).log < -5
 
 
-def test_a_mean_of_repeats_has_less_noise():
+def test_a_mean_of_repeats_has_less_noise() -> None:
     shares = [
         gp_observations.share_of_noise(Repeats(4, aggregate))
         for aggregate in ("mean", "median", "min")
@@ -251,7 +257,7 @@ def test_a_mean_of_repeats_has_less_noise():
     )
 
 
-def test_the_fidelity_of_a_level_is_the_logarithm_of_its_step():
+def test_the_fidelity_of_a_level_is_the_logarithm_of_its_step() -> None:
     levels = np.array([1, 3, 9, FULL])
     assert gp_observations.fidelity(levels, 1, 27) == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert all(a < b for a, b in itertools.pairwise(gp_observations.fidelity(levels, 1, 27)))

@@ -6,6 +6,8 @@ import dataclasses
 import datetime
 import random
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from optuna.storages.journal import _storage
@@ -28,7 +30,9 @@ from tests.trial_updates import rank_places, trial_update
 
 @pytest.mark.parametrize("half", [False, True], ids=["put in line", "sampled in part"])
 @pytest.mark.parametrize("points", [POINTS, "[]"], ids=["an initial point", "a sampled one"])
-def test_next_configuration_does_not_become_a_due_repeat(make_space, tmp_path, points, half):
+def test_next_configuration_does_not_become_a_due_repeat(
+    make_space: Any, tmp_path: Path, points: Any, half: bool
+) -> None:
     """A driver dies as it begins a trial, while another has trained to its end: the next one ends
     that first, and owes it a repeat.
     """
@@ -64,7 +68,9 @@ def test_next_configuration_does_not_become_a_due_repeat(make_space, tmp_path, p
     )
 
 
-def test_replay_keeps_order_of_ends_if_clock_was_set_back(make_space, tmp_path, monkeypatch):
+def test_replay_keeps_order_of_ends_if_clock_was_set_back(
+    make_space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
     ends = [State.FAIL, State.COMPLETE, State.PRUNED]
     for number, state in enumerate(ends):
@@ -87,13 +93,13 @@ def _clock_at(moment: datetime.datetime) -> type[datetime.datetime]:
 
     class Still(datetime.datetime):
         @classmethod
-        def now(cls, tz=None):
+        def now(cls, tz: Any = None) -> Any:
             return moment
 
     return Still
 
 
-def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
+def test_the_time_that_was_used_is_on_record(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, max_trials=2)
     loop = SearchLoop.open(tmp_path, space)
     loop.store.clock = lambda: 12.5
@@ -111,8 +117,8 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
     ids=["new", "at a rung", "past it", "at max_t"],
 )
 def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
-    make_space, tmp_path, steps, expected
-):
+    make_space: Any, tmp_path: Path, steps: Any, expected: Any
+) -> None:
     """Three good trials at the first rung; the fourth is worse, and its driver died before the
     verdict, or long after another one.
     """
@@ -153,8 +159,8 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     ids=["paused", "promoted", "without a checkpoint"],
 )
 def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
-    make_space, tmp_path, saved, better
-):
+    make_space: Any, tmp_path: Path, saved: bool, better: bool
+) -> None:
     """Three trials wait at the first rung. The driver died before it decided about the fourth."""
     space = make_space(BODY, max_trials=9, scheduler=PROMOTION["scheduler"])
     loop = SearchLoop.open(tmp_path, space)
@@ -189,7 +195,9 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
 @pytest.mark.parametrize(
     "limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"]
 )
-def test_resume_after_reached_limit_starts_no_trial(make_space, tmp_path, limit, hours):
+def test_resume_after_reached_limit_starts_no_trial(
+    make_space: Any, tmp_path: Path, limit: Any, hours: int
+) -> None:
     space = make_space(BODY, max_trials=4)
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)
@@ -216,7 +224,7 @@ def test_resume_after_reached_limit_starts_no_trial(make_space, tmp_path, limit,
 
 @pytest.mark.parametrize("seed", range(20))
 @in_loop
-def test_what_the_record_names_is_never_deleted(seed):
+def test_what_the_record_names_is_never_deleted(seed: int) -> None:
     """Any order of updates, calls and records: every checkpoint that the driver has recorded exists
     on disk.
     """

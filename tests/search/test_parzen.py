@@ -4,6 +4,8 @@ conditions them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -39,7 +41,7 @@ def mixture(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(SPACE)), st.integers(0, 99), st.integers(0, 30))
-def test_the_whole_is_one(name, seed, n):
+def test_the_whole_is_one(name: Any, seed: Any, n: Any) -> None:
     distribution = SPACE[name]
     mix = mixture({name: distribution}, seed, n)
     if isinstance(distribution, FloatDistribution):
@@ -65,7 +67,7 @@ def test_the_whole_is_one(name, seed, n):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 40))
-def test_what_is_drawn_lies_in_the_space(seed, n):
+def test_what_is_drawn_lies_in_the_space(seed: Any, n: Any) -> None:
     drawn = mixture(SPACE, seed, n).sample(np.random.RandomState(seed), 100)
     for i, distribution in enumerate(SPACE.values()):
         for value in drawn[:, i]:
@@ -73,7 +75,7 @@ def test_what_is_drawn_lies_in_the_space(seed, n):
     assert np.isfinite(mixture(SPACE, seed, n).log_pdf(drawn)).all()
 
 
-def test_what_is_drawn_follows_the_density():
+def test_what_is_drawn_follows_the_density() -> None:
     mix = mixture({"real": SPACE["real"], "kind": SPACE["kind"]}, 3, 8)
     drawn = mix.sample(np.random.RandomState(0), 20_000)
     for kind in range(3):
@@ -86,12 +88,12 @@ def test_what_is_drawn_follows_the_density():
             assert there.mean() == pytest.approx(density.mean() * (high - low) / 5.0, abs=0.012)
 
 
-def test_a_width_is_that_of_the_farther_neighbor_within_bounds():
+def test_a_width_is_that_of_the_farther_neighbor_within_bounds() -> None:
     assert neighbors(np.array([[0.2], [0.9], [0.3]]))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
     assert neighbors(np.array([[0.5], [0.5]]))[:, 0] == pytest.approx([0.25, 0.25])
 
 
-def test_a_width_is_the_distance_to_the_third_nearest_over_all_dimensions():
+def test_a_width_is_the_distance_to_the_third_nearest_over_all_dimensions() -> None:
     places = np.array([[0.1, 0.1], [0.1, 0.3], [0.1, 0.5], [0.1, 0.9], [0.11, 0.1]])
     assert third_nearest(places)[:, 0] == pytest.approx(
         np.array([0.4, 0.2, 0.4, 0.8, 0.4]) / np.sqrt(2), rel=1e-2

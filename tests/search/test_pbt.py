@@ -155,18 +155,18 @@ def outcome(loop: SearchLoop) -> list[Any]:
 
 
 @pytest.fixture
-def space(make_space):
+def space(make_space: Any) -> Any:
     return make_space(BODY, max_trials=MEMBERS, scheduler=PBT)
 
 
 @pytest.fixture
-def undisturbed(space, tmp_path):
+def undisturbed(space: Any, tmp_path: Path) -> Any:
     (tmp_path / "whole").mkdir()
     tracker = RecordingTracker()
     return drive(space, tmp_path / "whole", tracker), tracker
 
 
-def test_the_worst_take_over_and_only_params_change(space, undisturbed):
+def test_the_worst_take_over_and_only_params_change(space: Any, undisturbed: Any) -> None:
     controller, tracker = undisturbed
     loop = controller.search
     assert {r.state for r in loop.store.results().values()} == {State.COMPLETE}
@@ -202,7 +202,7 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
         assert [step for step, _ in t.curve] == list(range(1, MAX_T + 1)), "the model's whole curve"
 
 
-def test_a_new_tracker_gets_the_recorded_events_again(space, undisturbed):
+def test_a_new_tracker_gets_the_recorded_events_again(space: Any, undisturbed: Any) -> None:
     controller, tracker = undisturbed
     again = RecordingTracker()
     for event in TrialHistory(controller.search.store.folder)():
@@ -213,7 +213,9 @@ def test_a_new_tracker_gets_the_recorded_events_again(space, undisturbed):
     }
 
 
-def test_trial_stays_unchanged_without_checkpoint_of_donor(monkeypatch, tmp_path):
+def test_trial_stays_unchanged_without_checkpoint_of_donor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     own, donor = (
         SimpleNamespace(
             id=id, number=n, trial=SimpleNamespace(preprocessor=0, data=0, shape=0), keys={}
@@ -231,8 +233,8 @@ def test_trial_stays_unchanged_without_checkpoint_of_donor(monkeypatch, tmp_path
 )
 @given(data=st.data())
 def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(
-    space, undisturbed, tmp_path, data
-):
+    space: Any, undisturbed: Any, tmp_path: Path, data: Any
+) -> None:
     folder = tmp_path / "cut"
     controller = with_deaths(
         lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole")
@@ -240,7 +242,7 @@ def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(
     assert outcome(controller.search) == outcome(undisturbed[0].search)
 
 
-def test_pbt_refuses_loop_without_checkpoints_at_first_step(space, tmp_path):
+def test_pbt_refuses_loop_without_checkpoints_at_first_step(space: Any, tmp_path: Path) -> None:
     controller = drive(space, tmp_path, saves=False)
     said = (
         "scheduler.name: the scheduler pbt needs a checkpoint at each step at which it compares "
@@ -250,7 +252,9 @@ def test_pbt_refuses_loop_without_checkpoints_at_first_step(space, tmp_path):
     assert str(controller.refused).startswith(said) and not controller.search.budget.ended
 
 
-def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space, tmp_path):
+def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(
+    space: Any, tmp_path: Path
+) -> None:
     pool = Pool(tmp_path)
     controller = conduct(space, tmp_path, pool, RecordingTracker())
     for _ in range(2):
@@ -267,14 +271,16 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     )
 
 
-def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
+def test_a_member_that_passes_a_milestone_again_is_not_decided_again(
+    space: Any, tmp_path: Path
+) -> None:
     controller = drive(space, tmp_path)
     (command,) = decide(controller.driver, trial_update("0001", rung=EVERY), controller.policy)
     assert isinstance(command, Continue)
     assert not command.is_new, "the decision is not recorded again"
 
 
-def test_a_perturbed_option_is_text_and_a_perturbed_number_a_metric():
+def test_a_perturbed_option_is_text_and_a_perturbed_number_a_metric() -> None:
     labels = {
         "params.lr": 0.1,
         "params.optimizer": "adam",

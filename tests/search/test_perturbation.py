@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,9 @@ dimensions = st.sampled_from(DIMENSIONS)
 
 
 @given(members, st.booleans(), st.floats(0.01, 0.5), st.integers(0, 99))
-def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fraction, seed):
+def test_only_the_worst_take_over_and_only_from_the_best(
+    known: Any, minimize: Any, fraction: Any, seed: Any
+) -> None:
     taken = {
         number: choose_donor(number, known, known, minimize, fraction, random.Random(seed))
         for number in known
@@ -49,7 +52,9 @@ def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fracti
 
 
 @given(members, st.booleans(), st.integers(0, 99))
-def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, seed):
+def test_the_order_in_which_members_are_named_does_not_matter(
+    known: Any, minimize: Any, seed: Any
+) -> None:
     numbers = list(known)
     random.Random(seed).shuffle(numbers)
     mixed = {number: known[number] for number in numbers}
@@ -62,7 +67,7 @@ def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, s
 
 
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=12, unique=True), st.data())
-def test_who_has_nothing_to_give_gives_nothing(values, data):
+def test_who_has_nothing_to_give_gives_nothing(values: Any, data: Any) -> None:
     known = dict(enumerate(values))
     donors = [number for number in known if data.draw(st.booleans())]
     worst, best = max(known, key=known.get), min(known, key=known.get)
@@ -73,7 +78,7 @@ def test_who_has_nothing_to_give_gives_nothing(values, data):
     )
 
 
-def test_the_first_to_come_and_equals_go_on_as_they_are():
+def test_the_first_to_come_and_equals_go_on_as_they_are() -> None:
     assert choose_donor(0, {0: math.nan}, [0], True, 0.5, random.Random(1)) is None
     equal = dict.fromkeys(range(3), 1.0)
     for number in range(3):
@@ -82,7 +87,7 @@ def test_the_first_to_come_and_equals_go_on_as_they_are():
 
 
 @given(dimensions, st.integers(0, 10**6), st.floats(0, 1))
-def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
+def test_what_is_explored_lies_within_its_domain(dimension: Any, seed: Any, resample: Any) -> None:
     draw = random.Random(seed)
     key = draw_key(dimension, draw)
     for _ in range(12):  # up to the bounds and along them
@@ -106,7 +111,7 @@ def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
 
 
 @given(dimensions, st.integers(0, 10**6))
-def test_what_is_not_drawn_anew_moves_a_little(dimension, seed):
+def test_what_is_not_drawn_anew_moves_a_little(dimension: Any, seed: Any) -> None:
     draw = random.Random(seed)
     key = draw_key(dimension, draw)
     old, new = dimension.value(key), dimension.value(explore(dimension, key, 0.0, draw))

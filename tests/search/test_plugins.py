@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -44,7 +45,7 @@ def write_example(page: str, folder: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory):
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("examples")
     for page in ("own-scheduler.md", "own-sampler.md"):
         write_example(page, folder)
@@ -77,7 +78,7 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
 
 
 @pytest.mark.parametrize("name", ["random-stop", "optuna-tpe", "near-best"])
-def test_the_example_searches_and_repeats_itself(examples, tmp_path, name):
+def test_the_example_searches_and_repeats_itself(examples: Any, tmp_path: Path, name: str) -> None:
     space = load(examples / f"{name}.yaml")
     assert check_plugins(space) == []
     assert plan(space, {"CPU": 2}).trials == space.limits.max_trials, (
@@ -93,17 +94,17 @@ def test_the_example_searches_and_repeats_itself(examples, tmp_path, name):
 @pytest.mark.extended
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", ["random-stop", "near-best"])
-def test_the_example_runs(examples, tmp_path, name):
+def test_the_example_runs(examples: Any, tmp_path: Path, name: str) -> None:
     result = sweeps.run(examples / f"{name}.yaml", dir=tmp_path)
     assert result.best is not None and sum(result.trials.values()) == 6
 
 
 class TestRandomStop(SchedulerTests):
     @pytest.fixture(autouse=True)
-    def _examples(self, examples):
+    def _examples(self, examples: Any) -> None:
         pass
 
-    def scheduler(self):
+    def scheduler(self) -> Any:
         from random_stop import RandomStop
 
         return RandomStop(max_t=20)
@@ -114,7 +115,7 @@ class TestNearBest(SamplerTests):
     options: ClassVar = {"n_startup_trials": 3}
 
     @pytest.fixture(autouse=True)
-    def _examples(self, examples):
+    def _examples(self, examples: Any) -> None:
         pass
 
 
@@ -147,7 +148,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_run_refuses_a_bad_plugin_in_one_line(examples, line):
+def test_run_refuses_a_bad_plugin_in_one_line(examples: Any, line: Any) -> None:
     text = (examples / "near-best.yaml").read_text()
     key = line.partition(":")[0]
     text = re.sub(rf"^{key}:.*\n", "", text, flags=re.MULTILINE) + line + "\n"
@@ -164,7 +165,7 @@ def test_run_refuses_a_bad_plugin_in_one_line(examples, line):
         'search: {algorithm: "no_such:Thing"}',
     ],
 )
-def test_validate_refuses_dangling_reference_and_imports_nothing(tmp_path, line):
+def test_validate_refuses_dangling_reference_and_imports_nothing(tmp_path: Path, line: str) -> None:
     for page in ("own-scheduler.md", "own-sampler.md"):
         write_example(page, tmp_path)
     (tmp_path / "near_best.py").write_text("raise RuntimeError\nclass NearBest: pass\n")
@@ -189,7 +190,9 @@ def test_validate_refuses_dangling_reference_and_imports_nothing(tmp_path, line)
         (NoScheduler(9), {"resource": ROWS}, "`my:Own` and the file must agree"),
     ],
 )
-def test_a_scheduler_of_the_users_may_count_rows(scheduler, options, message):
+def test_a_scheduler_of_the_users_may_count_rows(
+    scheduler: Any, options: Any, message: str | None
+) -> None:
     problems = row_problems(SchedulerSpec("my:Own", options), scheduler)
     assert (
         not problems

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,7 +91,7 @@ def study_of(
     return study
 
 
-def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted():
+def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted() -> None:
     view = study_of({n: {1: float(n)} for n in range(4)}, paused={1: 1, 2: 1, 3: 1})
     view.all_started = True
     view.end(0, State.FAIL)
@@ -98,7 +99,9 @@ def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted():
 
 
 @given(qualities, st.integers(1, 5), st.booleans(), st.sampled_from(SCHEDULERS))
-def test_one_trial_in_factor_continues_in_each_bracket(values, workers, minimize, scheduler):
+def test_one_trial_in_factor_continues_in_each_bracket(
+    values: Any, workers: Any, minimize: Any, scheduler: Any
+) -> None:
     view, _ = search(scheduler, len(values), workers, lambda number, step: values[number], minimize)
     assert not any(t.running and t.paused_at is None for t in view.trials.values())
     for bracket in {t.bracket for t in view.trials.values()}:
@@ -122,8 +125,8 @@ def test_one_trial_in_factor_continues_in_each_bracket(values, workers, minimize
     st.booleans(),
 )
 def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(
-    values, seed, factor, minimize
-):
+    values: Any, seed: Any, factor: Any, minimize: Any
+) -> None:
     rng = random.Random(seed)
     waiting = {number: 1 for number in range(len(values)) if rng.random() < 0.5}
     view = study_of({n: {1: v} for n, v in enumerate(values)}, waiting, minimize)
@@ -133,7 +136,7 @@ def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(
     assert number == next((n for n in best if n in waiting), None)
 
 
-def test_trial_continues_at_once_only_if_best_of_paused_trials():
+def test_trial_continues_at_once_only_if_best_of_paused_trials() -> None:
     waiting = {n: {1: float(n)} for n in (1, 2, 3, 4, 5)}
     paused = dict.fromkeys(waiting, 1)
     view = study_of({**waiting, 9: {1: 0.5}}, paused)
@@ -145,7 +148,7 @@ def test_trial_continues_at_once_only_if_best_of_paused_trials():
     assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE, "two of six may pass"
 
 
-def test_a_higher_rung_comes_first():
+def test_a_higher_rung_comes_first() -> None:
     values = {n: {1: float(n), 3: float(n)} for n in (3, 4, 5)}
     values |= {n: {1: float(n)} for n in (0, 1, 2)}
     view = study_of(values, paused={n: 3 if n > 2 else 1 for n in values})
@@ -154,7 +157,7 @@ def test_a_higher_rung_comes_first():
     assert PROMOTION.next_paused(view) == 0
 
 
-def test_best_trial_of_rung_continues_only_when_nothing_runs():
+def test_best_trial_of_rung_continues_only_when_nothing_runs() -> None:
     view = study_of({n: {1: float(n)} for n in (0, 1)}, paused={0: 1, 1: 1})
     assert PROMOTION.next_paused(view) is None
     view.all_started = True
@@ -165,7 +168,7 @@ def test_best_trial_of_rung_continues_only_when_nothing_runs():
     assert PROMOTION.next_paused(view) == 0
 
 
-def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung():
+def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung() -> None:
     for third, action in (
         ({1: 1.0}, Action.CONTINUE),  # one of three passes
         ({1: math.nan}, Action.STOP),
@@ -177,7 +180,7 @@ def test_nan_is_stopped_and_counts_as_a_trial_of_its_rung():
         assert PROMOTION.decide(view, 2, 1).action is action
 
 
-def test_a_trial_that_ended_on_its_own_takes_a_place_among_the_best():
+def test_a_trial_that_ended_on_its_own_takes_a_place_among_the_best() -> None:
     waiting = {n: {1: float(n), 3: float(n)} for n in range(1, 6)}
     view = study_of(waiting, paused=dict.fromkeys(waiting, 3))
     assert PROMOTION.next_paused(view) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import optuna
 from optuna.distributions import CategoricalDistribution
 
@@ -28,7 +31,7 @@ params:
 """
 
 
-def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space):
+def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space: Any) -> None:
     space = make_space(ALL_DOMAINS.replace("qloguniform: [1,", "qloguniform: [5,"))
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(50):
@@ -47,7 +50,7 @@ def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space
     assert isinstance(distribution_of(space.dimensions[-1]), CategoricalDistribution)
 
 
-def test_tpe_conditions_on_the_cell(make_space, tmp_path):
+def test_tpe_conditions_on_the_cell(make_space: Any, tmp_path: Path) -> None:
     """The optimum of `x` is at 0.2 in one cell and at 0.8 in the other; late suggestions follow
     their own cell.
     """

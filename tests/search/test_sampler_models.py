@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import optuna
@@ -17,7 +18,7 @@ from sweeps.search.samplers.trial_groups import FULL, History
 from sweeps.study.event_records import PAUSED
 
 
-def study_of(trials) -> optuna.Study:
+def study_of(trials: Any) -> optuna.Study:
     """A study in memory: of each trial its parameters' cell, its values by step, its final value or
     None, its state.
     """
@@ -57,7 +58,7 @@ TRIALS = st.lists(
 
 @settings(deadline=None, max_examples=30)
 @given(TRIALS, st.integers(0, 12))
-def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials, cut):
+def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials: Any, cut: Any) -> None:
     once, pieces = History(["cell"]), History(["cell"])
     study = study_of(trials[:cut])
     pieces.refresh(study)
@@ -79,7 +80,7 @@ def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials, cut):
     assert once.count(FULL) == sum(state is TrialState.COMPLETE for *_, state in trials)
 
 
-def test_a_paused_trial_counts_as_an_ended_one_until_it_continues():
+def test_a_paused_trial_counts_as_an_ended_one_until_it_continues() -> None:
     study, pieces = optuna.create_study(), History()
     trials = [study.ask({"x": optuna.distributions.FloatDistribution(0, 1)}) for _ in range(3)]
     for paused, continued in ((None, None), (1, None), (2, None), (None, 1), (None, 2), (2, None)):
@@ -106,7 +107,7 @@ def test_a_paused_trial_counts_as_an_ended_one_until_it_continues():
     assert pieces.ended[1][""] == [2] and sorted(pieces.running) == [0, 1] and pieces.count(1) == 2
 
 
-def test_a_trial_that_continued_and_paused_again_is_read_at_its_new_rung():
+def test_a_trial_that_continued_and_paused_again_is_read_at_its_new_rung() -> None:
     study, pieces, once = optuna.create_study(), History(), History()
     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
     for rung in (1, 3):
@@ -119,7 +120,7 @@ def test_a_trial_that_continued_and_paused_again_is_read_at_its_new_rung():
     assert pieces.ended[1].get("", []) == [] and pieces.ended[3][""] == once.ended[3][""] == [0]
 
 
-def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended():
+def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended() -> None:
     study, pieces, once = optuna.create_study(), History(), History()
     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
     trial.report(0.5, 1)
@@ -130,7 +131,7 @@ def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended():
     assert pieces.known[0].state is once.known[0].state is TrialState.PRUNED
 
 
-def test_highest_level_with_enough_values_is_modeled():
+def test_highest_level_with_enough_values_is_modeled() -> None:
     ends = [TrialState.COMPLETE] * 3 + [TrialState.PRUNED] * 6 + [TrialState.FAIL]
     study = study_of(
         [(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)]
@@ -141,7 +142,7 @@ def test_highest_level_with_enough_values_is_modeled():
     assert [number for _, _, number in history.levels[1]["[0]"]] == [8, 7, 6, 5, 4, 3, 2, 1, 0, 9]
 
 
-def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
+def test_the_kernels_are_bounded_and_the_own_cell_comes_first() -> None:
     rng = np.random.RandomState(0)
     own, others = list(range(1000)), list(range(1000, 3000))
     kept = tpe_model._bounded(own, others, rng)
@@ -153,7 +154,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
     assert sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng)) == tpe_model.KERNELS - 5
 
 
-def test_the_gradient_of_the_fit_is_the_slope():
+def test_the_gradient_of_the_fit_is_the_slope() -> None:
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
     process = Process(
@@ -168,7 +169,7 @@ def test_the_gradient_of_the_fit_is_the_slope():
         ) / 2e-6 == pytest.approx(slope, rel=1e-3, abs=1e-4)
 
 
-def test_gaussian_process_fits_observations_and_doubts_elsewhere():
+def test_gaussian_process_fits_observations_and_doubts_elsewhere() -> None:
     x = np.array([[0.1], [0.2], [0.5]])
     process = Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
     process.condition(np.array([-1.0, 0.0, -9.0]))
@@ -185,7 +186,7 @@ def test_gaussian_process_fits_observations_and_doubts_elsewhere():
     )
 
 
-def test_what_diverged_does_not_hide_how_the_others_differ():
+def test_what_diverged_does_not_hide_how_the_others_differ() -> None:
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1e9, math.inf])
     scores = gp_observations.scaled(values)[0]
     assert scores[8] == scores[7] > scores[6] and np.ptp(scores[:7]) > 1
@@ -195,7 +196,7 @@ def test_what_diverged_does_not_hide_how_the_others_differ():
     )
 
 
-def test_of_several_objectives_the_front_is_good():
+def test_of_several_objectives_the_front_is_good() -> None:
     study = optuna.create_study(directions=["minimize", "maximize"])
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
     for i in range(60):
@@ -245,7 +246,9 @@ def history_of_ended(steps: list[int | None]) -> History:
         ([], 1.0),
     ],
 )
-def test_the_cheaper_random_trials_are_the_more_suggestions_are_random(steps, fraction):
+def test_the_cheaper_random_trials_are_the_more_suggestions_are_random(
+    steps: Any, fraction: Any
+) -> None:
     history = history_of_ended(steps)
     assert tpe_model.random_fraction(history, 27) == pytest.approx(fraction)
     if steps:

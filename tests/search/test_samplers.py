@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +42,7 @@ ALGORITHMS = ["tpe", "gp", "random", "qmc", "nsga2", WITH_CMAES]
 
 
 def run(
-    loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], concurrency: int = 3
+    loop: SearchLoop, n: int, value: Any = lambda trial: trial.params["x"], concurrency: int = 3
 ) -> list:
     """Begin n trials, `concurrency` side by side, that have their value at steps 1, 3 and 9."""
     running, asked = [], []
@@ -55,7 +57,7 @@ def run(
     return asked
 
 
-def end(loop: SearchLoop, trial, value) -> None:
+def end(loop: SearchLoop, trial: Any, value: Any) -> None:
     for step in (1, 3, 9):
         loop.store.append(
             TrialReported(
@@ -69,7 +71,9 @@ def end(loop: SearchLoop, trial, value) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, algorithm):
+def test_cells_are_even_and_what_is_not_active_is_absent(
+    make_space: Any, tmp_path: Path, algorithm: Any
+) -> None:
     asked = run(SearchLoop.open(tmp_path, make_space(BODY, 80, algorithm)), 24)
     assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [
         12,
@@ -91,7 +95,9 @@ params:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_nested_dimension_is_active_only_with_its_option(make_space, tmp_path, algorithm):
+def test_nested_dimension_is_active_only_with_its_option(
+    make_space: Any, tmp_path: Path, algorithm: Any
+) -> None:
     space = make_space(NESTED, 60, algorithm, scheduler="{name: none}")
     if algorithm == "nsga2":
         space = dataclasses.replace(
@@ -113,7 +119,9 @@ def test_nested_dimension_is_active_only_with_its_option(make_space, tmp_path, a
 )
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
-def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler):
+def test_a_model_comes_to_the_optimum(
+    make_space: Any, tmp_path: Path, algorithm: str, scheduler: str
+) -> None:
     space = make_space(NUMBERS, 60, algorithm, scheduler=scheduler)
     asked = run(
         SearchLoop.open(tmp_path, space),
@@ -124,7 +132,7 @@ def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler
     assert late[4] < 0.15, "of twenty random ones the fifth is 0.28 away"
 
 
-def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
+def test_gp_begins_in_the_middle_of_the_space(make_space: Any, tmp_path: Path) -> None:
     params = (
         "params: {x: {uniform: [0.0, 1.0]}, lr: {loguniform: [1.0e-5, 1.0e-1]}, k: {choice: [a, "
         "b]}}"
@@ -137,10 +145,10 @@ def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
     assert second.params["x"] != 0.5
 
 
-def test_options_reach_the_sampler(make_space):
+def test_options_reach_the_sampler(make_space: Any) -> None:
     context = SamplerContext(make_space("params: {x: {uniform: [0.0, 1.0]}}", 9))
 
-    def built(name, **options):
+    def built(name: Any, **options: Any) -> Any:
         return plugin_registry.built_in("sampler", name)(**options).build(context)
 
     assert built("tpe", n_startup_trials=3, n_ei_candidates=5).candidates == 5
@@ -151,7 +159,7 @@ def test_options_reach_the_sampler(make_space):
     assert built("nsga2", population_size=7).sampler.population_size == 7
 
 
-def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
+def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space: Any, tmp_path: Path) -> None:
     body = (
         "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}"
     )
@@ -162,7 +170,9 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
         ), "one in each sixteenth"
 
 
-def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
+def test_without_its_package_cmaes_is_refused_in_a_line(
+    make_space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plugins.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"sweeps-ray\[cmaes\]"):
         SearchLoop.open(tmp_path, make_space(NUMBERS, 20, "cmaes"))

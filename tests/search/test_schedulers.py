@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,12 +63,12 @@ def decided(
         (Asha(5, 4, 2), (4,)),
     ],
 )
-def test_rungs_grow_by_the_factor_and_stay_below_max_t(asha, rungs):
+def test_rungs_grow_by_the_factor_and_stay_below_max_t(asha: Any, rungs: Any) -> None:
     assert asha.rungs() == all_rungs(asha) == rungs
 
 
 @given(values, st.booleans())
-def test_nan_never_continues_and_never_counts_as_better(others, minimize):
+def test_nan_never_continues_and_never_counts_as_better(others: Any, minimize: Any) -> None:
     asha = Asha(81, 1, 3)
     assert decided(asha, others, math.nan, minimize) is Action.STOP
     spoiled = [*others, math.nan, math.nan]
@@ -77,18 +78,18 @@ def test_nan_never_continues_and_never_counts_as_better(others, minimize):
     )
 
 
-def test_a_trial_without_a_report_at_the_rung_stops():
+def test_a_trial_without_a_report_at_the_rung_stops() -> None:
     assert Asha(81, 1, 3).decide(study_of([[]]), 0, 1).action is Action.STOP
 
 
 @given(values, st.floats(-1e6, 1e6), st.integers(2, 5))
-def test_minimizing_and_maximizing_mirror_each_other(others, value, factor):
+def test_minimizing_and_maximizing_mirror_each_other(others: Any, value: Any, factor: Any) -> None:
     asha = Asha(81, 1, factor)
     assert decided(asha, others, value, True) is decided(asha, [-v for v in others], -value, False)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60, unique=True), st.integers(2, 4))
-def test_if_all_trials_have_arrived_one_in_factor_passes(everyone, factor):
+def test_if_all_trials_have_arrived_one_in_factor_passes(everyone: Any, factor: Any) -> None:
     asha = Asha(81, 1, factor)
     passed = [
         v
@@ -99,13 +100,15 @@ def test_if_all_trials_have_arrived_one_in_factor_passes(everyone, factor):
     assert sorted(everyone)[: len(passed)] == sorted(passed)
 
 
-def test_without_a_scheduler_every_trial_continues():
+def test_without_a_scheduler_every_trial_continues() -> None:
     assert NoScheduler().rungs() == ()
     assert decided(NoScheduler(7), [1.0], math.nan) is Action.CONTINUE
 
 
 @pytest.mark.parametrize("brackets, begin", [(1, (1,)), (3, (1, 3, 9)), (9, (1, 3, 9, 27))])
-def test_each_bracket_begins_a_rung_later_and_there_are_no_more_than_rungs(brackets, begin):
+def test_each_bracket_begins_a_rung_later_and_there_are_no_more_than_rungs(
+    brackets: int, begin: Any
+) -> None:
     hyperband = Hyperband(81, 1, 3, brackets)
     assert (
         hyperband.grace_periods
@@ -117,7 +120,9 @@ def test_each_bracket_begins_a_rung_later_and_there_are_no_more_than_rungs(brack
 
 
 @given(values, st.floats(-1e6, 1e6), st.booleans(), st.integers(0, 2))
-def test_within_its_bracket_hyperband_is_asha(others, value, minimize, bracket):
+def test_within_its_bracket_hyperband_is_asha(
+    others: Any, value: Any, minimize: Any, bracket: Any
+) -> None:
     hyperband, asha = Hyperband(81, 1, 3, 3), Asha(81, 1, 3)
     assert hyperband.rungs(bracket) == asha.rungs()[bracket:]
     for rung in hyperband.rungs(bracket):
@@ -126,7 +131,7 @@ def test_within_its_bracket_hyperband_is_asha(others, value, minimize, bracket):
         )
 
 
-def test_brackets_come_with_hyperbands_odds_and_are_the_same_again():
+def test_brackets_come_with_hyperbands_odds_and_are_the_same_again() -> None:
     hyperband = Hyperband(81, 1, 3, 3)
     drawn = [hyperband.bracket(7, number) for number in range(4000)]
     assert drawn == [hyperband.bracket(7, number) for number in range(4000)]
@@ -140,7 +145,9 @@ curves = st.lists(st.floats(-1e6, 1e6), min_size=9, max_size=9)
 
 
 @given(curves, st.lists(curves, max_size=12), st.booleans(), st.integers(1, 8))
-def test_median_rule_stops_trial_below_median_of_means(own, others, minimize, least):
+def test_median_rule_stops_trial_below_median_of_means(
+    own: Any, others: Any, minimize: Any, least: Any
+) -> None:
     action = Median(50, 2, least).decide(study_of([own, *others], minimize), 0, 9).action
     if len(others) < least:
         assert action is Action.CONTINUE
@@ -154,7 +161,7 @@ def test_median_rule_stops_trial_below_median_of_means(own, others, minimize, le
 
 
 @given(st.lists(curves, min_size=5, max_size=12), st.booleans())
-def test_under_the_median_rule_nan_is_the_worst(others, minimize):
+def test_under_the_median_rule_nan_is_the_worst(others: Any, minimize: Any) -> None:
     rule = Median(50, 2, 5)
     bad = study_of([[math.nan] * 9, *others], minimize)
     assert rule.decide(bad, 0, 9).action is Action.STOP
@@ -171,7 +178,9 @@ def test_under_the_median_rule_nan_is_the_worst(others, minimize):
     st.booleans(),
     st.sampled_from([Asha(81), Hyperband(81, 1, 3, 1), Asha(81, type="promotion")]),
 )
-def test_ended_trial_counts_at_later_rungs_with_best_value(others, value, minimize, scheduler):
+def test_ended_trial_counts_at_later_rungs_with_best_value(
+    others: Any, value: Any, minimize: Any, scheduler: Any
+) -> None:
     """The decision is the one for curves that stay at their best value after their end."""
     best = min if minimize else max
     decisions = []
@@ -191,7 +200,7 @@ def test_ended_trial_counts_at_later_rungs_with_best_value(others, value, minimi
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()), max_size=40),
     st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL]),
 )
-def test_trials_of_rung_do_not_depend_on_order_of_reports(moves, end):
+def test_trials_of_rung_do_not_depend_on_order_of_reports(moves: Any, end: Any) -> None:
     """A view that is asked after each event knows the same as one that is asked at the end."""
     asked, late = SimulatedStudy(), SimulatedStudy()
     for number, step, ends in moves:
@@ -211,7 +220,7 @@ def test_trials_of_rung_do_not_depend_on_order_of_reports(moves, end):
         assert all(trial.has_reached(rung) for trial in trials)
 
 
-def test_ended_trial_has_not_reached_skipped_steps():
+def test_ended_trial_has_not_reached_skipped_steps() -> None:
     study = SimulatedStudy()
     study.start(0)
     study.report(0, {1: 3.0, 4: 2.0})
@@ -223,7 +232,7 @@ def test_ended_trial_has_not_reached_skipped_steps():
     assert trial.mean_until(9) == trial.mean_until(4) == 2.5
 
 
-def test_median_rule_compares_every_report_after_grace_period():
+def test_median_rule_compares_every_report_after_grace_period() -> None:
     assert (
         3 not in Median(50, 4).rungs()
         and 4 in Median(50, 4).rungs()
@@ -236,8 +245,8 @@ def test_median_rule_compares_every_report_after_grace_period():
     st.integers(1, 5), st.integers(2, 90), st.integers(2, 5), st.integers(0, 50), st.integers(0, 9)
 )
 def test_a_scheduler_that_counts_rows_trains_at_its_rungs_and_on_all_rows(
-    grace, more, factor, number, seed
-):
+    grace: Any, more: Any, factor: Any, number: Any, seed: Any
+) -> None:
     for scheduler in (
         Asha(grace + more, grace, factor, resource=ROWS),
         Hyperband(grace + more, grace, factor, 3, resource=ROWS),
@@ -249,5 +258,5 @@ def test_a_scheduler_that_counts_rows_trains_at_its_rungs_and_on_all_rows(
         assert row_steps(scheduler, seed, repeat) == (grace + more,), "a repeat is never stopped"
 
 
-def test_other_schedulers_do_not_train_again():
+def test_other_schedulers_do_not_train_again() -> None:
     assert row_steps(Asha(9), 0, trial(0, {}, 1, "none")) == all_row_steps(NoScheduler(9)) == ()

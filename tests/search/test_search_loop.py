@@ -5,6 +5,8 @@ several objectives, constraints.
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import threadpoolctl
@@ -28,7 +30,7 @@ NONE = "{name: none}"
 
 
 def end(
-    loop: SearchLoop, trial, state: State = C, seconds: float = 1.0, **metrics: float
+    loop: SearchLoop, trial: Any, state: State = C, seconds: float = 1.0, **metrics: float
 ) -> Result:
     loop.store.append(
         TrialReported(
@@ -50,7 +52,9 @@ params.noise: 0, value: 0.125}]"""
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "random"])
-def test_initial_points_come_first_and_the_rest_of_them_is_sampled(make_space, tmp_path, algorithm):
+def test_initial_points_come_first_and_the_rest_of_them_is_sampled(
+    make_space: Any, tmp_path: Path, algorithm: str
+) -> None:
     space = make_space(BODY, algorithm=algorithm, max_trials=6, points=POINTS)
     loop = SearchLoop.open(tmp_path, space)
     first, second, third = (loop.ask() for _ in range(3))
@@ -71,7 +75,9 @@ def test_initial_points_come_first_and_the_rest_of_them_is_sampled(make_space, t
     )
 
 
-def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, tmp_path):
+def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(
+    make_space: Any, tmp_path: Path
+) -> None:
     space = make_space(BODY, points=POINTS)
     loop = SearchLoop.open(tmp_path, space)
     loop = SearchLoop.open(tmp_path, space)  # once
@@ -93,7 +99,7 @@ def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, 
     assert read.trials[0].params["eta"] == 0.25 and read.best.id == "0001"
 
 
-def test_a_point_that_a_dead_driver_had_queued_starts_once(make_space, tmp_path):
+def test_a_point_that_a_dead_driver_had_queued_starts_once(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, points=POINTS)
     loop = SearchLoop.open(tmp_path, space)
     loop.store.study.enqueue_trial(space.search.initial_points[0].keys)
@@ -107,7 +113,7 @@ def test_a_point_that_a_dead_driver_had_queued_starts_once(make_space, tmp_path)
 REPEATS = "repeats: {count: 3, aggregate: mean}"
 
 
-def test_repeat_starts_before_enqueued_configuration(make_space, tmp_path):
+def test_repeat_starts_before_enqueued_configuration(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, max_trials=3, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
@@ -120,7 +126,7 @@ def test_repeat_starts_before_enqueued_configuration(make_space, tmp_path):
     assert started[1].enqueued and started[1].params["eta"] == 0.5
 
 
-def test_repeats_start_after_first_trial_with_other_seeds(make_space, tmp_path):
+def test_repeats_start_after_first_trial_with_other_seeds(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, max_trials=2, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
     first, other = loop.ask(), loop.ask()
@@ -155,14 +161,14 @@ def test_repeats_start_after_first_trial_with_other_seeds(make_space, tmp_path):
     assert other.number == 1
 
 
-def test_a_configuration_that_was_stopped_is_not_repeated(make_space, tmp_path):
+def test_a_configuration_that_was_stopped_is_not_repeated(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=2, extra=REPEATS))
     for state in (P, F):
         end(loop, loop.ask(), state)
     assert loop.ask() is None and not loop.queue.may_grow
 
 
-def test_without_a_scheduler_the_number_of_trials_is_known(make_space, tmp_path):
+def test_without_a_scheduler_the_number_of_trials_is_known(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=4, extra=REPEATS, scheduler=NONE))
     assert loop.queue.known_total == 12
     end(loop, loop.ask(), F)
@@ -175,7 +181,7 @@ ENDED = st.builds(
 
 
 @given(st.lists(ENDED, min_size=1, max_size=4), st.sampled_from(["mean", "median", "min", "max"]))
-def test_a_configuration_has_the_aggregate_of_all_its_values(results, aggregate):
+def test_a_configuration_has_the_aggregate_of_all_its_values(results: Any, aggregate: Any) -> None:
     repeats = Repeats(len(results), aggregate)
     whole = merged(results, repeats)
     values = [r.value for r in results]
@@ -191,7 +197,7 @@ def test_a_configuration_has_the_aggregate_of_all_its_values(results, aggregate)
         assert whole.state is not C or len(results) == 1
 
 
-def test_whole_configurations_win_over_those_that_lack_a_repeat():
+def test_whole_configurations_win_over_those_that_lack_a_repeat() -> None:
     rows = [(0, None, 0.5, C), (1, 0, 0.5, C), (2, None, 0.1, C), (3, 2, 0.1, F), (4, None, 0.2, P)]
     trials = [(n, first, Result(state, v, values=(v,))) for n, first, v, state in rows]
     assert Configurations.of(trials, Repeats(2)).winner((True,)) == 0
@@ -204,7 +210,9 @@ def test_whole_configurations_win_over_those_that_lack_a_repeat():
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "nsga2", "random"])
-def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, algorithm):
+def test_several_objectives_have_a_front_and_no_winner(
+    make_space: Any, tmp_path: Path, algorithm: str
+) -> None:
     space = make_space(BODY, objective=TWO, scheduler=NONE, algorithm=algorithm)
     loop = SearchLoop.open(tmp_path, space)
     for i in range(25):
@@ -227,7 +235,7 @@ def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, alg
     assert SearchLoop.open(tmp_path, space).store.front() == front
 
 
-def test_infeasible_trial_is_complete_and_never_wins(make_space, tmp_path):
+def test_infeasible_trial_is_complete_and_never_wins(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, extra='constraints: {latency: "<= 5", seconds: "< 9"}', scheduler=NONE)
     loop = SearchLoop.open(tmp_path, space)
     for loss, latency, seconds in (
@@ -260,7 +268,9 @@ def test_infeasible_trial_is_complete_and_never_wins(make_space, tmp_path):
         end(loop, trial, loss=trial.params["eta"], latency=10 * trial.params["eta"])
 
 
-def test_where_nothing_keeps_the_constraints_the_best_of_the_rest_wins(make_space, tmp_path):
+def test_where_nothing_keeps_the_constraints_the_best_of_the_rest_wins(
+    make_space: Any, tmp_path: Path
+) -> None:
     loop = SearchLoop.open(
         tmp_path, make_space(BODY, extra='constraints: {latency: "<= 5"}', scheduler=NONE)
     )
@@ -279,15 +289,17 @@ def thread_counts() -> list[int]:
 class ThreadCounting:
     """Sampler that notes the threads of BLAS and OpenMP when it is built and at each suggestion."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seen = [thread_counts()]
 
-    def suggest(self, history, cell, rng):
+    def suggest(self, history: Any, cell: Any, rng: Any) -> Any:
         self.seen.append(thread_counts())
         return {}
 
 
-def test_samplers_have_one_thread_and_the_process_has_its_threads_again(make_space, tmp_path):
+def test_samplers_have_one_thread_and_the_process_has_its_threads_again(
+    make_space: Any, tmp_path: Path
+) -> None:
     algorithm = '"tests.search.test_search_loop:ThreadCounting"'
     with threadpoolctl.threadpool_limits(2):
         before = thread_counts()

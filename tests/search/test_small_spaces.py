@@ -4,6 +4,9 @@ search ends when all were tried.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sweeps.core.trial import State
@@ -18,7 +21,7 @@ NONE = "{name: none}"
 FOUR = "params: {max_depth: {choice: [3, 5]}, booster: {choice: [gbtree, dart]}}"
 
 
-def run(folder, space, reopen=False) -> list[dict]:
+def run(folder: Any, space: Any, reopen: bool = False) -> list[dict]:
     """Run all trials of a sweep without Ray, and return their values.
 
     `reopen` opens the study again before each trial.
@@ -31,7 +34,7 @@ def run(folder, space, reopen=False) -> list[dict]:
     return labels
 
 
-def distinct(labels) -> int:
+def distinct(labels: Any) -> int:
     return len({repr(sorted(values.items(), key=str)) for values in labels})
 
 
@@ -47,7 +50,9 @@ def distinct(labels) -> int:
         "'optuna.samplers:RandomSampler'",
     ],
 )
-def test_each_configuration_runs_once_with_every_sampler(make_space, tmp_path, algorithm):
+def test_each_configuration_runs_once_with_every_sampler(
+    make_space: Any, tmp_path: Path, algorithm: str
+) -> None:
     points = (
         "[{params.max_depth: 3, params.booster: dart}, {params.max_depth: 3, params.booster: dart}]"
     )
@@ -76,7 +81,9 @@ SPACES = {
 
 
 @pytest.mark.parametrize("body", SPACES)
-def test_the_search_ends_when_all_configurations_were_tried(make_space, tmp_path, body):
+def test_the_search_ends_when_all_configurations_were_tried(
+    make_space: Any, tmp_path: Path, body: Any
+) -> None:
     body = body.replace("params: {", "params: {alpha: 1, ")
     space = make_space(
         body,
@@ -92,13 +99,13 @@ def test_the_search_ends_when_all_configurations_were_tried(make_space, tmp_path
     )
 
 
-def test_a_resume_of_an_exhausted_sweep_advises_no_limit():
+def test_a_resume_of_an_exhausted_sweep_advises_no_limit() -> None:
     assert "--set" not in nothing_left_note("all 4 configurations of the space were tried")
     assert "--set" in nothing_left_note("limits.patience: 3 trials without an improvement")
     assert nothing_left_note("--minutes").endswith("(--minutes); to continue, add --minutes N")
 
 
-def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):
+def test_a_resumed_search_makes_the_same_decisions(make_space: Any, tmp_path: Path) -> None:
     body = (
         "params: {max_depth: {grid: [3, 5]}, eta: {choice: [0.1, 0.2, 0.3]}, booster: {choice: "
         "[gbtree, dart]}}"
@@ -110,7 +117,7 @@ def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):
     assert run(folders[0], space) == run(folders[1], space, reopen=True)
 
 
-def test_an_exhausted_cell_leaves_its_trials_to_the_others(make_space, tmp_path):
+def test_an_exhausted_cell_leaves_its_trials_to_the_others(make_space: Any, tmp_path: Path) -> None:
     body = "params: {opts: {grid: [{kind: plain}, {kind: deep, eta: {uniform: [0, 1]}}]}}"
     space = make_space(body, max_trials=7, scheduler=NONE)
     labels = run(tmp_path, space)
@@ -118,13 +125,15 @@ def test_an_exhausted_cell_leaves_its_trials_to_the_others(make_space, tmp_path)
     assert sum(len(values) > 1 for values in labels) == 6
 
 
-def test_a_choice_without_numbers_is_not_repeated_beside_a_continuous_one(make_space, tmp_path):
+def test_a_choice_without_numbers_is_not_repeated_beside_a_continuous_one(
+    make_space: Any, tmp_path: Path
+) -> None:
     body = "params: {opts: {choice: [plain, {eta: {uniform: [0, 1]}}]}}"
     labels = run(tmp_path, make_space(body, max_trials=12, scheduler=NONE))
     assert len(labels) == distinct(labels) == 12
 
 
-def test_a_doubled_initial_point_is_sampled_instead(make_space, tmp_path):
+def test_a_doubled_initial_point_is_sampled_instead(make_space: Any, tmp_path: Path) -> None:
     space = make_space(
         "params: {eta: {uniform: [0, 1]}, max_depth: {choice: [3, 5]}}",
         max_trials=5,
@@ -137,7 +146,7 @@ def test_a_doubled_initial_point_is_sampled_instead(make_space, tmp_path):
     assert labels[2] == {"params.eta": 0.5, "params.max_depth": 5}, "a part of a point is kept"
 
 
-def test_a_known_result_counts_as_tried(make_space, tmp_path):
+def test_a_known_result_counts_as_tried(make_space: Any, tmp_path: Path) -> None:
     points = "[{params.max_depth: 3, params.booster: dart, value: 0.5}]"
     space = make_space(FOUR, max_trials=9, scheduler=NONE, points=points)
     labels = run(tmp_path, space)
@@ -145,7 +154,7 @@ def test_a_known_result_counts_as_tried(make_space, tmp_path):
     assert {"params.max_depth": 3, "params.booster": "dart"} not in labels
 
 
-def test_an_enqueued_configuration_runs_again(make_space, tmp_path):
+def test_an_enqueued_configuration_runs_again(make_space: Any, tmp_path: Path) -> None:
     space = make_space(FOUR, max_trials=9, scheduler=NONE)
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
@@ -158,13 +167,13 @@ def test_an_enqueued_configuration_runs_again(make_space, tmp_path):
     assert len(rest) == 3 and distinct([first.labels, *rest]) == 4
 
 
-def test_repeats_are_trials_of_the_same_configuration(make_space, tmp_path):
+def test_repeats_are_trials_of_the_same_configuration(make_space: Any, tmp_path: Path) -> None:
     space = make_space(FOUR, max_trials=9, scheduler=NONE, extra="repeats: 2")
     labels = run(tmp_path, space)
     assert len(labels) == 8 and distinct(labels) == 4
 
 
-def test_a_failed_configuration_is_tried(make_space, tmp_path):
+def test_a_failed_configuration_is_tried(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(FOUR, max_trials=9, scheduler=NONE))
     labels = []
     while (trial := loop.ask()) is not None:
@@ -173,14 +182,14 @@ def test_a_failed_configuration_is_tried(make_space, tmp_path):
     assert len(labels) == distinct(labels) == 4
 
 
-def test_the_known_total_is_the_number_of_configurations(make_space, tmp_path):
+def test_the_known_total_is_the_number_of_configurations(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(FOUR, max_trials=9, scheduler=NONE))
     assert loop.queue.known_total == loop.to_run == 4
     loop.ask()
     assert loop.queue.known_total == 4 and loop.to_run == 3
 
 
-def test_population_is_filled_with_different_seeds(make_space, tmp_path):
+def test_population_is_filled_with_different_seeds(make_space: Any, tmp_path: Path) -> None:
     pbt = make_space(
         FOUR, max_trials=6, scheduler="{name: pbt, max_t: 9, perturbation_interval: 3}"
     )

@@ -6,7 +6,9 @@ import contextlib
 import json
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -33,7 +35,7 @@ def load_slow(folder):
 
 
 @contextlib.contextmanager
-def exported(folder: Path, tag: str):
+def exported(folder: Path, tag: str) -> Iterator[Any]:
     """Return a bundle and the arguments of its export."""
     with pytest.MonkeyPatch.context() as patch:
         kept = bundle_parts.ingredients(folder, patch, tag)
@@ -45,7 +47,7 @@ def exported(folder: Path, tag: str):
         yield bundle_parts.write_parts(folder / "bundle", **kept), kept
 
 
-def started(bundle: Path, *options: str):
+def started(bundle: Path, *options: str) -> Any:
     """Start the server, and return its process and the address that it prints."""
     process = command("serve", bundle, "--port", "0", "--no-example", *options)
     line = process.stderr.readline()
@@ -59,7 +61,7 @@ def rows(frame: pd.DataFrame) -> bytes:
     ).encode()
 
 
-def post(url: str, body: bytes, **headers: str):
+def post(url: str, body: bytes, **headers: str) -> Any:
     request = urllib.request.Request(
         f"{url}/predict", body, {"Content-Type": "application/json"} | headers
     )

@@ -37,7 +37,7 @@ class Held(served.Model):
 class Running:
     """Server in a thread. The method `end` does the same as SIGTERM."""
 
-    def __init__(self, server: uvicorn.Server, port: int):
+    def __init__(self, server: uvicorn.Server, port: int) -> None:
         self.server, self.port = server, port
 
     def connect(self, sent: bytes = b"") -> socket.socket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+from pathlib import Path
 
 import pytest
 
@@ -46,25 +47,25 @@ def status(given: Access, path: str = "/schema", method: str = "GET", **headers:
         "Bearer goodd",
     ],
 )
-def test_r11_without_the_token_nothing_but_health_is_answered(sent):
+def test_r11_without_the_token_nothing_but_health_is_answered(sent: str) -> None:
     given = Access.of(None, "good")
     for path, method in ALL:
         assert status(given, path, method, Authorization=sent) == 401
 
 
-def test_r11_with_the_token_all_is_answered():
+def test_r11_with_the_token_all_is_answered() -> None:
     given = Access.of(None, "good")
     statuses = [status(given, path, method, Authorization="Bearer good") for path, method in ALL]
     assert statuses == [200, 200, 200, 200, 200, 404]
     assert status(given, Authorization="bearer  good ") == 200
 
 
-def test_r11_health_needs_neither_token_nor_host():
+def test_r11_health_needs_neither_token_nor_host() -> None:
     app = make_app(served.bundle(), access=Access.of("example.com", "good"))
     assert asyncio.run(ask(app, "/health", method="GET")) == (200, {"status": "ok"})
 
 
-def test_r11_what_is_refused_is_counted_and_says_why():
+def test_r11_what_is_refused_is_counted_and_says_why() -> None:
     app = make_app(served.bundle(), access=Access.of(None, "good"))
     code, answer = asyncio.run(ask(app, "/predict", b"[]"))
     assert code == 401 and "Authorization" in answer["detail"][0]["rule"]
@@ -74,7 +75,9 @@ def test_r11_what_is_refused_is_counted_and_says_why():
     assert 'sweeps_requests_total{path="/predict",status="401"} 1.0' in text
 
 
-def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(monkeypatch):
+def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compared = []
     monkeypatch.setattr(
         access.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b
@@ -107,20 +110,20 @@ def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(monkeyp
         ("::1", 400),
     ],
 )
-def test_r11_the_host_header_must_name_an_allowed_host(sent, code):
+def test_r11_the_host_header_must_name_an_allowed_host(sent: str, code: int) -> None:
     assert status(Access.of("Example.com, *.sweeps.test,[::1],10.0.0.7", None), Host=sent) == code
 
 
 @pytest.mark.parametrize(
     "hosts", ["", "a,,b", "http://a", "a:80", "*", "a.*.b", "::1", "a/b", "a b"]
 )
-def test_r11_hosts_that_are_none_are_refused(hosts):
+def test_r11_hosts_that_are_none_are_refused(hosts: str) -> None:
     with pytest.raises(InputError) as e:
         Access.of(hosts, None)
     assert {problem.place for problem in e.value.problems} == {"--allowed-hosts"}
 
 
-def test_r11_a_token_comes_from_one_place(tmp_path, monkeypatch):
+def test_r11_a_token_comes_from_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "token"
     file.write_text("from.file=\n")
     monkeypatch.delenv(access.VARIABLE, raising=False)
@@ -134,7 +137,9 @@ def test_r11_a_token_comes_from_one_place(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("bad", ["", "two words", "tab\t", "é", "a=b"])
-def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkeypatch):
+def test_r11_a_token_that_is_none_is_refused_and_not_shown(
+    bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "token").write_text(bad + "\n")
     monkeypatch.setenv(access.VARIABLE, bad)
     for place, given in (
@@ -164,5 +169,5 @@ def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkey
         ("", True),
     ],
 )
-def test_r11_what_other_machines_can_reach(host, is_open):
+def test_r11_what_other_machines_can_reach(host: str, is_open: bool) -> None:
     assert open_to_others(host) is is_open

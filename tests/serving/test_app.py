@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,7 +23,7 @@ from tests.serving.asking import ask
 from tests.serving.malformed import GOOD
 
 
-def send(app, path, body=None, method="POST"):
+def send(app: Any, path: Any, body: Any = None, method: str = "POST") -> Any:
     return asyncio.run(
         ask(app, path, json.dumps(body).encode() if body is not None else b"", method)
     )
@@ -32,7 +33,7 @@ def records(frame: pd.DataFrame) -> list[dict]:
     return json.loads(frame.to_json(orient="records", date_format="iso", double_precision=15))
 
 
-def test_records_and_a_list_are_answered_as_the_bundle_answers():
+def test_records_and_a_list_are_answered_as_the_bundle_answers() -> None:
     bundle = served.bundle()
     app, rows = make_app(bundle), records(served.raw(7))
     expected = bundle.predict(pd.DataFrame(rows))
@@ -47,7 +48,7 @@ def test_records_and_a_list_are_answered_as_the_bundle_answers():
     assert send(app, "/predict", rows) == (200, answer)
 
 
-def test_odd_rows():
+def test_odd_rows() -> None:
     app = make_app(served.bundle())
     odd = [
         GOOD | {"extra": 1},
@@ -65,12 +66,12 @@ def test_odd_rows():
 @pytest.mark.integration
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
-def test_what_is_asked_together_is_answered_as_alone(sizes):
+def test_what_is_asked_together_is_answered_as_alone(sizes: Any) -> None:
     bundle = served.bundle()
     app, rows = make_app(bundle), records(served.raw(60))
     parts = [rows[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(len(sizes))]
 
-    async def together():
+    async def together() -> Any:
         return await asyncio.gather(
             *(ask(app, "/predict", json.dumps(part).encode()) for part in parts)
         )
@@ -79,12 +80,12 @@ def test_what_is_asked_together_is_answered_as_alone(sizes):
 
 
 @pytest.mark.parametrize("error", [InputError("rows", "odd"), SystemExit(3), MemoryError()])
-def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other(error):
+def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other(error: Any) -> None:
     """The first holds the model; the others are one batch, and asked again alone."""
     entered, go, sizes = threading.Event(), threading.Event(), []
 
     class Picky(served.Model):
-        def predict(self, frame):
+        def predict(self, frame: Any) -> Any:
             sizes.append(len(frame))
             entered.set()
             go.wait(10)
@@ -98,7 +99,7 @@ def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other(error
         for area in (40.0, 400.0)
     )
 
-    async def run():
+    async def run() -> Any:
         asks = [asyncio.ensure_future(batcher.predict(good))]
         await asyncio.to_thread(entered.wait, 10)
         asks += [asyncio.ensure_future(batcher.predict(rows)) for rows in (good, bad, good)]
@@ -111,7 +112,7 @@ def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other(error
     assert sizes[:2] == [1, 3] and json.loads(asyncio.run(batcher.predict(good)))["predictions"]
 
 
-def test_what_it_tells_of_itself():
+def test_what_it_tells_of_itself() -> None:
     app = make_app(served.bundle())
     assert send(app, "/health", method="GET") == (
         200,
@@ -138,7 +139,7 @@ def test_what_it_tells_of_itself():
     assert predictions["items"]["properties"]["prediction"]["enum"] == ["no", "yes"]
 
 
-def test_prometheus_gets_the_metrics():
+def test_prometheus_gets_the_metrics() -> None:
     app = make_app(served.bundle())
     send(app, "/predict", {"records": [GOOD, GOOD]})
     send(app, "/predict", {"records": [{}]})
@@ -155,7 +156,7 @@ def test_prometheus_gets_the_metrics():
         assert line in text
 
 
-def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
+def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error() -> None:
     app = make_app(served.bundle())
     assert asyncio.run(ask(app, "/predict", [b"[{", None]))[0] == 499
     metrics = send(app, "/metrics", method="GET")[1]
@@ -172,9 +173,9 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
         RuntimeError("shape"),
     ],
 )
-def test_error_about_rows_is_422_and_error_of_model_is_500(error):
+def test_error_about_rows_is_422_and_error_of_model_is_500(error: Any) -> None:
     class Picky(served.Model):
-        def predict(self, frame):
+        def predict(self, frame: Any) -> None:
             if frame["built"].isna().any():
                 raise MemoryError
             raise error
@@ -192,7 +193,7 @@ def test_error_about_rows_is_422_and_error_of_model_is_500(error):
         assert f'sweeps_requests_total{{path="/predict",status="{status}"}} 1.0' in metrics
 
 
-def test_value_refused_by_training_columns_is_named_with_row():
+def test_value_refused_by_training_columns_is_named_with_row() -> None:
     app = make_app(served.bundle())
     offset = "1990-05-01T12:00:00+02:00"
     rule = "must hold dates without a time zone, such as 2026-01-31T12:00:00, as in training"
@@ -205,7 +206,7 @@ DIRECT = served.bundle(names=("rooms", "city", "area", "garden"))
 
 
 @pytest.mark.parametrize("bad", [b"", b"{", b"\xff"])
-def test_no_json_is_400(bad):
+def test_no_json_is_400(bad: bytes) -> None:
     with pytest.raises(request_checks.Refused) as e:
         request_checks.read(bad, [])
     assert e.value.status == 400
@@ -224,7 +225,7 @@ VALUES = st.fixed_dictionaries(
 @pytest.mark.integration
 @settings(max_examples=100, deadline=None)
 @given(st.lists(VALUES, max_size=6))
-def test_the_direct_way_gives_the_same_bits(rows):
+def test_the_direct_way_gives_the_same_bits(rows: Any) -> None:
     """Lists straight into the steps, beside a DataFrame through `predict`."""
     bundle = DIRECT
     values = {n: [row[n] for row in rows] for n in ("rooms", "city", "area", "garden")}
@@ -233,9 +234,9 @@ def test_the_direct_way_gives_the_same_bits(rows):
     pd.testing.assert_frame_equal(direct, bundle.predict(frame), check_exact=True)
 
 
-def test_a_model_that_drops_rows_is_422():
+def test_a_model_that_drops_rows_is_422() -> None:
     class Drops(served.Model):
-        def predict(self, frame):
+        def predict(self, frame: Any) -> Any:
             return super().predict(frame.dropna())
 
     app = make_app(served.bundle(Drops()))
@@ -251,7 +252,7 @@ def test_a_model_that_drops_rows_is_422():
     )
 
 
-def test_first_wrong_values_are_named_and_more_are_mentioned():
+def test_first_wrong_values_are_named_and_more_are_mentioned() -> None:
     status, body = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
     assert status == 422 and [p.get("row") for p in body["detail"]] == [*range(20), None]
     assert body["detail"][-1] == {
@@ -259,7 +260,7 @@ def test_first_wrong_values_are_named_and_more_are_mentioned():
     }
 
 
-def test_nested_lists_are_taken_for_an_array():
+def test_nested_lists_are_taken_for_an_array() -> None:
     import jsonschema
 
     column = ColumnSchema(name="image", type="tensor", dtype="uint8", shape=[2, 3])
@@ -291,7 +292,7 @@ def test_nested_lists_are_taken_for_an_array():
         jsonschema.validate([{"image": good[:1]}], request)
 
 
-def test_a_bundle_that_knows_no_columns_is_refused():
+def test_a_bundle_that_knows_no_columns_is_refused() -> None:
     bundle = served.bundle()
     bundle.manifest = bundle.manifest.model_copy(update={"columns": []})
     with pytest.raises(InputError) as e:

@@ -8,6 +8,8 @@ import asyncio
 import json
 import re
 import shlex
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ from tests.serving.asking import ask
 
 
 @pytest.fixture
-def bundle(tmp_path) -> Bundle:
+def bundle(tmp_path: Path) -> Bundle:
     """A bundle with example rows; the first row has a missing value."""
     bundle = served.bundle()
     bundle.path = tmp_path
@@ -39,11 +41,11 @@ def store(bundle: Bundle, rows: pd.DataFrame) -> None:
     (bundle.path / EXAMPLE_FILE).write_text(text)
 
 
-def get(app, path):
+def get(app: Any, path: Any) -> Any:
     return asyncio.run(ask(app, path, method="GET"))
 
 
-def test_the_example_is_a_row_that_the_server_predicts(bundle):
+def test_the_example_is_a_row_that_the_server_predicts(bundle: Any) -> None:
     body = example_of(bundle)
     assert body is not None and set(body["records"][0]) == set(served.raw().columns)
     assert None not in body["records"][0].values() and body["records"][0]["built"].startswith(
@@ -57,7 +59,7 @@ def test_the_example_is_a_row_that_the_server_predicts(bundle):
     assert content["application/json"]["example"] == body
 
 
-def test_openapi_has_no_example_with_missing_value(bundle):
+def test_openapi_has_no_example_with_missing_value(bundle: Any) -> None:
     store(bundle, served.raw(2).assign(area=np.nan))
     app = make_app(bundle)
     assert get(app, "/example")[1]["records"][0]["area"] is None
@@ -69,7 +71,7 @@ def test_openapi_has_no_example_with_missing_value(bundle):
     )
 
 
-def test_the_page_loads_nothing_from_the_network(bundle):
+def test_the_page_loads_nothing_from_the_network(bundle: Any) -> None:
     app = make_app(bundle)
     status, page = get(app, "/docs")
     assert status == 200 and "https://" not in page and "http://" not in page
@@ -78,7 +80,7 @@ def test_the_page_loads_nothing_from_the_network(bundle):
     assert get(app, "/")[0] == 307
 
 
-def test_no_row_of_the_data_is_shown_if_the_user_says_so_or_there_is_none(bundle):
+def test_no_row_of_the_data_is_shown_if_the_user_says_so_or_there_is_none(bundle: Any) -> None:
     for app in (make_app(bundle, example=False), make_app(served.bundle())):
         assert get(app, "/example")[0] == 404
         assert get(app, "/docs")[0] == 200
@@ -90,7 +92,7 @@ def test_no_row_of_the_data_is_shown_if_the_user_says_so_or_there_is_none(bundle
         )
 
 
-def test_rows_that_cannot_be_sent_are_no_example(bundle):
+def test_rows_that_cannot_be_sent_are_no_example(bundle: Any) -> None:
     store(bundle, served.raw(1).assign(rooms="many"))
     assert example_of(bundle) is None
     store(bundle, served.raw(1).iloc[:0])
@@ -106,7 +108,7 @@ def test_rows_that_cannot_be_sent_are_no_example(bundle):
         max_size=4,
     )
 )
-def test_a_shell_passes_the_body_of_the_command_on_unchanged(row):
+def test_a_shell_passes_the_body_of_the_command_on_unchanged(row: Any) -> None:
     body = {"records": [row]}
     words = shlex.split(curl_command("http://127.0.0.1:8000", body, needs_token=False))
     assert (
@@ -115,7 +117,7 @@ def test_a_shell_passes_the_body_of_the_command_on_unchanged(row):
     )
 
 
-def test_a_long_body_is_fetched_and_a_token_is_not_printed():
+def test_a_long_body_is_fetched_and_a_token_is_not_printed() -> None:
     body = {"records": [{"image": [0.5] * LONGEST_BODY}]}
     command = curl_command("http://h:1", body, needs_token=True)
     token = '-H "Authorization: Bearer $SWEEPS_SERVE_TOKEN"'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,13 +19,13 @@ EXAMPLES = int(os.environ.get("SWEEPS_FUZZ_EXAMPLES", "50"))
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Iterator[Any]:
     with running(limits=RequestLimits(max_bytes=20_000, max_rows=50)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def requests(server):
+def requests(server: Any) -> Any:
     """A request to any path of the schema, as it should be or not. schemathesis takes seconds to
     import.
     """
@@ -42,7 +44,7 @@ def requests(server):
 
 
 @pytest.fixture(scope="module")
-def checks():
+def checks() -> Any:
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi.checks import (
         content_type_conformance,
@@ -61,11 +63,15 @@ def checks():
 @pytest.mark.integration
 @pytest.mark.timeout(120 + EXAMPLES)
 def test_r11_whatever_is_sent_is_answered_as_its_openapi_says(
-    server, requests, checks, capfd, caplog
-):
+    server: Any,
+    requests: Any,
+    checks: Any,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(requests)
-    def ask(case):
+    def ask(case: Any) -> None:
         begin = time.monotonic()
         response = case.call(timeout=HANG_SECONDS)
         case.validate_response(response, checks=checks)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
+import pytest
 import uvicorn
 
 from sweeps.dashboard import dashboard_server
@@ -14,7 +16,9 @@ from sweeps.serving.prediction_server import make_server
 from tests.serving import served
 
 
-def test_handlers_of_other_loggers_stay_open(tmp_path, monkeypatch):
+def test_handlers_of_other_loggers_stay_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """uvicorn's own configuration closes all handlers."""
     handler = logging.FileHandler(tmp_path / "log")
     make_server(make_app(served.bundle()), RequestLimits())
@@ -25,7 +29,7 @@ def test_handlers_of_other_loggers_stay_open(tmp_path, monkeypatch):
     handler.close()
 
 
-def test_errors_reach_the_log(caplog):
+def test_errors_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
     make_server(make_app(served.bundle()), RequestLimits())
     logger = logging.getLogger("uvicorn.error")
     logger.error("Exception in ASGI application")

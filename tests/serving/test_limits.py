@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.timeout(60)]
 
 
-def test_requests_above_the_limit_get_503_and_the_others_are_answered():
+def test_requests_above_the_limit_get_503_and_the_others_are_answered() -> None:
     model = Held()
     with running(model, RequestLimits(max_connections=3)) as server:
         first = server.connect(request())
@@ -27,14 +27,14 @@ def test_requests_above_the_limit_get_503_and_the_others_are_answered():
         assert [answer(client)[0] for client in (first, second)] == [200, 200]
 
 
-def test_a_large_body_is_read_whole():
+def test_a_large_body_is_read_whole() -> None:
     rows = [GOOD] * 8000
     with running() as server:
         status, _, body = answer(server.connect(request(json.dumps(rows).encode()) + request()))
         assert status == 200 and len(body["predictions"]) == len(rows)
 
 
-def test_the_end_answers_what_has_arrived():
+def test_the_end_answers_what_has_arrived() -> None:
     model = Held()
     with running(model) as server:
         clients = [server.connect(request()) for _ in range(10)]

@@ -38,12 +38,12 @@ def answered(app: Any) -> dict[str, tuple[int, Any]]:
 
 
 @pytest.fixture(scope="module")
-def answers():
+def answers() -> Any:
     return answered(application())
 
 
 @pytest.mark.parametrize("case", malformed.CASES, ids=lambda case: case.what)
-def test_each_malformed_request_gets_its_answer(answers, case):
+def test_each_malformed_request_gets_its_answer(answers: Any, case: Any) -> None:
     status, answer = answers[case.what]
     assert status == case.status, answer
     if status in (400, 413, 415, 422):
@@ -54,14 +54,14 @@ def test_each_malformed_request_gets_its_answer(answers, case):
         ] or f"`{case.says}`" in str(answer), answer
 
 
-def test_there_are_fifty_and_a_good_one_is_answered():
+def test_there_are_fifty_and_a_good_one_is_answered() -> None:
     assert len({case.what for case in malformed.CASES}) == len(malformed.CASES) >= 50
     body = json.dumps({"records": [malformed.GOOD]}).encode()
     status, answer = asyncio.run(ask(application(), "/predict", body))
     assert status == 200 and answer["predictions"][0]["prediction"] in ("yes", "no")
 
 
-def test_the_page_is_the_table(answers):
+def test_the_page_is_the_table(answers: Any) -> None:
     assert malformed.PAGE.read_text(encoding="utf-8") == malformed.page(answers), (
         f"it is out of date; renew it: {malformed.COMMAND}"
     )

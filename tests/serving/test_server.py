@@ -10,7 +10,9 @@ import signal
 import socket
 import threading
 import urllib.error
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with exported(tmp_path_factory.mktemp("served"), "served") as bundle:
         yield bundle
 
@@ -36,7 +38,9 @@ def deaf(url: str) -> bool:
         return s.connect_ex((host, int(port))) != 0
 
 
-def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monkeypatch):
+def test_answers_on_loopback_and_drains_what_is_in_flight(
+    bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, kept = bundle
     entered, go = tmp_path / "begun", tmp_path / "go"
     monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(entered))
@@ -62,7 +66,9 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
     assert process.wait(20) == 0
 
 
-def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, monkeypatch):
+def test_a_model_that_never_answers_does_not_keep_the_server(
+    bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, kept = bundle
     entered = tmp_path / "begun"
     monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(entered))
@@ -84,7 +90,7 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
     assert not asking.is_alive()
 
 
-def test_printed_curl_command_gets_prediction_without_ray(bundle):
+def test_printed_curl_command_gets_prediction_without_ray(bundle: Any) -> None:
     process = command("serve", bundle[0], "--port", "0")
     assert (
         process.stderr.readline().startswith("serving ")
@@ -102,7 +108,9 @@ def test_printed_curl_command_gets_prediction_without_ray(bundle):
     assert process.wait(20) == 0 and process.stderr.read() == ""
 
 
-def test_r11_token_from_environment_or_file_is_required(bundle, tmp_path, monkeypatch):
+def test_r11_token_from_environment_or_file_is_required(
+    bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, kept = bundle
     (tmp_path / "token").write_text("se-cr.et\n")
     process, url = started(
@@ -135,7 +143,7 @@ def test_r11_token_from_environment_or_file_is_required(bundle, tmp_path, monkey
         assert process.wait(20) == 0
 
 
-def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
+def test_what_cannot_be_served_is_one_line(bundle: Any, tmp_path: Path) -> None:
     def said(*args: object) -> tuple[int, str]:
         done = invoke("serve", *args)
         return done.exit_code, done.stderr

@@ -107,7 +107,7 @@ class SimulatedPool:
 
     def __init__(
         self, nodes: Mapping[str, SimulatedNode], loop: SimulatedLoop, max_failures: int = 2
-    ):
+    ) -> None:
         self.clock = VirtualClock()
         self.attempts = 0
         self.handle: Any = _Handle(self)
@@ -347,7 +347,7 @@ class SimulatedPool:
 class _Handle:
     """Stand-in for the handle of the pool's actor: `handle.METHOD.remote(...)`."""
 
-    def __init__(self, pool: SimulatedPool):
+    def __init__(self, pool: SimulatedPool) -> None:
         self._pool = pool
 
     def __getattr__(self, name: str) -> Any:
@@ -355,7 +355,7 @@ class _Handle:
 
 
 class _SimulatedMethod:
-    def __init__(self, call: Callable[..., Any]):
+    def __init__(self, call: Callable[..., Any]) -> None:
         self.remote = call
 
 

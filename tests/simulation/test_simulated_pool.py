@@ -68,7 +68,7 @@ def swept(
     return search
 
 
-def test_a_thousand_trials_on_twenty_nodes(make_space, tmp_path):
+def test_a_thousand_trials_on_twenty_nodes(make_space: Any, tmp_path: Path) -> None:
     pool = SimulatedPool(nodes_of(17, GPUS, OTHERS), LOOP)
     search = swept(make_space, tmp_path, pool, 160, max_trials=1000)
     ends = Counter(result.state for result in search.store.results().values())
@@ -83,13 +83,13 @@ def test_a_thousand_trials_on_twenty_nodes(make_space, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
-def test_gangs_never_get_more_than_there_is(make_space, tmp_path, workers):
+def test_gangs_never_get_more_than_there_is(make_space: Any, tmp_path: Path, workers: int) -> None:
     pool = Watched(nodes_of(2, GPUS, OTHERS), LOOP)
     search = swept(make_space, tmp_path, pool, 12, max_trials=30, workers=workers)
     assert all(result.state is not State.RUNNING for result in search.store.results().values())
 
 
-def test_promotion_lets_paused_trials_continue(make_space, tmp_path):
+def test_promotion_lets_paused_trials_continue(make_space: Any, tmp_path: Path) -> None:
     pool = SimulatedPool(nodes_of(2, GPUS), LOOP)
     scheduler = "{name: asha, max_t: 9, type: promotion}"
     search = swept(make_space, tmp_path, pool, 16, max_trials=81, scheduler=scheduler)
@@ -98,7 +98,7 @@ def test_promotion_lets_paused_trials_continue(make_space, tmp_path):
     assert pool.attempts > 81, "a trial that continues runs again"
 
 
-def test_a_simulated_sweep_is_the_same_each_time(make_space, tmp_path):
+def test_a_simulated_sweep_is_the_same_each_time(make_space: Any, tmp_path: Path) -> None:
     outcomes = []
     for name in ("first", "second"):
         pool = SimulatedPool(nodes_of(1, GPUS, OTHERS), LOOP)
@@ -110,7 +110,9 @@ def test_a_simulated_sweep_is_the_same_each_time(make_space, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_ten_thousand_trials_on_hundred_nodes_take_three_minutes(make_space, tmp_path):
+def test_ten_thousand_trials_on_hundred_nodes_take_three_minutes(
+    make_space: Any, tmp_path: Path
+) -> None:
     began = time.monotonic()
     pool = SimulatedPool(nodes_of(97, GPUS, OTHERS), LOOP)
     search = swept(make_space, tmp_path, pool, 800, max_trials=10_000)

@@ -82,7 +82,7 @@ class Trace:
 class Direct:
     """A handle of a pool in this process: `handle.METHOD.remote(...)` returns a future."""
 
-    def __init__(self, pool: _Pool, loop: asyncio.AbstractEventLoop):
+    def __init__(self, pool: _Pool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool, self._loop = pool, loop
 
     def __getattr__(self, name: str) -> Any:
@@ -118,7 +118,9 @@ async def until(holds: Any) -> None:
     raise TimeoutError
 
 
-def test_a_report_passes_seven_functions_between_the_loop_and_the_study(make_space, tmp_path):
+def test_a_report_passes_seven_functions_between_the_loop_and_the_study(
+    make_space: Any, tmp_path: Path
+) -> None:
     space = make_space("params: {eta: {uniform: [0, 1]}}", scheduler="{name: none}")
     search, trace = SearchLoop.open(tmp_path, space), Trace()
 

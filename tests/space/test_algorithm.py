@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -53,8 +54,8 @@ def space_file(
     ],
 )
 def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(
-    tmp_path, search, trials, params, algorithm
-):
+    tmp_path: Path, search: Any, trials: int, params: str, algorithm: str
+) -> None:
     space = load(space_file(tmp_path, search, trials, params))
     assert space.search.algorithm == algorithm
     assert bool(space.algorithm_reason) == (search != TPE)
@@ -69,7 +70,7 @@ def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(
     assert any(line.split()[:1] == ["search"] and algorithm in line for line in shown.splitlines())
 
 
-def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
+def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path: Path) -> None:
     space = load(space_file(tmp_path))
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)

@@ -5,6 +5,7 @@ is enqueued.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.booleans())
-def test_values_in_json_are_read_back(values, separate):
+def test_values_in_json_are_read_back(values: Any, separate: Any) -> None:
     texts = [f"{name}={json.dumps(value)}" for name, value in values.items()]
     assert (
         parse_assignments(texts if separate else [",".join(texts)] * bool(texts), "--params")
@@ -42,7 +43,7 @@ def test_values_in_json_are_read_back(values, separate):
 
 
 @given(st.text())
-def test_any_text_is_a_list_of_values_or_an_error_of_the_option(text):
+def test_any_text_is_a_list_of_values_or_an_error_of_the_option(text: Any) -> None:
     try:
         parse_assignments([text], "--params")
     except InputError as e:
@@ -60,7 +61,7 @@ def test_any_text_is_a_list_of_values_or_an_error_of_the_option(text):
         ("eta=[1", "eta: not valid YAML"),
     ],
 )
-def test_a_wrong_text_is_one_line(text, problem):
+def test_a_wrong_text_is_one_line(text: str, problem: str) -> None:
     with pytest.raises(InputError) as e:
         parse_assignments([text], "--params")
     assert len(e.value.problems) == 1 and str(e.value).startswith(f"--params: {problem}")
@@ -119,18 +120,20 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("values, keys", POINTS)
-def test_a_configuration_that_fits_the_space(make_space, values, keys):
+def test_a_configuration_that_fits_the_space(make_space: Any, values: Any, keys: Any) -> None:
     assert parse_point(make_space(BODY), values) == keys
 
 
 @pytest.mark.parametrize("values, problems", FAULTS)
-def test_a_configuration_that_does_not_fit_has_a_line_for_each_fault(make_space, values, problems):
+def test_a_configuration_that_does_not_fit_has_a_line_for_each_fault(
+    make_space: Any, values: Any, problems: Any
+) -> None:
     with pytest.raises(InputError) as e:
         parse_point(make_space(BODY), values)
     assert [problem.text for problem in e.value.problems] == problems
 
 
-def test_a_dimension_inside_an_option_needs_the_option(make_space):
+def test_a_dimension_inside_an_option_needs_the_option(make_space: Any) -> None:
     space = make_space(BODY)
     inner = next(d.name for d in space.dimensions if d.name.endswith("width"))
     with pytest.raises(InputError, match=r"is active only with certain values of `params\.net`"):
@@ -138,7 +141,7 @@ def test_a_dimension_inside_an_option_needs_the_option(make_space):
     assert parse_point(space, {inner: 16, "net": 1})[inner] == 16
 
 
-def test_short_names(make_space):
+def test_short_names(make_space: Any) -> None:
     space = make_space(BODY)
     assert [
         full_name(space, name)
@@ -162,6 +165,8 @@ def test_short_names(make_space):
         ("params: {a: 1}", False, "the space has no dimension"),
     ],
 )
-def test_why_a_sweep_takes_no_configurations(make_space, body, perturbs, reason):
+def test_why_a_sweep_takes_no_configurations(
+    make_space: Any, body: Any, perturbs: bool, reason: str | None
+) -> None:
     text = refusal(make_space(body), perturbs)
     assert text is None if reason is None else reason in text

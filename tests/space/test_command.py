@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -44,7 +45,7 @@ def problems(file: Path) -> list[str]:
     "command",
     [GOOD, '[python, -u, train.py, "{args}"]', '[python, -m, train, "--config={params}"]'],
 )
-def test_a_command_selects_the_trainer(tmp_path, command):
+def test_a_command_selects_the_trainer(tmp_path: Path, command: Any) -> None:
     file = written(tmp_path, command)
     space = load(file)
     assert (space.trainer.name, space.trainer.load, space.trainer.options["grace_seconds"]) == (
@@ -92,11 +93,13 @@ def test_a_command_selects_the_trainer(tmp_path, command):
         ("[]", ["trainer.command: must be a list of texts and numbers"]),
     ],
 )
-def test_a_mistake_in_the_command_is_a_problem_with_its_place(tmp_path, command, expected):
+def test_a_mistake_in_the_command_is_a_problem_with_its_place(
+    tmp_path: Path, command: str, expected: Any
+) -> None:
     lines = problems(written(tmp_path, command))
     assert len(lines) == 1 and all(text in lines[0] for text in expected), lines
 
 
-def test_a_missing_script_names_the_most_similar_file(tmp_path):
+def test_a_missing_script_names_the_most_similar_file(tmp_path: Path) -> None:
     (problem,) = problems(written(tmp_path, '[python, trian.py, "{args}"]'))
     assert problem.endswith("did you mean `train.py`?")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ def data(text: str, space: str = "{params: {}}") -> str:
     return f"{HEAD}data: {text}\nspace: {space}\n"
 
 
-def test_sources_columns_and_rows_are_dimensions(write) -> None:
+def test_sources_columns_and_rows_are_dimensions(write: Any) -> None:
     text = data(
         "{label: y, train: {grid: [a.csv, b.csv]}, valid: v.csv, drop: {choice: [[], [a], [a, "
         "b]]}, rows: {uniform: [0.1, 1.0]}}"
@@ -53,14 +55,14 @@ def test_sources_columns_and_rows_are_dimensions(write) -> None:
     ]
 
 
-def test_without_a_dimension_there_is_one_variant(write) -> None:
+def test_without_a_dimension_there_is_one_variant(write: Any) -> None:
     space = load(write(data("{train: d.csv, valid: 0.2, drop: [a], rows: 0.25}")))
     assert space.variants == (space.data,) and (space.data.drop, space.data.rows) == (("a",), 0.25)
     assert space.fill(pytest.fail)["data"] == {} and "data" not in space.sections
     assert space.variant({}) == space.data
 
 
-def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
+def test_functions_with_arguments_are_sources_too(write: Any, tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text("def rows(n): ...\ndef more(): ...\n")
     space = load(
         write(
@@ -83,7 +85,7 @@ def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
     assert {"my:rows", "my:more"} <= set(user_references(space))
 
 
-def test_conditions_on_data_and_of_data(write) -> None:
+def test_conditions_on_data_and_of_data(write: Any) -> None:
     text = data(
         "{train: {grid: [a.csv, b.csv]}, valid: v.csv, rows: {choice: [0.1, 1.0], when: "
         "{data.train: b.csv}},"
@@ -103,7 +105,7 @@ def test_conditions_on_data_and_of_data(write) -> None:
     )
 
 
-def test_what_is_known_before_a_trial_is_sampled(write) -> None:
+def test_what_is_known_before_a_trial_is_sampled(write: Any) -> None:
     grid = "{preprocessor: {grid: [StandardScaler, none]}}"
     space = load(write(data("{train: {grid: [a.csv, b.csv]}, valid: v.csv}", grid)))
     fits = [(fit["train"], [step.name for step in chain]) for fit, chain in known_fits(space)]
@@ -150,12 +152,12 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("text", "piece"), INVALID, ids=[piece[:60] for _, piece in INVALID])
-def test_one_clear_line(lines, text: str, piece: str) -> None:
+def test_one_clear_line(lines: Any, text: str, piece: str) -> None:
     matching = [line for line in lines(data(text)) if piece in line]
     assert len(matching) == 1 and matching[0].startswith("4:")
 
 
-def test_too_many_variants(lines) -> None:
+def test_too_many_variants(lines: Any) -> None:
     columns = ", ".join(f"{{choice: [a{i}, b{i}]}}" for i in range(12))
     assert (
         "data: makes more than 1000 variants; give fewer options"
@@ -163,7 +165,7 @@ def test_too_many_variants(lines) -> None:
     )
 
 
-def test_data_comes_before_everything_that_rests_on_it(write) -> None:
+def test_data_comes_before_everything_that_rests_on_it(write: Any) -> None:
     text = (
         "space: {params: {a: {choice: [1], when: {data.rows: '< 0.5'}}}}\n"
         + HEAD
@@ -192,7 +194,7 @@ def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
         "space: {preprocessor: none}",
     ],
 )
-def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
+def test_a_loop_of_ones_own_needs_no_data(write: Any, rest: str) -> None:
     space = load(write(own(rest)))
     assert (
         not space.data.given
@@ -216,7 +218,7 @@ def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
         (own("space: {preprocessor: {choice: [none, StandardScaler]}}"), ["4:9: preprocessor"]),
     ],
 )
-def test_what_needs_data_says_so(lines, text, places) -> None:
+def test_what_needs_data_says_so(lines: Any, text: Any, places: Any) -> None:
     assert [": ".join(line.split(": ")[:2]) for line in lines(text)] == places
 
 
@@ -230,12 +232,12 @@ space: {{params: {{eta: {{uniform: [0.1, 0.3]}}}}}}
 """
 
 
-def crossed(tmp_path, valid, more="", scheduler="{name: none}"):
+def crossed(tmp_path: Path, valid: Any, more: str = "", scheduler: str = "{name: none}") -> Any:
     (tmp_path / "space.yaml").write_text(CROSS.format(valid=valid, more=more, scheduler=scheduler))
     return load(tmp_path / "space.yaml").data
 
 
-def test_valid_can_be_a_cross_validation(tmp_path):
+def test_valid_can_be_a_cross_validation(tmp_path: Path) -> None:
     assert crossed(tmp_path, "{folds: 5}").valid == Split("folds", folds=5)
     assert crossed(tmp_path, "{folds: 3}", ", group: who").valid == Split(
         "folds", column="who", folds=3
@@ -281,13 +283,15 @@ def test_valid_can_be_a_cross_validation(tmp_path):
         ),
     ],
 )
-def test_a_cross_validation_that_cannot_work_is_refused(tmp_path, valid, more, scheduler, expected):
+def test_a_cross_validation_that_cannot_work_is_refused(
+    tmp_path: Path, valid: str, more: str, scheduler: str, expected: str
+) -> None:
     with pytest.raises(InputError) as e:
         crossed(tmp_path, valid, more, scheduler)
     assert any(expected in str(problem) for problem in e.value.problems), e.value
 
 
-def test_weights_can_be_tuned(write) -> None:
+def test_weights_can_be_tuned(write: Any) -> None:
     text = data(
         "{train: d.csv, valid: v.csv, label: y, weight: {choice: [w, v, null]}, class_weight: "
         "{grid: [balanced, null]}}"
@@ -313,7 +317,7 @@ def test_weights_can_be_tuned(write) -> None:
     assert (fixed.weight, fixed.class_weight, fixed.weight_columns) == ("w", "balanced", ("w",))
 
 
-def test_a_label_can_have_several_columns(write) -> None:
+def test_a_label_can_have_several_columns(write: Any) -> None:
     spec = load(write(data("{train: d.csv, valid: v.csv, label: [u, v]}"))).data
     assert spec.label == ("u", "v") == spec.labels
 
@@ -335,14 +339,16 @@ def test_a_label_can_have_several_columns(write) -> None:
         ),
     ],
 )
-def test_a_label_of_several_columns_that_cannot_work_is_refused(write, text, expected) -> None:
+def test_a_label_of_several_columns_that_cannot_work_is_refused(
+    write: Any, text: str, expected: str
+) -> None:
     with pytest.raises(InputError) as e:
         load(write(data(text)))
     assert any(expected in str(problem) for problem in e.value.problems), e.value
 
 
 @pytest.mark.parametrize("trainer", ["lightgbm", "catboost", "torch_tabular"])
-def test_a_trainer_that_predicts_one_column_refuses_several(write, trainer) -> None:
+def test_a_trainer_that_predicts_one_column_refuses_several(write: Any, trainer: str) -> None:
     text = data("{train: a.csv, valid: 0.1, label: [y, z]}").replace("xgboost", trainer)
     with pytest.raises(
         InputError,
@@ -373,8 +379,10 @@ space: {{params: {params}}}
         ("catboost", "{loss_function: 'PairLogitPairwise:max_pairs=5'}", "loss_function"),
     ],
 )
-def test_a_ranking_objective_needs_groups_and_predicts_scores(tmp_path, trainer, params, key):
-    def read(more):
+def test_a_ranking_objective_needs_groups_and_predicts_scores(
+    tmp_path: Path, trainer: str, params: str, key: str
+) -> None:
+    def read(more: Any) -> Any:
         text = RANKED.format(trainer=trainer, params=params, more=more)
         (tmp_path / "space.yaml").write_text(text)
         return load(tmp_path / "space.yaml").data
@@ -386,7 +394,7 @@ def test_a_ranking_objective_needs_groups_and_predicts_scores(tmp_path, trainer,
     assert (data.task, data.queries, data.group) == ("regression", True, "query")
 
 
-def test_other_objectives_need_no_groups(tmp_path):
+def test_other_objectives_need_no_groups(tmp_path: Path) -> None:
     text = RANKED.format(trainer="catboost", params="{loss_function: MAPE}", more="")
     (tmp_path / "space.yaml").write_text(text)
     data = load(tmp_path / "space.yaml").data

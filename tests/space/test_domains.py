@@ -110,7 +110,7 @@ def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
     assert len(faults) == 1 and faults[0][0] == index and text in faults[0][1]
 
 
-def test_a_domain_function_takes_any_iterable_and_a_condition():
+def test_a_domain_function_takes_any_iterable_and_a_condition() -> None:
     assert sweeps.choice(range(3)) == sweeps.choice(iter([0, 1, 2])) == {"choice": [0, 1, 2]}
     assert sweeps.qrandint(1, 9) == {"qrandint": [1, 9]} and sweeps.randn() == {"randn": []}
     assert sweeps.uniform(0, upper=1, when={"params.a": 1}) == {

@@ -5,6 +5,8 @@ is suggested is accepted.
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,7 +78,9 @@ CONSTANTS = (
 
 
 @pytest.mark.parametrize(("theirs", "ours"), WRITTEN.items())
-def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours: str) -> None:
+def test_the_domain_is_computed_from_the_values(
+    space: Any, lines: Any, theirs: str, ours: str
+) -> None:
     assert ours in str(translate_mapping(parse(theirs, "")))
     with pytest.raises(InputError) as e:
         space(f"params: {{x: {theirs}}}")
@@ -108,7 +112,7 @@ def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours:
         "quniform(0, 1, 0.25)": "{quniform: [0, 1, 0.25]}",
     }.items(),
 )
-def test_a_call_as_text_is_refused_with_our_domain(space, theirs: str, ours: str) -> None:
+def test_a_call_as_text_is_refused_with_our_domain(space: Any, theirs: str, ours: str) -> None:
     with pytest.raises(InputError) as e:
         space(f'params: {{x: "{theirs}"}}')
     (problem,) = e.value.problems
@@ -129,7 +133,7 @@ def test_a_call_as_text_is_refused_with_our_domain(space, theirs: str, ours: str
     ],
 )
 def test_the_name_of_another_tools_domain_is_refused_with_ours(
-    space, theirs: str, ours: str
+    space: Any, theirs: str, ours: str
 ) -> None:
     with pytest.raises(InputError) as e:
         space(f"params: {{x: {{{theirs}: [0, 1]}}}}")
@@ -186,20 +190,20 @@ def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
         "{name: opt, parameterType: categorical, feasibleSpace: {list: [sgd, adam]}}",
     ],
 )
-def test_what_has_no_domain_of_ours_is_refused_too(space, theirs: str) -> None:
+def test_what_has_no_domain_of_ours_is_refused_too(space: Any, theirs: str) -> None:
     with pytest.raises(InputError) as e:
         space(f"params: {{x: {theirs}}}")
     assert [p.text.startswith("params.x: ") for p in e.value.problems] == [True]
 
 
 @pytest.mark.parametrize("constant", CONSTANTS)
-def test_an_ordinary_mapping_is_a_constant(space, constant: str) -> None:
+def test_an_ordinary_mapping_is_a_constant(space: Any, constant: str) -> None:
     assert (
         space(f"params: {{x: {constant}}}").sections["params"]["x"] == parse(constant, "").plain()
     )
 
 
-def test_parameters_and_arguments_may_have_these_names(space, write) -> None:
+def test_parameters_and_arguments_may_have_these_names(space: Any, write: Any) -> None:
     loaded = space(
         "params: {min: 0, max: 1, values: [1], value: 3}\n"
         "preprocessor: {'json:load': {min: 0, max: 1}}"
@@ -207,7 +211,7 @@ def test_parameters_and_arguments_may_have_these_names(space, write) -> None:
     assert loaded.sections["params"] == {"min": 0, "max": 1, "values": [1], "value": 3}
 
 
-def test_a_condition_is_kept(space) -> None:
+def test_a_condition_is_kept(space: Any) -> None:
     head = "params:\n  a: {choice: [x, y]}\n"
     for theirs, ours in (
         ("{value: 3, when: {params.a: x}}", "{choice: [3]}"),
@@ -251,14 +255,14 @@ def test_a_condition_is_kept(space) -> None:
         ("params: {a: [{min: 0.5, max: 1}]}", "params.a.0", "{uniform: [0.5, 1]}"),
     ],
 )
-def test_wherever_a_domain_may_stand(space, section: str, key: str, ours: str) -> None:
+def test_wherever_a_domain_may_stand(space: Any, section: str, key: str, ours: str) -> None:
     with pytest.raises(InputError) as e:
         space(section)
     (problem,) = e.value.problems
     assert problem.text.startswith(f"{key}: ") and ours in problem.text
 
 
-def test_under_data(lines) -> None:
+def test_under_data(lines: Any) -> None:
     head = (
         "trainer: xgboost\nobjective: {metric: m, goal: minimize}\n"
         "limits: {max_trials: 9}\nspace: {params: {}}\n"
@@ -270,7 +274,7 @@ def test_under_data(lines) -> None:
 
 
 @pytest.mark.parametrize("text", ["mean(x)", "int(5)", "f(1)", "normal", "a choice (of two)"])
-def test_other_texts_stay_constants(space, text: str) -> None:
+def test_other_texts_stay_constants(space: Any, text: str) -> None:
     assert space(f'params: {{x: "{text}"}}').sections["params"]["x"] == text
 
 
@@ -300,7 +304,9 @@ def test_other_texts_stay_constants(space, text: str) -> None:
         ("tune_config: {num_samples: 2}\nparam_space: {lr: 1}", "Ray Tune"),
     ],
 )
-def test_a_file_of_another_tool_gets_one_line_with_the_tool(tmp_path, text: str, tool: str) -> None:
+def test_a_file_of_another_tool_gets_one_line_with_the_tool(
+    tmp_path: Path, text: str, tool: str
+) -> None:
     file = tmp_path / "other.yaml"
     file.write_text(text + "\n")
     with pytest.raises(InputError) as e:
@@ -312,7 +318,7 @@ def test_a_file_of_another_tool_gets_one_line_with_the_tool(tmp_path, text: str,
 @pytest.mark.parametrize(
     "bound", ["'{params.low}'", "params.low", "low", "'low * 2'", "'{low}'", "'${params.low}'"]
 )
-def test_a_bound_that_names_a_dimension_gets_a_way_out(space, bound: str) -> None:
+def test_a_bound_that_names_a_dimension_gets_a_way_out(space: Any, bound: str) -> None:
     bound = bound.replace("${", "$${")
     with pytest.raises(InputError) as e:
         space(f"params: {{low: {{randint: [1, 9]}}, high: {{randint: [{bound}, 20]}}}}")
@@ -320,7 +326,7 @@ def test_a_bound_that_names_a_dimension_gets_a_way_out(space, bound: str) -> Non
     assert "params.high" in problem.text and "lower + fraction * (upper - lower)" in problem.text
 
 
-def test_a_constant_or_an_option_that_names_a_dimension_gets_a_note(space) -> None:
+def test_a_constant_or_an_option_that_names_a_dimension_gets_a_note(space: Any) -> None:
     loaded = space(
         "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: "
         "['{heads}']}, other: '{free}', "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sweeps.space import load
@@ -47,13 +49,15 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("trainer", "data", "message"), REFUSED)
-def test_a_key_that_needs_all_rows_is_refused(lines, trainer, data, message):
+def test_a_key_that_needs_all_rows_is_refused(
+    lines: Any, trainer: Any, data: Any, message: Any
+) -> None:
     (line,) = lines(top(trainer=trainer, data=f"{{train: d.csv, ingest: stream, {data}}}"))
     assert message in line
     assert line.endswith("this file has `data.ingest: stream`")
 
 
-def test_a_step_that_needs_all_rows_is_refused(lines):
+def test_a_step_that_needs_all_rows_is_refused(lines: Any) -> None:
     space = "{preprocessor: {grid: [StandardScaler, RobustScaler]}, params: {eta: {grid: [1]}}}"
     (line,) = lines(
         top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", space=space)
@@ -67,14 +71,14 @@ def test_a_step_that_needs_all_rows_is_refused(lines):
 @pytest.mark.parametrize(
     "valid", ["0.2", "v.csv", "{column: split, value: valid}", "0.2, group: g"]
 )
-def test_splits_that_a_stream_can_have(write, valid):
+def test_splits_that_a_stream_can_have(write: Any, valid: str) -> None:
     text = top(
         trainer=OWN, data=f"{{train: d.csv, valid: {valid}, ingest: stream, rows: 0.5, drop: [id]}}"
     )
     assert load(write(text)).data.ingest == "stream"
 
 
-def test_other_words_are_refused(lines):
+def test_other_words_are_refused(lines: Any) -> None:
     (line,) = lines(top(data="{train: d.csv, label: y, valid: 0.2, ingest: disk}"))
     assert "data.ingest: must be auto, memory or stream, got disk" in line
 
@@ -111,13 +115,13 @@ UNFIT = [
 
 @pytest.mark.parametrize(("data", "scheduler", "message"), UNFIT)
 def test_a_key_that_does_not_fit_a_scheduler_that_counts_rows_is_refused(
-    lines, data, scheduler, message
-):
+    lines: Any, data: Any, scheduler: Any, message: Any
+) -> None:
     (line,) = lines(top(data=data, scheduler=scheduler))
     assert message in line
 
 
-def test_streams_elastic_gangs_and_loops_without_data_do_not_count_rows(lines):
+def test_streams_elastic_gangs_and_loops_without_data_do_not_count_rows(lines: Any) -> None:
     (line,) = lines(
         top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", scheduler=ON_ROWS)
     )
@@ -141,7 +145,7 @@ def test_streams_elastic_gangs_and_loops_without_data_do_not_count_rows(lines):
 
 
 @pytest.mark.parametrize("name", ["asha", "hyperband"])
-def test_a_scheduler_can_count_rows(write, name):
+def test_a_scheduler_can_count_rows(write: Any, name: str) -> None:
     space = load(
         write(
             top(

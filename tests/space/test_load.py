@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ def data(rest: str) -> str:
     )
 
 
-def test_everything_as_written(write) -> None:
+def test_everything_as_written(write: Any) -> None:
     path = write(FULL)
     Path("my_mod.py").write_text(
         "def train_func(config): ...\ndef load(folder): ...\n"
@@ -102,7 +103,7 @@ def test_everything_as_written(write) -> None:
     assert pickle.loads(pickle.dumps(space)) == space
 
 
-def test_defaults(write) -> None:
+def test_defaults(write: Any) -> None:
     space = load(write(HEAD + "space: {params: {}}\n"))
     assert space.name == "space"
     assert space.trainer == TrainerSpec(
@@ -115,7 +116,7 @@ def test_defaults(write) -> None:
     assert space.fill(pytest.fail) == {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
 
 
-def test_empty_sections_count_as_absent(write) -> None:
+def test_empty_sections_count_as_absent(write: Any) -> None:
     text = HEAD + "search:\nscheduler:\nlimits:\nspace:\n  params:\n  scaling:\n  preprocessor:\n"
     assert load(write(text)).limits == Limits(1, None, None, 2)
 
@@ -132,7 +133,7 @@ def test_empty_sections_count_as_absent(write) -> None:
         ("0.25, group: g", Split("group", column="g", fraction=0.25)),
     ],
 )
-def test_split_forms(write, yaml: str, split: Split) -> None:
+def test_split_forms(write: Any, yaml: str, split: Split) -> None:
     assert load(write(data(f"valid: {yaml}"))).data.valid == split
 
 
@@ -152,7 +153,7 @@ def test_durations(text: str | float, value: float) -> None:
     assert seconds(text) == value
 
 
-def test_base_is_where_relative_paths_begin(write, tmp_path: Path) -> None:
+def test_base_is_where_relative_paths_begin(write: Any, tmp_path: Path) -> None:
     path = write(top(trainer="{loop: elsewhere:fit}"))
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "elsewhere.py").write_text("def fit(config): ...\n")
@@ -216,7 +217,7 @@ space:
 """
 
 
-def test_every_key_knows_its_place(write) -> None:
+def test_every_key_knows_its_place(write: Any) -> None:
     space = load(write(PLACED), ("limits.max_trials=3", "space.params.eta=0.2"))
     places = {
         "trainer": "1:1",  # a mapping stands where its key does
@@ -256,7 +257,9 @@ def test_every_key_knows_its_place(write) -> None:
         ("xgboost", "lambdarank_bias_norm", None),
     ],
 )
-def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(tmp_path, trainer, name, rule):
+def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(
+    tmp_path: Path, trainer: str, name: str, rule: str | None
+) -> None:
     file = tmp_path / "own.yaml"
     file.write_text(
         f"trainer: {trainer}\ndata: {{train: 'sklearn:wine', label: target, valid: 0.2}}\n"

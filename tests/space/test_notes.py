@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 
@@ -42,15 +45,15 @@ space: {{params: {params}}}
         ),
     ],
 )
-def test_the_direction_of_a_metric_is_known_or_left_open(metric, goal):
+def test_the_direction_of_a_metric_is_known_or_left_open(metric: Any, goal: Any) -> None:
     assert usual_goal(metric) == goal
 
 
-def test_every_metric_of_ours_has_a_direction():
+def test_every_metric_of_ours_has_a_direction() -> None:
     assert [name for name in METRICS if usual_goal(name) is None] == []
 
 
-def test_the_worst_value_of_a_known_metric_is_noted():
+def test_the_worst_value_of_a_known_metric_is_noted() -> None:
     assert (
         goal_notes([Objective("valid-mlogloss", "minimize"), Objective("profit", "minimize")]) == ()
     )
@@ -63,7 +66,7 @@ def test_the_worst_value_of_a_known_metric_is_noted():
     assert note.startswith("objective.1.goal: a higher `accuracy` is usually better, ")
 
 
-def test_a_list_is_noted_if_its_elements_could_be_options():
+def test_a_list_is_noted_if_its_elements_could_be_options() -> None:
     (note,) = list_notes({"a": [1, 2, 3], "b": 1, "c": [1], "d": [[1], [2]], "e": "text"})
     assert (
         note
@@ -76,7 +79,9 @@ def test_a_list_is_noted_if_its_elements_could_be_options():
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan"])
-def test_the_commands_print_the_notes(tmp_path, monkeypatch, verb):
+def test_the_commands_print_the_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     monkeypatch.chdir(tmp_path)
 
     def said(metric: str, goal: str, params: str) -> list[str]:

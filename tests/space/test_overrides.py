@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sweeps.space import load
 from tests.space.conftest import HEAD
 
 
-def test_overrides_are_applied_before_anything_is_checked(write) -> None:
+def test_overrides_are_applied_before_anything_is_checked(write: Any) -> None:
     path = write(
         HEAD + "limits: {max_trials: 0}\nspace:\n  params: {eta: {uniform: [1, 0]}, l: [1, {grid: "
         "[a, b]}]}\n"
@@ -33,7 +35,7 @@ def test_overrides_are_applied_before_anything_is_checked(write) -> None:
     assert space.overrides[0] == "limits.max_trials=8" and "max_trials: 0" in space.text
 
 
-def test_an_override_changes_one_place_of_an_alias(write) -> None:
+def test_an_override_changes_one_place_of_an_alias(write: Any) -> None:
     path = write(HEAD + "space:\n  params: {a: &x {lr: 1}, b: *x}\n")
     assert load(path, ("space.params.b.lr=2",)).fill(pytest.fail)["params"] == {
         "a": {"lr": 1},
@@ -65,6 +67,6 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
         ("search.seed=!!int 3", "--set search.seed=!!int 3: tag `!!int`"),
     ],
 )
-def test_problems_of_overrides(lines, override: str, line: str) -> None:
+def test_problems_of_overrides(lines: Any, override: str, line: str) -> None:
     (only_line,) = lines(HEAD + "space:\n  params: {l: [1, 2]}\n", override)
     assert line in only_line

@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ SPACE = {
 }
 
 
-def stored(folder: Path, **functions):
+def stored(folder: Path, **functions: Any) -> Any:
     """Write functions to a module, and import it."""
     module = write_module(functions, "trainer.loop", folder)
     sys.path.insert(0, str(folder))
@@ -47,8 +48,8 @@ def stored(folder: Path, **functions):
         sys.path.remove(str(folder))
 
 
-def test_only_names_that_can_be_imported_are_used():
-    def inner():
+def test_only_names_that_can_be_imported_are_used() -> None:
+    def inner() -> None:
         pass
 
     assert importable_name(user_loops.plain, ()) == "tests.user_loops:plain"
@@ -59,10 +60,10 @@ def test_only_names_that_can_be_imported_are_used():
     assert importable_name(SVC, ()) == "sklearn.svm:SVC"
 
 
-def test_a_stored_function_keeps_the_values_that_it_uses(tmp_path):
+def test_a_stored_function_keeps_the_values_that_it_uses(tmp_path: Path) -> None:
     factor = 3
 
-    def train(config):
+    def train(config: Any) -> Any:
         return config["x"] * factor
 
     module = stored(tmp_path, train=train, times=functools.partial(pow, 2))
@@ -72,13 +73,13 @@ def test_a_stored_function_keeps_the_values_that_it_uses(tmp_path):
     )
 
 
-def test_an_object_of_a_stored_class_can_be_pickled_by_name(tmp_path):
+def test_an_object_of_a_stored_class_can_be_pickled_by_name(tmp_path: Path) -> None:
     class Model:
         value = 7
 
     Model.__qualname__ = "Model"  # as a class of a notebook
 
-    def train():
+    def train() -> Any:
         return pickle.dumps(Model())
 
     pickled = stored(tmp_path, train=train).train()
@@ -91,10 +92,10 @@ def test_an_object_of_a_stored_class_can_be_pickled_by_name(tmp_path):
     )
 
 
-def test_a_bundle_gets_the_packages_and_modules_that_the_functions_use(tmp_path):
+def test_a_bundle_gets_the_packages_and_modules_that_the_functions_use(tmp_path: Path) -> None:
     (tmp_path / "their_helpers.py").write_text("VALUE = 1\n")
 
-    def train():
+    def train() -> Any:
         import their_helpers
         import xgboost.callback
 
@@ -106,7 +107,9 @@ def test_a_bundle_gets_the_packages_and_modules_that_the_functions_use(tmp_path)
     assert set(needed.local_modules) == {f"{module}.py", "their_helpers.py"}
 
 
-def test_a_bundle_gets_the_packages_of_compiled_functions(tmp_path, monkeypatch):
+def test_a_bundle_gets_the_packages_of_compiled_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from scipy.special import expit
 
     helpers = tmp_path / "their_package"
@@ -117,7 +120,7 @@ def test_a_bundle_gets_the_packages_of_compiled_functions(tmp_path, monkeypatch)
     members = [expit] * 3  # the second and third are references to the first
     parse = np.random.default_rng
 
-    def train():
+    def train() -> Any:
         from their_package import models
 
         return members, parse, models
@@ -133,7 +136,9 @@ def test_a_bundle_gets_the_packages_of_compiled_functions(tmp_path, monkeypatch)
     assert {"builtins", "scipy.special._special_ufuncs"} <= modules and "sqrt" not in modules
 
 
-def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monkeypatch):
+def test_functions_that_cannot_be_stored_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock = threading.Lock()
     with pytest.raises(
         InputError,
@@ -152,7 +157,7 @@ def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_names_are_unique():
+def test_names_are_unique() -> None:
     assert (
         free_name(user_loops.plain, {}) == "plain"
         and free_name(user_loops.plain, {"plain": 1}) == "plain_2"
@@ -160,7 +165,7 @@ def test_names_are_unique():
     assert free_name(lambda: 1, {}) == "function" and free_name(functools.partial(pow), {}) == "pow"
 
 
-def test_another_version_of_python_is_named(tmp_path):
+def test_another_version_of_python_is_named(tmp_path: Path) -> None:
     module = write_module({"train": lambda: 1}, "trainer.loop", tmp_path)
     file = tmp_path / f"{module}.py"
     now = "{}.{}".format(*sys.version_info)
@@ -179,7 +184,9 @@ def test_another_version_of_python_is_named(tmp_path):
     )
 
 
-def test_a_sweep_keeps_its_functions_and_runs_only_signed_ones(tmp_path, monkeypatch):
+def test_a_sweep_keeps_its_functions_and_runs_only_signed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     space = load({**SPACE, "trainer": lambda config: {"loss": config["x"]}})
     assert space.notes == (
@@ -205,7 +212,7 @@ def test_a_sweep_keeps_its_functions_and_runs_only_signed_ones(tmp_path, monkeyp
     )
 
 
-def test_a_copy_has_the_modules_only(tmp_path):
+def test_a_copy_has_the_modules_only(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     write_module({"train": lambda: 1}, "trainer.loop", tmp_path / "made")
     save_module(tmp_path / "made", tmp_path / "saved")

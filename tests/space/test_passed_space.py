@@ -65,7 +65,7 @@ def same(one: Space, other: Space) -> bool:
 
 
 @pytest.mark.parametrize("file", loadable(), ids=lambda file: file.stem)
-def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_path: Path):
+def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_path: Path) -> None:
     of_file = load(file)
     of_dict = load(in_python(of_file.tree_with_overrides.plain()), base=file.parent)
     assert of_dict.to_yaml() == of_dict.text == of_file.to_yaml()
@@ -75,7 +75,7 @@ def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_pat
     assert same(load(written, base=file.parent), of_file)
 
 
-def test_the_domains_are_those_of_the_space_file():
+def test_the_domains_are_those_of_the_space_file() -> None:
     assert set(DOMAINS) <= set(sweeps.__all__)
     assert sweeps.choice(["a", "b"], when={"params.x": 1}) == {
         "choice": ["a", "b"],
@@ -89,7 +89,7 @@ def test_the_domains_are_those_of_the_space_file():
     assert sweeps.qrandint(0, 4) == {"qrandint": [0, 4]}
 
 
-def test_values_of_python_become_plain():
+def test_values_of_python_become_plain() -> None:
     class Booster(enum.StrEnum):
         TREE = "gbtree"
 
@@ -115,7 +115,7 @@ def test_values_of_python_become_plain():
     } <= set(lines)
 
 
-def test_overrides_apply_to_a_dict_and_to_a_space():
+def test_overrides_apply_to_a_dict_and_to_a_space() -> None:
     space = load(SPACE, ("limits.max_trials=8",))
     assert (
         space.limits.max_trials == 8
@@ -130,7 +130,9 @@ def test_overrides_apply_to_a_dict_and_to_a_space():
     )
 
 
-def test_a_script_takes_the_place_of_the_file(tmp_path, monkeypatch):
+def test_a_script_takes_the_place_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert script_path() == tmp_path / "sweep", "pytest is no script of the user's"
     script = tmp_path / "scripts" / "tune.py"
@@ -146,7 +148,7 @@ def test_a_script_takes_the_place_of_the_file(tmp_path, monkeypatch):
 # ---- functions, classes and tables
 
 
-def test_functions_and_classes_of_modules_are_named():
+def test_functions_and_classes_of_modules_are_named() -> None:
     from sklearn.svm import SVC
 
     space = load({**SPACE, "trainer": {"loop": user_loops.plain, "load": user_loops.wait_for}})
@@ -166,7 +168,7 @@ def test_functions_and_classes_of_modules_are_named():
     assert 'trainer: {estimator: "sklearn.svm:SVC"}\n' in space.text
 
 
-def test_tables_of_the_section_data_are_taken_out():
+def test_tables_of_the_section_data_are_taken_out() -> None:
     frame = pd.DataFrame({"x": [1], "y": [0]})
     space = load({**SPACE, "data": {"train": frame, "valid": 0.5, "label": "y"}})
     assert dict(space.tables) == {"train": frame} and "data: {valid: 0.5, label: y}\n" in space.text
@@ -182,7 +184,7 @@ def message(space: Any, *overrides: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_messages_name_the_key_path():
+def test_messages_name_the_key_path() -> None:
     wrong = with_params(eta=sweeps.loguniform(0, 1), depth=sweeps.choice([1, 1])) | {
         "objective": {"goal": "minimise"},
         "limitz": 3,
@@ -207,7 +209,7 @@ def test_messages_name_the_key_path():
     ]
 
 
-def test_missing_sections_are_named():
+def test_missing_sections_are_named() -> None:
     problems = message({})
     assert [line.partition(": ")[0] for line in problems] == [
         "data.train",
@@ -238,12 +240,12 @@ def test_missing_sections_are_named():
     ],
     ids=["set", "frame", "deep"],
 )
-def test_other_objects_are_refused(value: Any, text: str):
+def test_other_objects_are_refused(value: Any, text: str) -> None:
     (line,) = message(with_params(eta=sweeps.uniform(0, 1), other=value))
     assert line.startswith("space.params.other") and text in line
 
 
-def test_a_key_that_yaml_lacks_is_refused():
+def test_a_key_that_yaml_lacks_is_refused() -> None:
     (line,) = message(with_params(other={("a", "b"): 1}))
     assert (
         line
@@ -251,7 +253,7 @@ def test_a_key_that_yaml_lacks_is_refused():
     )
 
 
-def test_a_space_that_no_command_could_read_again_is_refused():
+def test_a_space_that_no_command_could_read_again_is_refused() -> None:
     (line,) = message(with_params(one="x" * 600_000, other="x" * 600_000))
     assert line.startswith("space: has more than 1,000,000 bytes as YAML")
 
@@ -265,16 +267,16 @@ def test_a_space_that_no_command_could_read_again_is_refused():
         ({"table": tuple(range(20_000))}, "about 0.1 MB"),
     ],
 )
-def test_a_large_constant_is_named_with_its_size(value: Any, size: str):
+def test_a_large_constant_is_named_with_its_size(value: Any, size: str) -> None:
     (line,) = message(with_params(other=value))
     assert line.startswith("space.params.other") and size in line and "`data`" in line
 
 
-def test_a_long_text_with_commas_is_no_list():
+def test_a_long_text_with_commas_is_no_list() -> None:
     load(with_params(other="a, " * 50_000))
 
 
-def test_domains_of_other_tools_are_refused():
+def test_domains_of_other_tools_are_refused() -> None:
     import optuna
 
     (line,) = message(with_params(eta=optuna.distributions.FloatDistribution(0, 1)))
@@ -285,7 +287,7 @@ def test_domains_of_other_tools_are_refused():
     )
 
 
-def test_an_object_is_no_space():
+def test_an_object_is_no_space() -> None:
     assert message(3) == [
         "space: must be the path of a space file, a dict or a sweeps.Space, or a table and "
         "`label=`, got int"

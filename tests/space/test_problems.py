@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,7 +253,7 @@ BAD_SPACE = [
 @pytest.mark.parametrize(
     ("text", "place", "piece"), BAD_TOP, ids=[f"{piece[:50]}" for _, _, piece in BAD_TOP]
 )
-def test_one_problem_at_the_top(lines, text: str, place: str, piece: str) -> None:
+def test_one_problem_at_the_top(lines: Any, text: str, place: str, piece: str) -> None:
     (line,) = lines(text)
     assert line.startswith(place + ": ") and piece in line
 
@@ -260,13 +261,13 @@ def test_one_problem_at_the_top(lines, text: str, place: str, piece: str) -> Non
 @pytest.mark.parametrize(
     ("body", "place", "piece"), BAD_SPACE, ids=[f"{piece[:50]}" for _, _, piece in BAD_SPACE]
 )
-def test_one_problem_under_space(lines, body: str, place: str, piece: str) -> None:
+def test_one_problem_under_space(lines: Any, body: str, place: str, piece: str) -> None:
     body = "".join(f"  {line}\n" for line in body.splitlines())
     (only_line,) = lines(f"{HEAD}limits: {{max_trials: 99}}\nspace:\n{body}")
     assert only_line.startswith(place + ": ") and piece in only_line
 
 
-def test_all_problems_at_once_in_the_order_of_the_file(lines) -> None:
+def test_all_problems_at_once_in_the_order_of_the_file(lines: Any) -> None:
     problems = lines(
         "trainer: xgbost\n"
         "data: {train: sklearn:irs, valid: 2, tets: 0.1}\n"

@@ -20,13 +20,13 @@ def read(folder: Path, keys: str) -> ReadKeys:
     return load(folder / "space.yaml", []).data.read
 
 
-def test_keys_are_read(tmp_path):
+def test_keys_are_read(tmp_path: Path) -> None:
     keys = r'{names: [a, "", y], skip_lines: 2, separator: "\t", decimal: ",", encoding: cp1252}'
     assert read(tmp_path, keys) == ReadKeys(("a", "", "y"), 2, "\t", ",", "cp1252")
     assert read(tmp_path, "{}") == read(tmp_path, "null") == READ_DEFAULTS
 
 
-def test_a_bundle_knows_the_keys(tmp_path):
+def test_a_bundle_knows_the_keys(tmp_path: Path) -> None:
     read(tmp_path, '{separator: ";"}')
     space = load(tmp_path / "space.yaml", [])
     facts = SweepModels(SimpleNamespace(folder=tmp_path), space, ()).facts("")
@@ -45,7 +45,7 @@ def test_a_bundle_knows_the_keys(tmp_path):
         ("[a]", "data.read: must be a mapping with keys names, skip_lines, separator"),
     ],
 )
-def test_a_wrong_key_gets_one_line(tmp_path, keys, text):
+def test_a_wrong_key_gets_one_line(tmp_path: Path, keys: str, text: str) -> None:
     with pytest.raises(InputError) as e:
         read(tmp_path, keys)
     (problem,) = e.value.problems

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +19,12 @@ from sweeps.sweep_report.content import report
 from tests.space.test_load import top
 
 
-def loaded(folder, section: str):
+def loaded(folder: Any, section: str) -> Any:
     (folder / "space.yaml").write_text(top(runtime_env=section))
     return load(folder / "space.yaml")
 
 
-def test_paths_start_at_the_space_file_and_the_rest_is_rays(tmp_path):
+def test_paths_start_at_the_space_file_and_the_rest_is_rays(tmp_path: Path) -> None:
     for name in ("libs/helper", "files"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "tool.whl").touch()
@@ -40,7 +43,7 @@ def test_paths_start_at_the_space_file_and_the_rest_is_rays(tmp_path):
 
 
 @pytest.mark.parametrize("section", ["null", "{}", "{env_vars: {}, pip: []}"])
-def test_an_empty_section_changes_nothing(tmp_path, section):
+def test_an_empty_section_changes_nothing(tmp_path: Path, section: str) -> None:
     assert loaded(tmp_path, section).runtime_env.for_ray() == {}
 
 
@@ -95,7 +98,7 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
         ),
     ],
 )
-def test_a_problem_is_one_line_with_its_place(tmp_path, section, problem):
+def test_a_problem_is_one_line_with_its_place(tmp_path: Path, section: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, section)
     (only_problem,) = caught.value.problems
@@ -120,7 +123,7 @@ FORMS = [
         st.characters(categories=("L", "N"), include_characters="-_.+/="), min_size=1, max_size=40
     )
 )
-def test_values_of_environment_variables_are_hidden(form, value):
+def test_values_of_environment_variables_are_hidden(form: Any, value: Any) -> None:
     if "|" in form and len(value) < LONG_VALUE:
         return  # a short value in a block of its own stays
     hidden = hide_values(form.format(value), {"A": value})
@@ -129,7 +132,7 @@ def test_values_of_environment_variables_are_hidden(form, value):
     ).count(value)
 
 
-def test_a_mlflow_artifact_a_report_and_a_bundle_show_names_only(tmp_path):
+def test_a_mlflow_artifact_a_report_and_a_bundle_show_names_only(tmp_path: Path) -> None:
     space = loaded(tmp_path, "{env_vars: {HF_TOKEN: hf_secret_of_mine, N: 3}}")
     assert "runtime_env: {env_vars: {HF_TOKEN: '***', N: '***'}}" in space.public(space.text)
     assert "hf_secret_of_mine" not in repr(space.runtime_env)

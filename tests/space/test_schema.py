@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import jsonschema
 import pytest
@@ -26,14 +27,14 @@ GOOD = {
 
 
 @pytest.fixture(scope="module")
-def valid():
+def valid() -> Any:
     rules = schema()
     jsonschema.Draft202012Validator.check_schema(rules)
     return jsonschema.Draft202012Validator(rules).is_valid
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
-def test_the_shipped_spaces_are_valid(valid, file):
+def test_the_shipped_spaces_are_valid(valid: Any, file: Any) -> None:
     assert valid(parse(read_text(file, file.name), file.name).plain())
 
 
@@ -155,23 +156,23 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("changes", TAKEN, ids=map(str, range(len(TAKEN))))
-def test_what_is_right_is_taken(valid, changes):
+def test_what_is_right_is_taken(valid: Any, changes: Any) -> None:
     assert valid(GOOD | changes)
 
 
 @pytest.mark.parametrize("changes", REFUSED, ids=map(str, range(len(REFUSED))))
-def test_what_is_wrong_is_refused(valid, changes):
+def test_what_is_wrong_is_refused(valid: Any, changes: Any) -> None:
     assert not valid(GOOD | changes)
 
 
-def test_every_key_and_every_domain_is_in_it():
+def test_every_key_and_every_domain_is_in_it() -> None:
     rules = schema()
     assert set(rules["properties"]) == set(TOP)
     assert set(rules["$defs"]["domain"]["properties"]) == {*DOMAINS, "when"}
     assert json.loads(json.dumps(rules)) == rules
 
 
-def test_it_is_light():
+def test_it_is_light() -> None:
     code = (
         "import sys; from sweeps.space import schema; schema()\n"
         "assert not {'ray', 'optuna', 'mlflow', 'numpy', 'pandas', 'jsonschema'} & set(sys.modules)"
@@ -180,6 +181,6 @@ def test_it_is_light():
     assert done.returncode == 0, done.stderr
 
 
-def test_data_may_be_left_out_with_a_loop_of_ones_own_alone(valid):
+def test_data_may_be_left_out_with_a_loop_of_ones_own_alone(valid: Any) -> None:
     without = {key: value for key, value in GOOD.items() if key != "data"}
     assert valid(without | {"trainer": {"loop": "my:train"}}) and not valid(without)

@@ -35,7 +35,7 @@ for name, fragment in SCHEMA["$defs"].items():
     KEYS |= dict(keys_in(fragment, f"{name}."))
 
 
-def test_all_keys_have_a_description_that_is_a_sentence():
+def test_all_keys_have_a_description_that_is_a_sentence() -> None:
     expected = {"limits.max_trials", "data.valid.column", "space.scaling.num_workers.elastic"}
     expected |= {"scheduler.asha.max_t", "trainer.model"}
     expected |= {"params.torch_tabular.lr", "step.SimpleImputer.strategy", "domain.loguniform"}
@@ -51,7 +51,7 @@ def test_all_keys_have_a_description_that_is_a_sentence():
     } == {}
 
 
-def test_defaults_are_valid():
+def test_defaults_are_valid() -> None:
     whole = {"$schema": SCHEMA["$schema"], "$defs": SCHEMA["$defs"]}
     wrong = [
         path
@@ -62,7 +62,7 @@ def test_defaults_are_valid():
     assert wrong == []
 
 
-def test_each_name_has_a_description():
+def test_each_name_has_a_description() -> None:
     def listed(fragment: Any) -> Iterator[tuple[str, str]]:
         if isinstance(fragment, dict):
             if "enumDescriptions" in fragment:
@@ -80,5 +80,5 @@ def test_each_name_has_a_description():
     assert all(descriptions[name] for name in (*plug_ins, *BUILTIN_STEPS, *trainer_names()))
 
 
-def test_the_schema_is_small_enough_for_an_editor():
+def test_the_schema_is_small_enough_for_an_editor() -> None:
     assert len(json.dumps(SCHEMA)) < 350_000

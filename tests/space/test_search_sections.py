@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sweeps.core.resources import COSTS
@@ -33,11 +35,11 @@ ASKED = {
 
 
 @pytest.mark.parametrize("entry", ASKED)
-def test_what_is_asked_for_is_taken(write, entry: str) -> None:
+def test_what_is_asked_for_is_taken(write: Any, entry: str) -> None:
     assert load(write(top(**ASKED[entry])))
 
 
-def test_a_population_is_all_trials_that_there_are(write) -> None:
+def test_a_population_is_all_trials_that_there_are(write: Any) -> None:
     pbt = "{name: pbt, perturbation_interval: 3%s}"
     assert load(write(top(scheduler=pbt % ""))).scheduler.population == 20
     space = load(write(top(scheduler=pbt % ", population: 6", limits="{max_concurrent_trials: 6}")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def top(**changes: str | None) -> str:
 
 class TestWhatIsTaken:
     @pytest.mark.parametrize("metric", COSTS)
-    def test_what_a_trial_costs_is_a_metric(self, write, metric) -> None:
+    def test_what_a_trial_costs_is_a_metric(self, write: Any, metric: Any) -> None:
         space = load(
             write(
                 top(
@@ -48,7 +49,7 @@ class TestWhatIsTaken:
             Constraint(metric, "<=", 60.0),
         )
 
-    def test_constraints(self, write) -> None:
+    def test_constraints(self, write: Any) -> None:
         space = load(write(top(constraints='{latency_ms: "<= 5", recall: ">0.9"}')))
         assert space.constraints == (
             Constraint("latency_ms", "<=", 5.0),
@@ -70,7 +71,7 @@ class TestWhatIsTaken:
             (None, Repeats(1, "mean")),
         ],
     )
-    def test_repeats(self, write, yaml, repeats) -> None:
+    def test_repeats(self, write: Any, yaml: str | None, repeats: Any) -> None:
         assert load(write(top(repeats=yaml))).repeats == repeats
 
     @pytest.mark.parametrize(
@@ -88,14 +89,14 @@ class TestWhatIsTaken:
             ("{name: none, max_t: 9}", NoScheduler(9)),
         ],
     )
-    def test_schedulers(self, write, yaml, scheduler) -> None:
+    def test_schedulers(self, write: Any, yaml: str, scheduler: Any) -> None:
         spec = load(write(top(scheduler=yaml))).scheduler
         assert plugin_registry.built_in("scheduler", spec.name) is type(
             scheduler
         ) and spec.options == asdict(scheduler)
 
     @pytest.mark.parametrize("algorithm", plugin_registry.names("sampler"))
-    def test_algorithms_and_their_options(self, write, algorithm) -> None:
+    def test_algorithms_and_their_options(self, write: Any, algorithm: Any) -> None:
         values = {
             "deterministic_objective": "true",
             "scramble": "false",
@@ -115,7 +116,7 @@ class TestWhatIsTaken:
         search = load(write(top(search=yaml, space=space))).search
         assert search.algorithm == algorithm and set(search.options or {}) == set(options)
 
-    def test_initial_points(self, write) -> None:
+    def test_initial_points(self, write: Any) -> None:
         points = (
             "[{params.eta: 0.5}, {params.booster: dart, params.eta: 1, params.drop: 0.25, value: "
             "0.7}, {params.booster: gbtree}]"
@@ -135,7 +136,7 @@ class TestWhatIsTaken:
             write(top(search=f"{{initial_points: {of_two}}}", objective=TWO))
         ).search.initial_points[0].values == (0.7, 12.0)
 
-    def test_initial_points_are_keys_that_are_sampled(self, write) -> None:
+    def test_initial_points_are_keys_that_are_sampled(self, write: Any) -> None:
         space = (
             "{preprocessor: {grid: [none, [SimpleImputer, StandardScaler]]}, params: {n: {randn: "
             "[3, 2]}, q: {quniform: [0, 1, 0.25]}}}"
@@ -154,7 +155,7 @@ class TestWhatIsTaken:
             "params.q": 0.75,
         }
 
-    def test_final_model_trains_on_fraction_test_split_only(self, write) -> None:
+    def test_final_model_trains_on_fraction_test_split_only(self, write: Any) -> None:
         for test, bundle, splits in (
             ("0.1", "{train_on: all}", ("train", "valid", "test")),
             ("0.1", None, ("train", "valid")),
@@ -348,6 +349,6 @@ INVALID = [
     INVALID,
     ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(INVALID)],
 )
-def test_one_clear_line(lines, changes: dict[str, str], piece: str) -> None:
+def test_one_clear_line(lines: Any, changes: dict[str, str], piece: str) -> None:
     (line,) = lines(top(**changes))
     assert piece in line

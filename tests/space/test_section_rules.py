@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,20 +24,20 @@ from tests.space.test_load import data, top
         ('{loop: "sklearn.svm:SVC"}', "1:17: trainer.loop: `sklearn.svm:SVC`"),
     ],
 )
-def test_an_estimator_is_no_loop(lines, trainer: str, place: str) -> None:
+def test_an_estimator_is_no_loop(lines: Any, trainer: str, place: str) -> None:
     (line,) = lines(top(trainer=trainer))
     assert line.startswith(
         f"{place} is an estimator, not a training loop; write trainer: {{estimator: "
     )
 
 
-def test_a_module_of_the_users_may_have_a_librarys_name(write) -> None:
+def test_a_module_of_the_users_may_have_a_librarys_name(write: Any) -> None:
     path = write(top(trainer="{loop: catboost:train}"))
     Path("catboost.py").write_text("def train(config): ...\n")
     assert load(path).trainer.loop == "catboost:train"
 
 
-def test_a_space_is_required(lines, write) -> None:
+def test_a_space_is_required(lines: Any, write: Any) -> None:
     for space, place in ((None, "1:1"), ("", "4:1"), ("{}", "4:1")):
         (line,) = lines(top(space=space))
         assert line.startswith(f"{place}: space: ")
@@ -45,7 +46,7 @@ def test_a_space_is_required(lines, write) -> None:
     ).dimensions
 
 
-def test_a_trainer_may_need_a_label(lines, write) -> None:
+def test_a_trainer_may_need_a_label(lines: Any, write: Any) -> None:
     unlabeled = "{train: d.csv, valid: 0.2}"
     for trainer in ("xgboost", "torch_tabular"):
         (line,) = lines(top(trainer=trainer, data=unlabeled))
@@ -63,7 +64,7 @@ def test_a_trainer_may_need_a_label(lines, write) -> None:
     assert load(path, recorded=Recorded("tpe")).data.label is None
 
 
-def test_rows_without_a_label_are_left_out_only_beside_a_label(lines) -> None:
+def test_rows_without_a_label_are_left_out_only_beside_a_label(lines: Any) -> None:
     (line,) = lines(
         top(
             trainer="{loop: json:load}", data="{train: d.csv, valid: 0.2, drop_missing_label: true}"
@@ -74,7 +75,7 @@ def test_rows_without_a_label_are_left_out_only_beside_a_label(lines) -> None:
     assert line.startswith("2:54: data.drop_missing_label: must be true or false, got yes")
 
 
-def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write, lines) -> None:
+def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write: Any, lines: Any) -> None:
     for key in ("weight: w", "weight: {grid: [w, null]}", "class_weight: balanced"):
         given = top(
             data="{train: d.csv, label: y, valid: 0.2, " + key + "}",
@@ -108,7 +109,7 @@ def test_weights_are_refused_for_a_trainer_that_does_not_use_them(write, lines) 
         )
 
 
-def test_balanced_classes_need_a_label_of_a_classification(lines) -> None:
+def test_balanced_classes_need_a_label_of_a_classification(lines: Any) -> None:
     (line,) = lines(
         top(trainer="{loop: json:load}", data="{train: d.csv, valid: 0.2, class_weight: balanced}")
     )

@@ -30,7 +30,7 @@ def settings(folder: Path, old: str = "made", new: str = "made", *overrides: str
     return settings_of(load(file, overrides))
 
 
-def test_settings_are_texts_without_passwords_and_with_overrides(tmp_path):
+def test_settings_are_texts_without_passwords_and_with_overrides(tmp_path: Path) -> None:
     texts = settings(tmp_path, "made", "made", "limits.max_trials=9")
     expected = {
         "trainer": "xgboost",
@@ -55,7 +55,9 @@ def test_settings_are_texts_without_passwords_and_with_overrides(tmp_path):
         ("    booster: {choice: [gbtree, dart]}\n", "", "params.booster"),
     ],
 )
-def test_a_change_of_the_file_changes_only_its_own_setting(tmp_path, old, new, key):
+def test_a_change_of_the_file_changes_only_its_own_setting(
+    tmp_path: Path, old: str, new: str, key: str
+) -> None:
     before, after = settings(tmp_path), settings(tmp_path, old, new)
     differing = {name for name in before | after if before.get(name) != after.get(name)}
     assert differing == {key}

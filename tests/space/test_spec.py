@@ -39,7 +39,7 @@ params:
 """
 
 
-def test_names_in_the_order_of_the_file_nested_after_their_own(space) -> None:
+def test_names_in_the_order_of_the_file_nested_after_their_own(space: Any) -> None:
     dimensions = space(NESTED).dimensions
     assert [(dim.name, dim.kind) for dim in dimensions] == [
         ("preprocessor", "grid"),
@@ -60,7 +60,7 @@ def test_names_in_the_order_of_the_file_nested_after_their_own(space) -> None:
     assert [dim.is_grid for dim in dimensions].count(True) == 3
 
 
-def test_columns_are_words_or_tuples(space) -> None:
+def test_columns_are_words_or_tuples(space: Any) -> None:
     loaded = space(NESTED)
     grid = loaded.dimensions[0]
     keys = {grid.name: grid.options[1].key, loaded.dimensions[2].name: "[age, pixel_*]"}
@@ -68,7 +68,7 @@ def test_columns_are_words_or_tuples(space) -> None:
     assert step == Step("StandardScaler", ("age", "pixel_*"))
 
 
-def test_cells_of_a_nested_grid_count_under_their_branch(space) -> None:
+def test_cells_of_a_nested_grid_count_under_their_branch(space: Any) -> None:
     loaded = space(NESTED)
     assert len(loaded.cells) == (1 + 2 + 1) * 2
     assert loaded.cells[0] == {
@@ -81,7 +81,7 @@ def test_cells_of_a_nested_grid_count_under_their_branch(space) -> None:
         loaded.fill(lambda dim, cell=cell: cell[dim.name] if dim.is_grid else first(dim))
 
 
-def test_a_grid_inside_a_choice_is_in_every_cell(space) -> None:
+def test_a_grid_inside_a_choice_is_in_every_cell(space: Any) -> None:
     loaded = space("params: {a: {choice: [{grid: [1, 2]}, {x: {grid: [3, 4]}}]}}")
     assert len(loaded.cells) == 4
     for cell in loaded.cells:
@@ -91,7 +91,7 @@ def test_a_grid_inside_a_choice_is_in_every_cell(space) -> None:
             )
 
 
-def test_shapes(space) -> None:
+def test_shapes(space: Any) -> None:
     loaded = space(
         "scaling: {num_workers: {randint: [1, 3]}, use_gpu: {grid: [true, false]}, "
         "resources_per_worker: {CPU: {choice: [1, 2]}}}"
@@ -106,7 +106,7 @@ def test_shapes(space) -> None:
     )
 
 
-def test_chains_in_every_form(space) -> None:
+def test_chains_in_every_form(space: Any) -> None:
     def filled(yaml: str, choose: Any = last) -> tuple[Step, ...]:
         return space(f"preprocessor: {yaml}").fill(choose)["preprocessor"]
 
@@ -137,7 +137,7 @@ def keys(space: Any, section: str) -> list[Any]:
     return [option.key for option in space(section).dimensions[0].options]
 
 
-def test_keys_are_readable_and_unique(space) -> None:
+def test_keys_are_readable_and_unique(space: Any) -> None:
     assert keys(space, "params: {a: {grid: [1, a, 0.5, null, true]}}") == [
         1,
         "a",
@@ -175,7 +175,7 @@ preprocessor:
     assert len(set(long)) == 2 and all(len(key) <= 62 for key in long)
 
 
-def test_constants_stay_as_they_are(space) -> None:
+def test_constants_stay_as_they_are(space: Any) -> None:
     body = (
         "params: {layers: [1, 2], nested: {choice: 3, other: 4}, empty: {}, weights: {0: 1.0, 1: "
         "2.0}, units: {hidden: [1, 2]}}"
@@ -189,18 +189,18 @@ def test_constants_stay_as_they_are(space) -> None:
     }
 
 
-def test_whole_params_as_a_dimension(space) -> None:
+def test_whole_params_as_a_dimension(space: Any) -> None:
     loaded = space("params: {grid: [{eta: 0.1}, {eta: {uniform: [0, 1]}, depth: 3}]}")
     assert [dim.name for dim in loaded.dimensions] == ["params", "params.grid.1.eta"]
     assert loaded.fill(last)["params"] == {"eta": 0, "depth": 3}
 
 
-def test_dotted_keys_do_not_make_two_names_alike(space) -> None:
+def test_dotted_keys_do_not_make_two_names_alike(space: Any) -> None:
     loaded = space("params: {a.b: {uniform: [0, 1]}, a: {b: {uniform: [0, 1]}}}")
     assert [dim.name for dim in loaded.dimensions] == ["params.a.b", "params.a.b#2"]
 
 
-def test_max_trials_defaults_to_the_cells_of_grids_alone(space) -> None:
+def test_max_trials_defaults_to_the_cells_of_grids_alone(space: Any) -> None:
     assert (
         space("params: {a: {grid: [1, 2, 3]}, b: {grid: [1, 2]}}", limits="").limits.max_trials == 6
     )

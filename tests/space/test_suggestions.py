@@ -5,7 +5,7 @@ there.
 from __future__ import annotations
 
 import re
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -138,7 +138,7 @@ def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
     ],
 )
 def test_a_word_of_another_tool_is_answered_by_its_meaning(
-    lines, text: str, place: str, key: str, word: str
+    lines: Any, text: str, place: str, key: str, word: str
 ) -> None:
     head = (
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
@@ -148,7 +148,7 @@ def test_a_word_of_another_tool_is_answered_by_its_meaning(
     assert line.startswith(f"{place}: {key}: ") and word in line
 
 
-def test_other_words_for_the_goal_and_a_trainer(lines) -> None:
+def test_other_words_for_the_goal_and_a_trainer(lines: Any) -> None:
     body = (
         "data: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: min}\nspace: {params: {}}\n"
@@ -158,7 +158,7 @@ def test_other_words_for_the_goal_and_a_trainer(lines) -> None:
     assert goal.startswith("3:30: objective.goal: ") and "`minimize`" in goal
 
 
-def test_sources_and_rows_to_try(lines) -> None:
+def test_sources_and_rows_to_try(lines: Any) -> None:
     head = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nspace: {params: {}}\n"
     train, rows = lines(
         head + "data: {train: [a.csv, b.csv], valid: 0.2, label: y, rows: [0.1, 1]}\n"

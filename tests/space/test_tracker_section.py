@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,20 +23,20 @@ space: {params: {lr: {uniform: [0, 1]}}}
 """
 
 
-def loaded(tmp_path, trackers=None):
+def loaded(tmp_path: Path, trackers: Any = None) -> Any:
     file = tmp_path / "s.yaml"
     file.write_text(SPACE + (f"trackers: {trackers}\n" if trackers is not None else ""))
     return load(file)
 
 
-def test_mlflow_is_the_default(tmp_path):
+def test_mlflow_is_the_default(tmp_path: Path) -> None:
     for trackers in (None, "null", "[mlflow]"):
         space = loaded(tmp_path, trackers)
         assert space.trackers == (TrackerSpec("mlflow"),) and space.has_mlflow
     assert loaded(tmp_path, "[]").trackers == () and not loaded(tmp_path, "[]").has_mlflow
 
 
-def test_a_users_tracker_is_located_but_not_imported(tmp_path):
+def test_a_users_tracker_is_located_but_not_imported(tmp_path: Path) -> None:
     (tmp_path / "my_mod.py").write_text("raise RuntimeError('imported')\nclass Tracker: pass\n")
     space = loaded(
         tmp_path,
@@ -86,13 +88,13 @@ def test_a_users_tracker_is_located_but_not_imported(tmp_path):
         ),
     ],
 )
-def test_problems_say_what_is_valid(tmp_path, trackers, problem):
+def test_problems_say_what_is_valid(tmp_path: Path, trackers: str, problem: Any) -> None:
     with pytest.raises(InputError) as refused:
         loaded(tmp_path, trackers)
     assert problem in str(refused.value), str(refused.value)
 
 
-def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path):
+def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path: Path) -> None:
     trackers = list(plugin_registry.names("tracker"))
     (tmp_path / "s.yaml").write_text(SPACE + f"trackers: {json.dumps(trackers)}\n")
     code = (

@@ -5,6 +5,7 @@ from it.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def problems(file: Path) -> list[str]:
     return [str(problem).removeprefix(f"{file.parent}/") for problem in e.value.problems]
 
 
-def test_a_module_with_a_literal_is_a_trainer(tmp_path):
+def test_a_module_with_a_literal_is_a_trainer(tmp_path: Path) -> None:
     space = load(written(tmp_path))
     assert (space.trainer.name, space.trainer.loop, space.trainer.backend, space.trainer.load) == (
         None,
@@ -61,14 +62,14 @@ def test_a_module_with_a_literal_is_a_trainer(tmp_path):
     assert space.trainer_definition.resume_files == ("optimizer.pt",) and space.notes == ()
 
 
-def test_a_mapping_takes_from_the_literal_what_it_does_not_say(tmp_path):
+def test_a_mapping_takes_from_the_literal_what_it_does_not_say(tmp_path: Path) -> None:
     trainer = load(written(tmp_path, trainer='{loop: "my:train_func"}')).trainer
     assert (trainer.backend, trainer.load) == ("torch", "my:load")
     trainer = load(written(tmp_path, trainer='{loop: "my:train_func", backend: none}')).trainer
     assert trainer.backend == "none"
 
 
-def test_a_literal_with_a_type_is_read(tmp_path):
+def test_a_literal_with_a_type_is_read(tmp_path: Path) -> None:
     written(tmp_path, MODULE.replace("TRAINER =", "TRAINER: dict[str, object] ="))
     assert definition_of("my", (tmp_path,)).backend == "torch"
 
@@ -121,7 +122,7 @@ def test_a_literal_with_a_type_is_read(tmp_path):
         ('"torch"', "TORCH", "my.py:2:11: TRAINER: must be a literal; write `TRAINER = "),
     ],
 )
-def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
+def test_a_literal_that_breaks_a_rule(tmp_path: Path, old: str, new: str, problem: str) -> None:
     (only_problem,) = problems(written(tmp_path, MODULE.replace(old, new)))
     assert problem in only_problem
 
@@ -161,12 +162,12 @@ def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
         ),
     ],
 )
-def test_parameters_are_checked_by_name(tmp_path, params, problem):
+def test_parameters_are_checked_by_name(tmp_path: Path, params: str, problem: str) -> None:
     (only_problem,) = problems(written(tmp_path, params=params))
     assert problem in only_problem
 
 
-def test_steps_from_a_fraction_are_no_integers(tmp_path):
+def test_steps_from_a_fraction_are_no_integers(tmp_path: Path) -> None:
     (problem,) = problems(written(tmp_path, params="{depth: {quniform: [1.5, 4.5, 1]}}"))
     assert "`quniform` also gives fractions" in problem
 
@@ -181,11 +182,11 @@ def test_steps_from_a_fraction_are_no_integers(tmp_path):
         "{lr: {randn: null}}",
     ],
 )
-def test_values_that_are_allowed(tmp_path, params):
+def test_values_that_are_allowed(tmp_path: Path, params: str) -> None:
     assert load(written(tmp_path, params=params)).sections["params"]
 
 
-def test_a_module_without_a_literal_says_what_to_add(tmp_path):
+def test_a_module_without_a_literal_says_what_to_add(tmp_path: Path) -> None:
     (problem,) = problems(written(tmp_path, "def train_func(config): ...\n"))
     assert (
         problem
@@ -194,12 +195,12 @@ def test_a_module_without_a_literal_says_what_to_add(tmp_path):
     )
 
 
-def test_another_value_of_the_name_is_ignored(tmp_path):
+def test_another_value_of_the_name_is_ignored(tmp_path: Path) -> None:
     module = "TRAINER = make_trainer()\ndef train_func(config): ...\n"
     assert load(written(tmp_path, module, '{loop: "my:train_func"}')).trainer.backend == "none"
 
 
-def test_our_trainers_describe_every_parameter():
+def test_our_trainers_describe_every_parameter() -> None:
     for name in trainer_names():
         definition = definition_of(f"sweeps.trainers.{name}")
         assert definition.load == (None if name in ("command", "trainable") else "load")
@@ -222,7 +223,7 @@ def test_our_trainers_describe_every_parameter():
         ),
     ],
 )
-def test_fragments(fragment, rule, good, bad):
+def test_fragments(fragment: Any, rule: str, good: Any, bad: Any) -> None:
     assert rule_of(fragment) == rule
     assert all(allows(fragment, value) for value in good) and not any(
         allows(fragment, value) for value in bad

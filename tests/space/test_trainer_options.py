@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def problems(file: Path) -> list[str]:
     return [str(problem).removeprefix(f"{file.parent}/") for problem in e.value.problems]
 
 
-def test_a_mapping_with_a_name_gives_options(tmp_path):
+def test_a_mapping_with_a_name_gives_options(tmp_path: Path) -> None:
     trainer = load(written(tmp_path, '{name: my, model: "nets:make", reuse: never}')).trainer
     assert trainer.options == {"model": "nets:make", "epochs": 3, "hook": None, "engine": "numpy"}
     assert (trainer.references, trainer.packages, trainer.environment) == (
@@ -69,7 +70,7 @@ def test_a_mapping_with_a_name_gives_options(tmp_path):
     )
 
 
-def test_keys_of_the_mapping_override_the_literal(tmp_path):
+def test_keys_of_the_mapping_override_the_literal(tmp_path: Path) -> None:
     trainer = load(
         written(
             tmp_path, '{name: my, model: "nets:make", epochs: 5, backend: torch, load: "nets:make"}'
@@ -78,7 +79,7 @@ def test_keys_of_the_mapping_override_the_literal(tmp_path):
     assert (trainer.options["epochs"], trainer.backend, trainer.load) == (5, "torch", "nets:make")
 
 
-def test_null_is_the_default(tmp_path):
+def test_null_is_the_default(tmp_path: Path) -> None:
     assert (
         load(written(tmp_path, '{name: my, model: "nets:make", epochs: null}')).trainer.options[
             "epochs"
@@ -88,7 +89,7 @@ def test_null_is_the_default(tmp_path):
 
 
 @pytest.mark.parametrize("trainer", ["my", "{name: my}"])
-def test_an_option_without_a_default_is_required(tmp_path, trainer):
+def test_an_option_without_a_default_is_required(tmp_path: Path, trainer: str) -> None:
     text = (
         "space.yaml:1:1: trainer.model: is required by `my`; give a function that returns the model"
     )
@@ -127,11 +128,11 @@ def test_an_option_without_a_default_is_required(tmp_path, trainer):
         ),
     ],
 )
-def test_a_wrong_option_has_its_place(tmp_path, trainer, expected):
+def test_a_wrong_option_has_its_place(tmp_path: Path, trainer: str, expected: str) -> None:
     assert problems(written(tmp_path, trainer)) == [expected]
 
 
-def test_too_many_workers_are_refused(tmp_path):
+def test_too_many_workers_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path, '{name: my, model: "nets:make"}', workers="{choice: [1, 3]}")
     assert problems(file) == [
         "space.yaml:5:18: space.scaling: `my:train_func` trains on at most 2 workers, but the "
@@ -140,7 +141,7 @@ def test_too_many_workers_are_refused(tmp_path):
     ]
 
 
-def test_a_missing_package_names_the_extra(tmp_path):
+def test_a_missing_package_names_the_extra(tmp_path: Path) -> None:
     file = written(
         tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package", "numpy"'
     )
@@ -151,13 +152,15 @@ def test_a_missing_package_names_the_extra(tmp_path):
     assert problems(file) == [f"space.yaml:1:17: trainer: {text}"]
 
 
-def test_an_option_names_a_package_that_must_be_installed(tmp_path):
+def test_an_option_names_a_package_that_must_be_installed(tmp_path: Path) -> None:
     file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
     text = "`no_such_package` is not installed; run `pip install no_such_package`"
     assert problems(file) == [f"space.yaml:1:49: trainer.engine: {text}"]
 
 
-def test_an_option_names_a_package_of_an_extra(tmp_path, monkeypatch):
+def test_an_option_names_a_package_of_an_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sweeps.space.sections.trainer_section.extras", lambda: ["no_such_package"])
     file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
     assert problems(file)[0].endswith(
@@ -165,14 +168,14 @@ def test_an_option_names_a_package_of_an_extra(tmp_path, monkeypatch):
     )
 
 
-def test_the_extra_of_tensorflow_is_named_as_the_package():
+def test_the_extra_of_tensorflow_is_named_as_the_package() -> None:
     assert {"keras", "tensorflow"} <= set(extras()), (
         "`trainer: {name: keras, framework: tensorflow}` names this extra"
     )
 
 
 @pytest.mark.parametrize("base", ["tune.Trainable", "ray.tune.Trainable", "Trainable", "Parent"])
-def test_a_trainable_class_is_not_a_loop(tmp_path, base):
+def test_a_trainable_class_is_not_a_loop(tmp_path: Path, base: str) -> None:
     file = written(tmp_path, '{loop: "classes:Mine"}')
     text = (
         "import ray.tune\nfrom ray import tune\nclass Parent(tune.Trainable): ...\n"
@@ -187,13 +190,13 @@ def test_a_trainable_class_is_not_a_loop(tmp_path, base):
     assert load(written(tmp_path, '{loop: "classes:Loop"}')).trainer.loop == "classes:Loop"
 
 
-def test_a_started_sweep_is_read_without_the_package(tmp_path):
+def test_a_started_sweep_is_read_without_the_package(tmp_path: Path) -> None:
     trainer = '{name: my, model: "nets:make", engine: no_such_package}'
     file = written(tmp_path, trainer, packages='"no_such_package"')
     assert load(file, recorded=Recorded("random")).trainer.loop == "my:train_func"
 
 
-def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
+def test_an_option_selects_its_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         trainer_section, "selecting_options", lambda: {"model": "my", "epochs": "my"}
     )
@@ -217,7 +220,7 @@ ESTIMATOR = "sklearn.ensemble:RandomForestClassifier"
         f'{{name: sklearn, estimator: "{ESTIMATOR}"}}',
     ],
 )
-def test_an_estimator_of_scikit_learn_is_a_trainer(tmp_path, trainer):
+def test_an_estimator_of_scikit_learn_is_a_trainer(tmp_path: Path, trainer: Any) -> None:
     space = load(written(tmp_path, trainer))
     assert (
         space.trainer.name == "sklearn"
@@ -231,7 +234,7 @@ def test_an_estimator_of_scikit_learn_is_a_trainer(tmp_path, trainer):
     }
 
 
-def test_an_estimator_of_the_user_is_a_trainer(tmp_path):
+def test_an_estimator_of_the_user_is_a_trainer(tmp_path: Path) -> None:
     trainer = load(written(tmp_path, '{estimator: "nets:make", steps: 3}')).trainer
     assert (trainer.name, trainer.references, trainer.options["steps"]) == (
         "sklearn",
@@ -240,7 +243,7 @@ def test_an_estimator_of_the_user_is_a_trainer(tmp_path):
     )
 
 
-def test_a_users_folder_named_sklearn_is_not_scikit_learn(tmp_path):
+def test_a_users_folder_named_sklearn_is_not_scikit_learn(tmp_path: Path) -> None:
     (tmp_path / "sklearn").mkdir()
     (tmp_path / "sklearn" / "ensemble.py").write_text("def train(config): ...\n")
     (tmp_path / "sklearn" / "__init__.py").touch()
@@ -248,7 +251,7 @@ def test_a_users_folder_named_sklearn_is_not_scikit_learn(tmp_path):
     assert "`sklearn.ensemble:train` is a loop, not a trainer's name" in text
 
 
-def test_an_estimator_trains_on_one_worker(tmp_path):
+def test_an_estimator_trains_on_one_worker(tmp_path: Path) -> None:
     assert problems(written(tmp_path, f'"{ESTIMATOR}"', workers="2")) == [
         "space.yaml:5:18: space.scaling: `sklearn` trains on at most 1 worker, but the space has "
         "trials with 2 workers; "

@@ -53,7 +53,7 @@ def filled(space: Any, **chosen: Any) -> tuple[dict[str, Any], list[str]]:
     return space.fill(choose), asked
 
 
-def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
+def test_what_is_not_active_is_absent_and_is_not_asked_for(space: Any) -> None:
     loaded = space(BOOSTERS)
     values, asked = filled(loaded, kind=1, depth=4, leaves=40)
     assert values["params"] == {
@@ -82,7 +82,7 @@ def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
     }
 
 
-def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space) -> None:
+def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space: Any) -> None:
     loaded = space(BOOSTERS)
     imputer, power = Step("SimpleImputer"), Step("PowerTransformer", None, {"power": 1})
     boxed = Step("PowerTransformer", None, {"power": 1, "method": "box-cox"})
@@ -100,7 +100,7 @@ def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space
     )
 
 
-def test_only_cells_that_exist_are_visited_and_none_twice(space) -> None:
+def test_only_cells_that_exist_are_visited_and_none_twice(space: Any) -> None:
     loaded = space(BOOSTERS)
     key = "preprocessor.1"
     assert list(loaded.cells) == [
@@ -112,7 +112,7 @@ def test_only_cells_that_exist_are_visited_and_none_twice(space) -> None:
     assert [shape.workers for shape in loaded.shapes] == [1, 2]
 
 
-def test_shapes_are_those_that_can_be(space) -> None:
+def test_shapes_are_those_that_can_be(space: Any) -> None:
     loaded = space(
         """
 params: {big: {choice: [true, false]}}
@@ -128,7 +128,7 @@ scaling:
     ]
 
 
-def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space) -> None:
+def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space: Any) -> None:
     body = (
         "preprocessor:\n  - {grid: [none, MinMaxScaler]}\n"
         "  - StandardScaler: {choice: [{columns: all}], when: {preprocessor.0: none}}"
@@ -140,7 +140,7 @@ def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space) -> No
     )
 
 
-def test_whole_sections_and_columns(space) -> None:
+def test_whole_sections_and_columns(space: Any) -> None:
     body = """
 preprocessor: {choice: [[StandardScaler: {columns: [a, \
 {choice: [b], when: {preprocessor: 0}}]}], none]}
@@ -155,7 +155,7 @@ params: {choice: [{eta: 1}, {eta: 2}], when: {scaling.num_workers: 2}}
     assert filled(space(body), num_workers=1)[0]["params"] == {"eta": 1}
 
 
-def test_a_branch_carries_its_own_dimensions(space) -> None:
+def test_a_branch_carries_its_own_dimensions(space: Any) -> None:
     """A chain with bins of its own: they are there with the chain, and may be asked for like any
     other.
     """
@@ -212,11 +212,11 @@ NUMBERS = (
         ('{params.c: [3, "> 8"]}', [Term("params.c", keys=(3, 9))]),
     ],
 )
-def test_the_forms(space, when: str, terms: list[Term]) -> None:
+def test_the_forms(space: Any, when: str, terms: list[Term]) -> None:
     assert list(space(NUMBERS % when).dimensions[-1].when) == terms
 
 
-def test_many_cells_are_counted_no_further_than_is_needed(space) -> None:
+def test_many_cells_are_counted_no_further_than_is_needed(space: Any) -> None:
     body = (
         ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40))
         + ", q: {grid: [1], when: {params.p0: 1}}"
@@ -350,7 +350,7 @@ def test_a_condition_is_open_until_it_is_known() -> None:
     assert holds((Term("a", keys=(1,)),), {"a": True}) is False, "true is not 1"
 
 
-def test_conditions_can_name_elastic_number_of_workers(space):
+def test_conditions_can_name_elastic_number_of_workers(space: Any) -> None:
     body = """\
 scaling: {num_workers: {choice: [1, {elastic: [1, 4]}]}}
 params:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sweeps.core.errors import InputError
@@ -10,8 +12,8 @@ from tests.space.test_when import NUMBERS
 
 
 def test_nested_dimension_of_missing_option_is_known(
-    space,
-):
+    space: Any,
+) -> None:
     body = (
         "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> "
         "3'}}}"
@@ -63,7 +65,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("when", "piece"), INVALID, ids=[when for when, _ in INVALID])
-def test_one_clear_line(lines, when: str, piece: str) -> None:
+def test_one_clear_line(lines: Any, when: str, piece: str) -> None:
     head = (
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
@@ -89,7 +91,7 @@ MORE = [
 
 
 @pytest.mark.parametrize(("params", "piece"), MORE, ids=[piece for _, piece in MORE])
-def test_one_clear_line_more(lines, params: str, piece: str) -> None:
+def test_one_clear_line_more(lines: Any, params: str, piece: str) -> None:
     head = (
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
@@ -98,7 +100,7 @@ def test_one_clear_line_more(lines, params: str, piece: str) -> None:
     assert line.startswith("6:") and piece in line
 
 
-def test_a_required_parameter_has_no_condition(lines) -> None:
+def test_a_required_parameter_has_no_condition(lines: Any) -> None:
     head = (
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
@@ -113,7 +115,7 @@ def test_a_required_parameter_has_no_condition(lines) -> None:
     )
 
 
-def test_a_faulty_dimension_is_reported_once(lines) -> None:
+def test_a_faulty_dimension_is_reported_once(lines: Any) -> None:
     head = (
         "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
         "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -139,7 +140,7 @@ INVALID = [
 @pytest.mark.parametrize(
     ("text", "place", "piece"), INVALID, ids=[piece for _, _, piece in INVALID]
 )
-def test_one_clear_line_and_quickly(lines, text: str, place: str | None, piece: str) -> None:
+def test_one_clear_line_and_quickly(lines: Any, text: str, place: str | None, piece: str) -> None:
     start = time.process_time()
     problems = lines(text)
     assert time.process_time() - start < 5, "a bad file is refused as soon as it is seen to be bad"
@@ -162,7 +163,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         assert str(e.value).startswith(f"{path}:1:1: ") and piece in str(e.value)
 
 
-def test_crlf_and_byte_order_mark(write) -> None:
+def test_crlf_and_byte_order_mark(write: Any) -> None:
     text = "\ufeff" + f"{HEAD}space: {{params: {{}}}}\n".replace("\n", "\r\n")
     assert load(write(text)).objective.metric == "valid-logloss"
 

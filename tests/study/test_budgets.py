@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ def result_of(
     return Result(state, value, values=(value,), metrics={"gpu_seconds": gpu}, feasible=feasible)
 
 
-def course(results, minimize: bool = True) -> BudgetState:
+def course(results: Any, minimize: bool = True) -> BudgetState:
     ran = BudgetState((minimize,))
     for number, result in enumerate(results):
         ran.add_trial(result)
@@ -40,13 +41,13 @@ def course(results, minimize: bool = True) -> BudgetState:
 
 
 @given(RESULTS, st.booleans())
-def test_the_best_so_far_is_the_winner_of_all_that_ended(results, minimize):
+def test_the_best_so_far_is_the_winner_of_all_that_ended(results: Any, minimize: Any) -> None:
     best = course(results, minimize).best
     assert (best[0] if best else None) == ranking.winner(enumerate(results), minimize)
 
 
 @given(RESULTS, st.integers(1, 6))
-def test_patience_counts_what_ended_since_the_last_better_one(results, patience):
+def test_patience_counts_what_ended_since_the_last_better_one(results: Any, patience: Any) -> None:
     ran, idle = course(results), 0
     for n in range(len(results)):
         before, now = (ranking.winner(enumerate(results[:m]), True) for m in (n, n + 1))
@@ -64,7 +65,7 @@ def test_patience_counts_what_ended_since_the_last_better_one(results, patience)
 
 
 @given(RESULTS, st.integers(1, 4))
-def test_failures_in_a_row_are_the_latest_ones(results, most):
+def test_failures_in_a_row_are_the_latest_ones(results: Any, most: Any) -> None:
     tail = len(results) - max((i + 1 for i, r in enumerate(results) if r.state is not F), default=0)
     ran = course(results)
     assert ran.consecutive_failures == tail
@@ -72,7 +73,9 @@ def test_failures_in_a_row_are_the_latest_ones(results, most):
 
 
 @given(RESULTS, st.floats(-5, 5).map(lambda v: round(v, 1)), st.booleans())
-def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, target, minimize):
+def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(
+    results: Any, target: Any, minimize: Any
+) -> None:
     able = [
         r.value
         for r in results
@@ -82,7 +85,7 @@ def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, ta
     assert (exhausted(Limits(target=target), course(results, minimize)) is not None) == reached
 
 
-def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
+def test_gpu_hours_are_those_of_all_trials_those_that_run_included() -> None:
     ran = course([result_of(C, 1.0, gpu=1800), result_of(F, gpu=900), result_of(P, gpu=600)])
     assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=299) is None
     assert (
@@ -91,7 +94,7 @@ def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
     )
 
 
-def test_without_limits_nothing_ends():
+def test_without_limits_nothing_ends() -> None:
     assert exhausted(Limits(), course([result_of(F)] * 50)) is None
 
 
@@ -102,7 +105,9 @@ POINTS = st.lists(
 
 
 @given(POINTS, st.tuples(st.booleans(), st.booleans()))
-def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, goals):
+def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(
+    points: Any, goals: Any
+) -> None:
     results = [Result(C, p[0], values=p) for p in points] + [
         Result(C, 9.0, values=(math.nan, 9.0)),
         Result(P, 9.0, values=(9.0, 9.0)),

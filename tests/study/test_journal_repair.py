@@ -48,7 +48,7 @@ class Sweep:
 
 
 @pytest.fixture
-def sweep(make_space, tmp_path, request) -> Sweep:
+def sweep(make_space: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Sweep:
     space, folder = make_space(BODY, **KINDS[request.param]), tmp_path / "whole"
     folder.mkdir()
     before = enqueue_after_two if "enqueued" in request.param else lambda loop: None
@@ -129,7 +129,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 @asha
-def test_a_bad_line_is_named_and_its_trial_is_lost(sweep, tmp_path, kind):
+def test_a_bad_line_is_named_and_its_trial_is_lost(sweep: Any, tmp_path: Path, kind: Any) -> None:
     part, damage, said = DAMAGE[kind]
     at = next(i for i, line in enumerate(sweep.lines) if part.encode() in line)
     data = b"".join([*sweep.lines[:at], damage(sweep.lines[at]), *sweep.lines[at + 1 :]])
@@ -167,7 +167,9 @@ def test_a_bad_line_is_named_and_its_trial_is_lost(sweep, tmp_path, kind):
         ('"op_code":0', False, "begins the study"),
     ],
 )
-def test_lines_that_are_missing_or_doubled_are_noticed(sweep, tmp_path, part, twice, said):
+def test_lines_that_are_missing_or_doubled_are_noticed(
+    sweep: Any, tmp_path: Path, part: str, twice: bool, said: str
+) -> None:
     at = next(i for i, line in enumerate(sweep.lines) if part.encode() in line)
     data = b"".join([*sweep.lines[: at + twice], *sweep.lines[at + (not twice) :]])
     with pytest.raises(DamagedStudy) as e:
@@ -181,7 +183,7 @@ def test_lines_that_are_missing_or_doubled_are_noticed(sweep, tmp_path, part, tw
 
 
 @asha
-def test_what_a_crash_leaves_is_no_damage(sweep, tmp_path):
+def test_what_a_crash_leaves_is_no_damage(sweep: Any, tmp_path: Path) -> None:
     data, last = b"".join(sweep.lines), sweep.lines[-1]
     for torn in (b"", last[:7], b"\0" * 50, last[:9] + b"\0\0\0\n", last[:9] + b"\0\n" + last[:5]):
         assert torn_tail_start(data + torn) == len(data)
@@ -197,7 +199,9 @@ counts = st.fixed_dictionaries({}, optional=dict.fromkeys(ENDED, st.integers(0, 
 
 
 @given(counts, st.integers(0, 100), st.integers(0, 5), st.integers(0, 120))
-def test_study_without_a_recorded_end_contradicts_result(trials, ended, given_, best):
+def test_study_without_a_recorded_end_contradicts_result(
+    trials: Any, ended: Any, given_: Any, best: Any
+) -> None:
     ids = [f"{n:04d}" for n in range(ended + given_)]
     winner = {"trial": f"{best:04d}"}
     result = SweepResult("x", Path(), trials, winner, None, None, mlflow={}, fits=0, seconds=1.0)
@@ -209,7 +213,9 @@ def test_study_without_a_recorded_end_contradicts_result(trials, ended, given_, 
 @settings(fuzzed, max_examples=max(1, EXAMPLES // 4))
 @given(data=st.data())
 @pytest.mark.timeout(max(60, EXAMPLES))
-def test_any_damage_leaves_a_study_that_opens_and_goes_on(sweep, tmp_path, data):
+def test_any_damage_leaves_a_study_that_opens_and_goes_on(
+    sweep: Any, tmp_path: Path, data: Any
+) -> None:
     damaged = damaged_journal(b"".join(sweep.lines), data)
     lines = damaged.splitlines(keepends=True)
     rebuilt = rebuild(damaged, sweep.space)
@@ -231,7 +237,9 @@ def test_any_damage_leaves_a_study_that_opens_and_goes_on(sweep, tmp_path, data)
 @pytest.mark.parametrize("sweep", ["random", "enqueued, points and repeats"], indirect=True)
 @settings(fuzzed, max_examples=8)
 @given(lost=st.sets(st.integers(0, 5), min_size=1, max_size=3))
-def test_lost_trials_are_sampled_again_under_their_numbers(sweep, tmp_path, lost):
+def test_lost_trials_are_sampled_again_under_their_numbers(
+    sweep: str, tmp_path: Path, lost: Any
+) -> None:
     """Random search draws by the number of a trial, so the sweep has the same end as before."""
     numbers = [json.loads(line).get("trial_id", -1) for line in sweep.lines]
     lines = [line for line, number in zip(sweep.lines, numbers, strict=True) if number not in lost]
@@ -245,7 +253,7 @@ def test_lost_trials_are_sampled_again_under_their_numbers(sweep, tmp_path, lost
         assert outcome(loop) == sweep.outcome
 
 
-def test_a_number_that_no_sweep_has_makes_no_room(make_space):
+def test_a_number_that_no_sweep_has_makes_no_room(make_space: Any) -> None:
     create = {"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": None, "state": 4}
     data = json.dumps(create | {"trial_id": 99_999_999}).encode() + b"\n"
     assert rebuild(data, make_space(BODY, max_trials=4)).data.count(b"\n") == 2

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from sweeps.study import ranking
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 
 
-def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not():
+def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not() -> None:
     assert not ranking.should_abort([F] * 4)
     assert ranking.should_abort([F] * 5)
     assert ranking.should_abort([F] * 5 + [C])
@@ -19,7 +20,7 @@ def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not():
     assert not ranking.should_abort([])
 
 
-def test_a_complete_trial_wins_over_a_better_one_that_was_stopped():
+def test_a_complete_trial_wins_over_a_better_one_that_was_stopped() -> None:
     results = [
         (0, Result(P, 0.1)),
         (1, Result(C, 0.3)),
@@ -33,7 +34,7 @@ def test_a_complete_trial_wins_over_a_better_one_that_was_stopped():
     assert ranking.winner([(0, Result(F)), (1, Result(State.RUNNING, 0.1))], minimize=True) is None
 
 
-def test_a_trial_that_only_time_ended_counts_like_a_complete_one():
+def test_a_trial_that_only_time_ended_counts_like_a_complete_one() -> None:
     results = [
         (0, Result(C, 0.3)),
         (1, Result(P, 0.1, reason="asha at step 3")),
@@ -49,7 +50,7 @@ STATES = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNIN
 
 
 @given(st.lists(st.tuples(STATES, VALUES, st.booleans()), max_size=12), st.booleans())
-def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
+def test_the_ranked_begin_with_the_winner_and_are_in_order(rows: Any, minimize: Any) -> None:
     results = [
         (n, Result(state, value, feasible=feasible))
         for n, (state, value, feasible) in enumerate(rows)
@@ -68,7 +69,7 @@ def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
     }
 
 
-def test_an_infinite_value_is_on_no_front_and_never_wins():
+def test_an_infinite_value_is_on_no_front_and_never_wins() -> None:
     results = [(0, Result(C, 1.0, values=(1.0, math.inf))), (1, Result(C, 2.0, values=(2.0, 3.0)))]
     assert ranking.front(results, (True, True)) == [1]
     assert ranking.front(results[:1], (True, True)) == []

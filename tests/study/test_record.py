@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +18,11 @@ from tests.dashboard.sweep_folders import sweep_folder
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Any:
     return sweep_folder(tmp_path / "runs", 8, running=2)
 
 
-def test_a_reader_sees_what_a_new_reading_sees(folder):
+def test_a_reader_sees_what_a_new_reading_sees(folder: Any) -> None:
     reader = record.RecordReader(folder)
     first = reader.read()
     assert first == record.read(folder)
@@ -37,11 +39,11 @@ def test_a_reader_sees_what_a_new_reading_sees(folder):
     assert reader.read() == second and reader.read().trials[0] is not second.trials[0]
 
 
-def test_a_reader_reads_each_line_once(folder, monkeypatch):
+def test_a_reader_reads_each_line_once(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     original = JournalReader.read_logs
 
-    def counted(journal, first):
+    def counted(journal: Any, first: Any) -> Any:
         records = [*original(journal, first)]
         seen.extend(records)
         return iter(records)

@@ -128,7 +128,9 @@ def comparable(state: TrialState) -> str:
 
 
 @given(histories, goals, st.data())
-def test_a_trial_that_is_read_is_known_as_the_driver_knew_it(history, objectives, data):
+def test_a_trial_that_is_read_is_known_as_the_driver_knew_it(
+    history: Any, objectives: Any, data: Any
+) -> None:
     whole: list[TrialEvent] = [START, *history]
     cuts = data.draw(st.sets(st.integers(1, len(whole))))
     places = [0, *sorted(cuts | {len(whole)})]
@@ -139,7 +141,9 @@ def test_a_trial_that_is_read_is_known_as_the_driver_knew_it(history, objectives
 
 
 @given(histories, goals, st.data())
-def test_events_that_arrive_twice_or_too_late_add_no_reports(history, objectives, data):
+def test_events_that_arrive_twice_or_too_late_add_no_reports(
+    history: Any, objectives: Any, data: Any
+) -> None:
     again = data.draw(st.lists(st.sampled_from(history), max_size=4)) if history else []
     late = [e for e in again if isinstance(e, TrialReported)]
     before = folded(history, objectives)
@@ -152,7 +156,7 @@ def test_events_that_arrive_twice_or_too_late_add_no_reports(history, objectives
 
 
 @given(reports, goals)
-def test_the_best_step_so_far_is_the_best_step_of_all(new, objectives):
+def test_the_best_step_so_far_is_the_best_step_of_all(new: Any, objectives: Any) -> None:
     ordered = tuple(sorted({r.step: r for r in new}.values(), key=lambda r: r.step))
     state = folded([TrialReported(2.0, 3, ordered)], objectives)
     keys = [state.key_at(r.step) for r in ordered]
@@ -164,7 +168,7 @@ def test_the_best_step_so_far_is_the_best_step_of_all(new, objectives):
 
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.lists(st.integers()))
-def test_logs_that_share_a_list_do_not_see_each_other(first, one, other):
+def test_logs_that_share_a_list_do_not_see_each_other(first: Any, one: Any, other: Any) -> None:
     log = Log(first)
     left, right = log.with_more(one), log.with_more(other)
     assert list(log) == first and left == Log([*first, *one]) and right == Log([*first, *other])
@@ -176,14 +180,14 @@ def test_logs_that_share_a_list_do_not_see_each_other(first, one, other):
     [{"keys": "x"}, {"event": "began"}, {"time": 1e300}, {"trial": {}}, {"trial": 5}],
     ids=["keys", "event", "time", "trial", "no mapping"],
 )
-def test_a_damaged_event_is_named(damage: dict[str, Any]):
+def test_a_damaged_event_is_named(damage: dict[str, Any]) -> None:
     trial = stored([[START]])
     trial.user_attrs["events.0"]["events"][0] |= damage
     with pytest.raises(DamagedStudy, match=r"trial 0003: in the study is a record"):
         state_of(trial, PLAIN)
 
 
-def test_record_keeps_infinite_values_and_texts_that_are_not_unicode():
+def test_record_keeps_infinite_values_and_texts_that_are_not_unicode() -> None:
     trial = replace(START.trial, params={"eta": math.inf, "file": "a\udcff"})
     history = [
         TrialReported(2.0, 3, (Report(1, {"loss": math.inf, "of \udcff": 0.5}, 2.0),)),
@@ -195,7 +199,7 @@ def test_record_keeps_infinite_values_and_texts_that_are_not_unicode():
     assert state.error == "no \udcff"
 
 
-def test_record_of_an_end_has_an_ended_state():
+def test_record_of_an_end_has_an_ended_state() -> None:
     trial = stored([[START], [TrialEnded(3.0, 3, Result(State.RUNNING))]])
     with pytest.raises(DamagedStudy, match="in the state RUNNING"):
         state_of(trial, PLAIN)

@@ -39,13 +39,13 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh_url(url, monkeypatch):
+def fresh_url(url: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The URL; what a test tells this process of its password is forgotten."""
     monkeypatch.setattr(storage, "_whole", {})
     return url
 
 
-def folder_in(space, folder: Path, url: str) -> Path:
+def folder_in(space: Any, folder: Path, url: str) -> Path:
     folder.mkdir()
     save_space(folder, space, 1.0, **storage.new_settings(url, folder.name))
     return folder
@@ -61,8 +61,8 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["asha", pytest.param("repeats", marks=pytest.mark.extended)])
 def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
-    make_space, fresh_url, tmp_path, kind
-):
+    make_space: Any, fresh_url: Any, tmp_path: Path, kind: str
+) -> None:
     space = make_space(BODY, **KINDS[kind])
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
@@ -70,7 +70,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
     for owner, name, nth in ((optuna_asker, "suggest", 5), (StudyStore, "end", 2)):
         whole, count = getattr(owner, name), 0
 
-        def dying(*args, whole=whole, nth=nth, **kwargs):
+        def dying(*args: Any, whole: Any = whole, nth: Any = nth, **kwargs: Any) -> Any:
             nonlocal count
             count += 1
             if count == nth:
@@ -94,7 +94,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
 
 
 @pytest.mark.integration
-def test_a_wrong_password_is_said_without_it(fresh_url):
+def test_a_wrong_password_is_said_without_it(fresh_url: Any) -> None:
     wrong = fresh_url.replace(PASSWORD, "wr0ng")
     with pytest.raises(InputError, match="password authentication failed") as e:
         storage.connect(wrong)
@@ -103,7 +103,9 @@ def test_a_wrong_password_is_said_without_it(fresh_url):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_sweep_in_postgresql_works_and_hides_password(fresh_url, tmp_path, monkeypatch):
+def test_sweep_in_postgresql_works_and_hides_password(
+    fresh_url: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     said = []
 
@@ -138,7 +140,9 @@ def test_sweep_in_postgresql_works_and_hides_password(fresh_url, tmp_path, monke
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("method", [3, 5], ids=["plain text", "MD5"])
 @pytest.mark.parametrize("is_given", [False, True], ids=["from a folder", "given by the user"])
-def test_a_strangers_server_does_not_learn_the_password(tmp_path, monkeypatch, method, is_given):
+def test_a_strangers_server_does_not_learn_the_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, is_given: bool
+) -> None:
     monkeypatch.setattr(storage, "_whole", {})
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     monkeypatch.delenv("PGREQUIREAUTH", raising=False)
@@ -170,13 +174,15 @@ def test_a_strangers_server_does_not_learn_the_password(tmp_path, monkeypatch, m
 @pytest.mark.parametrize(
     "url", ["postgres://h/d", "mysql://me:hidden@h/d", "study.db", "sqlite:///x.db"]
 )
-def test_any_other_url_is_refused(url):
+def test_any_other_url_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="--storage: must be postgresql://") as e:
         storage.new_settings(url, "x")
     assert "hidden" not in str(e.value)
 
 
-def test_the_password_is_kept_for_this_process_alone(tmp_path, monkeypatch):
+def test_the_password_is_kept_for_this_process_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "_whole", {})
     url = "postgresql://me:a%40b@host/db?password=x"
     bare = without_password(url)
@@ -189,12 +195,14 @@ def test_the_password_is_kept_for_this_process_alone(tmp_path, monkeypatch):
     assert storage.place_of(tmp_path) == ("postgresql://me:a%40b@host/db", "s-1")
 
 
-def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, monkeypatch):
+def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal(tmp_path / "journal")
     journal.append_logs([{"a": 1}])
 
     class Full(io.FileIO):
-        def write(self, data):
+        def write(self, data: Any) -> Any:
             if len(data) > 8:
                 return super().write(bytes(data[:8]))
             raise OSError(errno.ENOSPC, "no space")
@@ -214,7 +222,7 @@ def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, m
     ]
 
 
-def test_the_reason_why_a_study_is_not_written_is_one_line():
+def test_the_reason_why_a_study_is_not_written_is_one_line() -> None:
     full = RuntimeError("Optuna's")
     full.__cause__ = OSError(errno.ENOSPC, "x")
     assert storage.outage(full) == "the sweep's folder cannot be written: No space left on device"
@@ -234,8 +242,8 @@ def test_the_reason_why_a_study_is_not_written_is_one_line():
 @pytest.mark.faults
 @pytest.mark.timeout(180)
 def test_lost_database_ends_sweep_in_one_line_and_resume_continues(
-    tmp_path,
-):
+    tmp_path: Path,
+) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     with server() as url:
         process = command("run", file, "--dir", tmp_path / "runs", "--storage", url)

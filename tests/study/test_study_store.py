@@ -6,6 +6,8 @@ import json
 import math
 import random
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +47,7 @@ def fill(loop: SearchLoop, n: int) -> None:
         loop.store.end(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
 
 
-def test_the_end_of_a_trial_is_recorded_without_secrets(make_space, tmp_path):
+def test_the_end_of_a_trial_is_recorded_without_secrets(make_space: Any, tmp_path: Path) -> None:
     remember("my-own-secret")
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     failed, ended = loop.ask(), loop.ask()
@@ -58,7 +60,9 @@ def test_the_end_of_a_trial_is_recorded_without_secrets(make_space, tmp_path):
     assert "my-own-secret" not in (tmp_path / JOURNAL).read_text()
 
 
-def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tmp_path):
+def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(
+    make_space: Any, tmp_path: Path
+) -> None:
     fill(SearchLoop.open(tmp_path, make_space(BODY)), 1)
     study = record.copy_study(tmp_path)
     objectives = Objectives.from_json(study.user_attrs["judged"])
@@ -68,7 +72,9 @@ def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tm
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.PRUNED])
-def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_path, state):
+def test_metrics_of_the_finished_model_are_of_a_complete_trial(
+    make_space: Any, tmp_path: Path, state: Any
+) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     trial = loop.ask()
     loop.store.append(
@@ -85,7 +91,7 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_p
     )
 
 
-def test_telling_twice_changes_nothing(make_space, tmp_path):
+def test_telling_twice_changes_nothing(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     trial = loop.ask()
     point = Checkpoint("/c", 2, 2)
@@ -101,7 +107,7 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     assert loop.store.results()[0] == result
 
 
-def test_states_are_recorded_as_they_are(make_space, tmp_path):
+def test_states_are_recorded_as_they_are(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     ends = [
         (State.COMPLETE, (0.3,)),
@@ -127,7 +133,7 @@ def test_states_are_recorded_as_they_are(make_space, tmp_path):
     assert loop.store.winner() == 0
 
 
-def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
+def test_an_interrupted_trial_stays_resumable(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY)
     loop = SearchLoop.open(tmp_path, space)
     trial = loop.ask()
@@ -137,7 +143,9 @@ def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
     assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
 
 
-def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(make_space, tmp_path):
+def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(
+    make_space: Any, tmp_path: Path
+) -> None:
     space = make_space(BODY)
     (tmp_path / "whole").mkdir()
     fill(SearchLoop.open(tmp_path / "whole", space), 3)
@@ -153,7 +161,7 @@ def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(make_
         assert SearchLoop.open(folder, space).store.trial(trial.number) == trial
 
 
-def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path):
+def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path: Path) -> None:
     journal = tmp_path / JOURNAL
     good = json.dumps({"op": 1}).encode() + b"\n"
     journal.write_bytes(good + b'{"op": \x00\x00\x00}\n')
@@ -162,7 +170,7 @@ def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path):
     assert cut_torn_tail(journal) == 0
 
 
-def test_one_driver_a_folder(tmp_path):
+def test_one_driver_a_folder(tmp_path: Path) -> None:
     lock = FolderLock(tmp_path)
     with pytest.raises(SweepLocked, match="is running this sweep"):
         FolderLock(tmp_path)
@@ -170,7 +178,7 @@ def test_one_driver_a_folder(tmp_path):
     FolderLock(tmp_path).release()
 
 
-def test_lines_share_their_keys_and_may_have_half_a_surrogate_pair():
+def test_lines_share_their_keys_and_may_have_half_a_surrogate_pair() -> None:
     first, second = (parse_line(b'{"seconds": %d}' % n) for n in (1, 2))
     assert next(iter(first)) is next(iter(second))
     assert parse_line(rb'{"error": "\ud800"}') == {"error": "\ud800"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,11 +64,11 @@ def sweep(
     return replace(compared, **changes)
 
 
-def rows(compared) -> dict:
+def rows(compared: Any) -> dict:
     return dict(compared.results)
 
 
-def test_comparable_sweeps_share_the_best_value(tmp_path):
+def test_comparable_sweeps_share_the_best_value(tmp_path: Path) -> None:
     the_space = space(tmp_path)
     comparison = compare([sweep("a", the_space, 0.5, 0.4), sweep("b", the_space, 0.7, 0.3, 0.6)])
     assert (
@@ -99,7 +100,7 @@ def test_comparable_sweeps_share_the_best_value(tmp_path):
     )
 
 
-def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_path):
+def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_path: Path) -> None:
     a = sweep("a", space(tmp_path), 0.5, 0.4)
     b = sweep(
         "b",
@@ -129,7 +130,9 @@ def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_pat
         ((("valid: 0.25", "valid: {folds: 3}"),), "d", "different rows: data.valid"),
     ],
 )
-def test_values_on_different_rows_are_not_compared(tmp_path, changes, data, why):
+def test_values_on_different_rows_are_not_compared(
+    tmp_path: Path, changes: Any, data: str, why: str
+) -> None:
     comparison = compare(
         [
             sweep("a", space(tmp_path), 0.5, 0.4),
@@ -142,14 +145,14 @@ def test_values_on_different_rows_are_not_compared(tmp_path, changes, data, why)
     assert [n for n, _ in comparison.regret["trials"]] == [1, 2]
 
 
-def test_other_features_and_fewer_train_rows_leave_the_values_comparable(tmp_path):
+def test_other_features_and_fewer_train_rows_leave_the_values_comparable(tmp_path: Path) -> None:
     fewer = space(tmp_path, ("valid: 0.25", "valid: 0.25, drop: [ash], rows: 0.5"))
     assert compare(
         [sweep("a", space(tmp_path), 0.5), sweep("b", fewer, 0.3, data="other")]
     ).groups == ((0, 1),)
 
 
-def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
+def test_sweeps_with_other_objectives_are_not_compared(tmp_path: Path) -> None:
     a = sweep("a", space(tmp_path), 0.5)
     b = sweep(
         "b",
@@ -165,7 +168,7 @@ def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
     assert best_sweeps(comparison) == "C has the best value of A, C"
 
 
-def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):
+def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path: Path) -> None:
     the_space = space(tmp_path)
     pruned = Record(MINIMIZE, (trial(0, State.PRUNED, 0.1),), "d")
     comparison = compare([sweep("a", the_space, 0.5), sweep("b", the_space, record=pruned)])
@@ -175,7 +178,7 @@ def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):
     )
 
 
-def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path):
+def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path: Path) -> None:
     the_space = space(tmp_path)
     two = Record(Objectives((Objective("loss", "minimize"), Objective("auc", "maximize"))), (), "d")
     repeated = replace(sweep("b", the_space, 0.5).record, repeats=Repeats(3))
@@ -201,7 +204,7 @@ def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path):
     json.dumps(comparison.to_json(), allow_nan=False)
 
 
-def test_the_page_and_the_json_have_every_sweep(tmp_path):
+def test_the_page_and_the_json_have_every_sweep(tmp_path: Path) -> None:
     the_space = space(tmp_path)
     comparison = compare([sweep("a<b", the_space, 0.5, float("inf")), sweep("c|d", the_space, 0.7)])
     page, shown = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ OBJECTIVES = Objectives((Objective("acc@5", "maximize"),))
 
 
 @pytest.fixture
-def space(tmp_path):
+def space(tmp_path: Path) -> Any:
     return space_in(tmp_path)
 
 
-def result(best=None, **changed):
+def result(best: Any = None, **changed: Any) -> Any:
     trial_counts = {"completed": 1, "pruned": 1, "failed": 0}
     fields = {
         "sweep": "made-1",
@@ -52,7 +53,7 @@ def result(best=None, **changed):
     return SweepResult(**{**fields, **changed})
 
 
-def test_the_report_shows_the_winner_and_how_to_use_it(space):
+def test_the_report_shows_the_winner_and_how_to_use_it(space: Any) -> None:
     winner, stopped = trial(space, 0, curve=(0.5, 0.75)), trial(space, 1, State.PRUNED, (0.9,))
     text, page = vars(report(Record(OBJECTIVES, (winner, stopped)), space, result(winner))).values()
     head, rest = text.split("\n## ", 1)
@@ -70,7 +71,7 @@ def test_the_report_shows_the_winner_and_how_to_use_it(space):
     assert page.index("Trial 0000") < page.index("Best so far") < page.index("Use the bundle")
 
 
-def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
+def test_nested_parameters_of_the_winner_are_rows_of_a_table(space: Any) -> None:
     winner = trial(space, 0)
     fields = result(winner)
     nested = {"optimizer": {"name": "sgd", "options": [{"momentum": 0.9}, None]}, "early": True}
@@ -86,7 +87,7 @@ def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
     assert rows in text and "{'" not in text
 
 
-def test_a_sweep_of_many_trials_shows_the_best_ten(space):
+def test_a_sweep_of_many_trials_shows_the_best_ten(space: Any) -> None:
     states = trials(space, 40)
     best = max(states, key=lambda t: t.result.value)
     text = report(Record(OBJECTIVES, tuple(states)), space, result(best)).markdown
@@ -94,7 +95,7 @@ def test_a_sweep_of_many_trials_shows_the_best_ten(space):
     assert len(re.findall(r"^\| \d{4} \|", text, re.M)) == 10
 
 
-def test_the_report_lists_failed_trials(space):
+def test_the_report_lists_failed_trials(space: Any) -> None:
     failed = tuple(
         trial(space, n, State.FAIL, (), f"Traceback\n  ...\nValueError: bad <thing> {n}")
         for n in range(5)
@@ -108,7 +109,7 @@ def test_the_report_lists_failed_trials(space):
     assert "bad &lt;thing&gt; 0" in page
 
 
-def test_the_report_marks_a_stopped_winner_and_an_early_end(space):
+def test_the_report_marks_a_stopped_winner_and_an_early_end(space: Any) -> None:
     stopped = trial(space, 0, State.PRUNED, (0.5,))
     text = report(
         Record(OBJECTIVES, (stopped,)), space, result(stopped, reason="limits.timeout")
@@ -117,7 +118,7 @@ def test_the_report_marks_a_stopped_winner_and_an_early_end(space):
     assert "Ended early: limits.timeout." in text
 
 
-def test_numbers_and_durations_are_formatted_briefly():
+def test_numbers_and_durations_are_formatted_briefly() -> None:
     assert [number(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == [
         "0.240669",
         "1e-07",
@@ -129,8 +130,10 @@ def test_numbers_and_durations_are_formatted_briefly():
     assert [duration(s) for s in (0.4, 59.6, 3600)] == ["0 s", "1 min 0 s", "1 h 0 min"]
 
 
-def test_a_failed_report_does_not_affect_the_sweep(tmp_path, space, monkeypatch):
-    def fail(folder):
+def test_a_failed_report_does_not_affect_the_sweep(
+    tmp_path: Path, space: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr(reports, "read", fail)

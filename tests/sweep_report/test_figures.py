@@ -7,6 +7,8 @@ import html
 import json
 import math
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,11 +30,11 @@ DRAWN = ["history", "curves", "importance", "parallel", *["slice"] * 6, "cost", 
 
 
 @pytest.fixture
-def space(tmp_path):
+def space(tmp_path: Path) -> Any:
     return space_in(tmp_path)
 
 
-def data_of(space, states, **more) -> PlotData:
+def data_of(space: Any, states: Any, **more: Any) -> PlotData:
     return PlotData(
         **{
             "dimensions": space.dimensions,
@@ -44,7 +46,7 @@ def data_of(space, states, **more) -> PlotData:
     )
 
 
-def timed(states, start=1_000_000.0, seconds=10.0):
+def timed(states: Any, start: float = 1_000_000.0, seconds: float = 10.0) -> Any:
     """Return the trials as if they had run one after the other."""
     at = [start + i * seconds for i in range(len(states) + 1)]
     return [
@@ -61,7 +63,7 @@ def timed(states, start=1_000_000.0, seconds=10.0):
 
 
 @given(st.lists(st.integers(), max_size=300, unique=True), st.integers(2, 50))
-def test_thinning_keeps_the_ends_and_the_order(items, most):
+def test_thinning_keeps_the_ends_and_the_order(items: Any, most: Any) -> None:
     kept = thin(items, most)
     assert len(kept) == min(most, len(items))
     assert not items or (kept[0], kept[-1]) == (items[0], items[-1])
@@ -69,7 +71,7 @@ def test_thinning_keeps_the_ends_and_the_order(items, most):
     assert at == sorted(set(at))
 
 
-def test_values_are_compared_at_equal_steps(space):
+def test_values_are_compared_at_equal_steps(space: Any) -> None:
     states = trials(space, 100)
     basis, values = basis_of(states, RUNGS)
     reached = {rung: sum(len(t.curve) >= rung for t in states) for rung in RUNGS}
@@ -83,7 +85,7 @@ def test_values_are_compared_at_equal_steps(space):
     )
 
 
-def test_trials_without_a_finite_value_are_not_ranked(space):
+def test_trials_without_a_finite_value_are_not_ranked(space: Any) -> None:
     odd = [
         trial(space, 0, State.FAIL, ()),
         trial(space, 1, curve=(math.nan,)),
@@ -94,7 +96,7 @@ def test_trials_without_a_finite_value_are_not_ranked(space):
     assert finite(((1, math.nan), (2, 0.5), (3, -math.inf))) == [(2, 0.5)]
 
 
-def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
+def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space: Any) -> None:
     stopped, complete = (
         trial(space, 0, State.PRUNED, (0.9,)),
         [trial(space, n, curve=(v,)) for n, v in ((1, 0.4), (2, 0.3), (3, 0.6))],
@@ -117,7 +119,7 @@ def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
     )
 
 
-def test_figures_of_few_trials_label_whole_numbers_only(space):
+def test_figures_of_few_trials_label_whole_numbers_only(space: Any) -> None:
     data = data_of(space, timed([trial(space, n, curve=(0.5, 0.4 + n / 10)) for n in range(3)]))
     axes = {f.key: f.plot["layout"] for f in plots.all_figures(data, 0)}
     assert (
@@ -134,7 +136,7 @@ def test_figures_of_few_trials_label_whole_numbers_only(space):
     assert all("." not in text for text in ticks)
 
 
-def test_curves_over_rows_show_the_share_of_rows(space):
+def test_curves_over_rows_show_the_share_of_rows(space: Any) -> None:
     figure = plots.curves(data_of(space, [trial(space, 0, curve=(0.5, 0.6, 0.7))], parts=4))
     assert [trace["x"] for trace in figure.plot["data"]] == [[25.0, 50.0, 75.0]]
     assert (
@@ -147,7 +149,7 @@ def test_curves_over_rows_show_the_share_of_rows(space):
 
 
 @pytest.mark.parametrize("count", [2, 40, 200])
-def test_every_kind_of_dimension_is_drawn(space, count):
+def test_every_kind_of_dimension_is_drawn(space: Any, count: int) -> None:
     figures = plots.all_figures(data_of(space, trials(space, count)), 6)
     expected = [key for key in DRAWN if key != "importance" or count >= 10]
     assert [f.key for f in figures] == expected and all(f.plot and f.note for f in figures)
@@ -157,7 +159,7 @@ def test_every_kind_of_dimension_is_drawn(space, count):
     assert importance is None or "optimizer.choice.0.momentum" in importance.plot["data"][0]["y"]
 
 
-def test_axes_follow_the_domains(space):
+def test_axes_follow_the_domains(space: Any) -> None:
     data = data_of(space, trials(space, 40))
     (axes,) = (trace["dimensions"] for trace in plots.parallel(data).plot["data"])
     by_name = {axis["label"]: axis for axis in axes}
@@ -170,14 +172,14 @@ def test_axes_follow_the_domains(space):
     assert "type" not in plots.slice_of(data, "params.normal").plot["layout"]["xaxis"]
 
 
-def test_each_point_has_the_id_of_its_trial(space):
+def test_each_point_has_the_id_of_its_trial(space: Any) -> None:
     data = data_of(space, trials(space, 40))
     for figure in (plots.history(data), plots.slice_of(data, "params.eta"), plots.cost(data)):
         ids = {i for trace in figure.plot["data"] for i in trace.get("customdata", ())}
         assert ids == {t.id for t in data.trials}
 
 
-def test_large_sweeps_are_thinned_with_a_note(space):
+def test_large_sweeps_are_thinned_with_a_note(space: Any) -> None:
     many = [trial(space, n, curve=(0.5 + n / 10_000,)) for n in range(2500)]
     figure = plots.history(data_of(space, many))
     assert sum(len(trace["x"]) for trace in figure.plot["data"][:-1]) == 2000
@@ -188,7 +190,7 @@ def test_large_sweeps_are_thinned_with_a_note(space):
     assert chosen["name"] == "0003"
 
 
-def test_running_trials_have_curves_and_end_now(space):
+def test_running_trials_have_curves_and_end_now(space: Any) -> None:
     running = trial(space, 40, State.RUNNING, (0.1,))
     states = timed([*(trial(space, n) for n in range(40)), running])
     data = data_of(space, states, is_driven=True, now=1_000_500.0)
@@ -204,7 +206,7 @@ def test_running_trials_have_curves_and_end_now(space):
     }
 
 
-def test_the_front_is_marked(space):
+def test_the_front_is_marked(space: Any) -> None:
     goals = (*GOALS, Objective("seconds", "minimize"))
     two = Objectives(goals)
     states = [
@@ -219,7 +221,7 @@ def test_the_front_is_marked(space):
     ] == ["0001"]
 
 
-def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
+def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space: Any) -> None:
     assert plots.all_figures(data_of(space, []), 6) == []
     assert (
         plots.all_figures(
@@ -241,7 +243,7 @@ def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
     assert [f.key for f in untuned] == ["history", "curves", "cost", "timeline"]
 
 
-def strings(value, key="") -> list[tuple[str, str]]:
+def strings(value: Any, key: str = "") -> list[tuple[str, str]]:
     """Return all texts of a part of a figure, each with its key."""
     if isinstance(value, dict):
         return [text for name, inner in value.items() for text in strings(inner, name)]
@@ -250,7 +252,7 @@ def strings(value, key="") -> list[tuple[str, str]]:
     return [(key, value)] if isinstance(value, str) else []
 
 
-def test_no_figure_has_a_name_that_plotly_reads_as_markup(tmp_path):
+def test_no_figure_has_a_name_that_plotly_reads_as_markup(tmp_path: Path) -> None:
     figures = plots.all_figures(marked_data(tmp_path, metrics=2), 20)
     assert {f.key for f in figures} == set(plots.FIGURES)
     for figure in figures:
@@ -264,14 +266,14 @@ def test_no_figure_has_a_name_that_plotly_reads_as_markup(tmp_path):
 
 
 @given(st.text(max_size=MOST_CHARACTERS))
-def test_a_text_of_a_figure_is_escaped_once(text):
+def test_a_text_of_a_figure_is_escaped_once(text: Any) -> None:
     escaped = literal(text)
     for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&#36;", "$"), ("&#123;", "{")):
         escaped = escaped.replace(entity, character)
     assert escaped.replace("&amp;", "&") == text
 
 
-def test_options_that_are_equal_after_the_cut_stay_different(tmp_path):
+def test_options_that_are_equal_after_the_cut_stay_different(tmp_path: Path) -> None:
     data = marked_data(tmp_path)
     name = f"params.mixed {MARKUP}"
     order = plots.slice_of(data, name).plot["layout"]["xaxis"]["categoryarray"]
@@ -284,14 +286,16 @@ def test_options_that_are_equal_after_the_cut_stay_different(tmp_path):
     assert track["tickvals"] == [0, 1, 2, 3] and track["ticktext"][3] == f"4: {MARKUP}"
 
 
-def test_titles_in_three_dimensions_have_no_tags(tmp_path):
+def test_titles_in_three_dimensions_have_no_tags(tmp_path: Path) -> None:
     figure = plots.pareto(marked_data(tmp_path, metrics=3))
     title = figure.plot["layout"]["scene"]["zaxis"]["title"]["text"]
     assert title == f"2 {MARKUP}".replace("<", "<\u200b")
 
 
-def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
-    def fail(*args, **how):
+def test_a_failed_figure_does_not_affect_the_others(
+    space: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **how: Any) -> None:
         raise RuntimeError("no ink")
 
     monkeypatch.setitem(plots.FIGURES, "parallel", fail)
@@ -303,13 +307,13 @@ def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
     assert shown["history"].plot and shown["slice"].plot
 
 
-def test_a_figure_is_a_plotly_figure_for_notebooks(space):
+def test_a_figure_is_a_plotly_figure_for_notebooks(space: Any) -> None:
     figure = plots.history(data_of(space, trials(space, 3))).to_plotly()
     assert figure.layout.title.text == "Best so far" and figure.data[-1].name == "best so far"
     assert figure.layout.title.subtitle.text.startswith("The line is the best value so far.")
 
 
-def test_the_caption_of_a_notebook_figure_is_wrapped_and_escaped():
+def test_the_caption_of_a_notebook_figure_is_wrapped_and_escaped() -> None:
     figure = Figure("slice", "Slice", note="<b> " + "word " * 40).to_plotly()
     lines = figure.layout.title.subtitle.text.split("<br>")
     assert len(lines) == 3 and lines[0].startswith("&lt;b&gt; word") and max(map(len, lines)) < 100

@@ -17,7 +17,7 @@ FIGURE = Figure(
 )
 
 
-def test_the_file_needs_no_other_file():
+def test_the_file_needs_no_other_file() -> None:
     page = to_html(
         "made-1",
         "# made-1\n\ntext",
@@ -40,12 +40,12 @@ def test_the_file_needs_no_other_file():
     assert page.count('class="plot"') == 1
 
 
-def test_a_report_without_figures_has_no_scripts():
+def test_a_report_without_figures_has_no_scripts() -> None:
     page = to_html("made-1", "# made-1", [], "")
     assert "<script" not in page and "no trial has a value" in page and len(page) < 10_000
 
 
-def test_the_title_of_the_window_is_escaped_once():
+def test_the_title_of_the_window_is_escaped_once() -> None:
     name = r"<b>a\b_ &lt; x</b>"
     page = to_html(name, f"# {cell(name)}\n\ntext", [])
     title = re.search("<title>(.*)</title>", page)

@@ -57,7 +57,7 @@ def bests(progress: tuple[Moment, ...]) -> list[float | None]:
     return [moment.best for moment in progress]
 
 
-def test_the_best_value_counts_the_trials_in_the_order_of_their_ends():
+def test_the_best_value_counts_the_trials_in_the_order_of_their_ends() -> None:
     trials = [
         trial(0, State.COMPLETE, 0.5, end=9),
         trial(1, State.COMPLETE, 0.7, end=4),
@@ -71,7 +71,7 @@ def test_the_best_value_counts_the_trials_in_the_order_of_their_ends():
     ]  # trial 2 began at second 2
 
 
-def test_pruned_trial_is_never_best_if_final_best_is_complete():
+def test_pruned_trial_is_never_best_if_final_best_is_complete() -> None:
     trials = (
         trial(0, State.PRUNED, 0.1),
         trial(1, State.COMPLETE, 0.5),
@@ -82,7 +82,7 @@ def test_pruned_trial_is_never_best_if_final_best_is_complete():
     assert bests(progress_of(Record(MINIMIZE, trials[:1]))) == [0.1]
 
 
-def test_repeats_count_as_one_configuration():
+def test_repeats_count_as_one_configuration() -> None:
     trials = (
         trial(0, State.COMPLETE, 0.2),
         trial(1, State.COMPLETE, 0.6, repeat_of=0),
@@ -93,7 +93,7 @@ def test_repeats_count_as_one_configuration():
     assert bests(progress) == [None, 0.4, 0.4, 0.4]
 
 
-def test_time_in_which_nobody_ran_the_sweep_does_not_count():
+def test_time_in_which_nobody_ran_the_sweep_does_not_count() -> None:
     record = Record(
         MINIMIZE, (trial(0, State.COMPLETE, 0.5, end=10), trial(1, State.COMPLETE, 0.4, end=1012))
     )
@@ -115,7 +115,7 @@ def test_time_in_which_nobody_ran_the_sweep_does_not_count():
     ),
     st.sampled_from(["minimize", "maximize"]),
 )
-def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
+def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn: Any, goal: Any) -> None:
     objectives = Objectives((Objective("loss", goal),))
     trials = tuple(
         trial(n, state, value, end + 1, objectives) for n, (state, value, end) in enumerate(drawn)
@@ -144,5 +144,5 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
         (20, [1, 2, 5, 10, 20]),
     ],
 )
-def test_regret_is_shown_at_round_amounts(largest, steps):
+def test_regret_is_shown_at_round_amounts(largest: Any, steps: Any) -> None:
     assert steps_of(largest) == steps

@@ -16,6 +16,7 @@ import termios
 import threading
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ from tests.waiting import wait_until
 class Terminal:
     """A pseudo-terminal that a program writes to, and what it has shown."""
 
-    def __init__(self, columns: int = 100, lines: int = 30):
+    def __init__(self, columns: int = 100, lines: int = 30) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.stream = os.fdopen(slave, "w")
@@ -52,7 +53,7 @@ class Terminal:
         return text in self.text
 
 
-def test_a_line_shows_trials_best_value_and_time():
+def test_a_line_shows_trials_best_value_and_time() -> None:
     states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
     s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0))
     assert (
@@ -76,7 +77,7 @@ def test_a_line_shows_trials_best_value_and_time():
     )
 
 
-def test_without_a_terminal_a_line_is_printed_regularly(monkeypatch):
+def test_without_a_terminal_a_line_is_printed_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LINE_EVERY", 0.5)
     out = io.StringIO()
     show = Progress(False, out)
@@ -90,7 +91,7 @@ def test_without_a_terminal_a_line_is_printed_regularly(monkeypatch):
     assert show.view is None and out.getvalue() == said
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     show = Progress(False, Terminal().stream)
     show(STANDING)
@@ -98,7 +99,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_ctrl_c_is_confirmed_once(silent):
+def test_ctrl_c_is_confirmed_once(silent: bool) -> None:
     out = io.StringIO()
     show = Progress(silent, out)
     for _ in range(2):
@@ -108,13 +109,15 @@ def test_ctrl_c_is_confirmed_once(silent):
 
 
 @pytest.fixture
-def terminal(monkeypatch):
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(live, "FRAME_EVERY", 0.02)
     return Terminal()
 
 
-def test_frames_are_drawn_while_the_clock_advances_and_erased_in_the_end(terminal, monkeypatch):
+def test_frames_are_drawn_while_the_clock_advances_and_erased_in_the_end(
+    terminal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdout", terminal.stream)
     show = Progress(False, terminal.stream)
     show(STANDING)
@@ -125,7 +128,9 @@ def test_frames_are_drawn_while_the_clock_advances_and_erased_in_the_end(termina
     wait_until(lambda: terminal.raw.endswith(b"\x1b[1A\x1b[2K"), 5, "the frame to be wiped")
 
 
-def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(terminal, monkeypatch):
+def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(
+    terminal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     show = Progress(False, terminal.stream)
     show(STANDING)
@@ -133,7 +138,7 @@ def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(terminal, monkey
     wait_until(lambda: terminal.shows(status_line(STANDING)), 5, "the line")
 
 
-def test_other_output_stays_above_the_frame(terminal, monkeypatch):
+def test_other_output_stays_above_the_frame(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal.stream)
     show = Progress(False)
     show(STANDING)
@@ -145,7 +150,7 @@ def test_other_output_stays_above_the_frame(terminal, monkeypatch):
     assert sys.stderr is terminal.stream
 
 
-def test_a_closed_terminal_ends_the_view_but_not_the_sweep(terminal):
+def test_a_closed_terminal_ends_the_view_but_not_the_sweep(terminal: Any) -> None:
     show = Progress(False, terminal.stream)
     show(STANDING)
     wait_until(lambda: terminal.shows("trial 0019"), 5, "a frame")
@@ -154,7 +159,7 @@ def test_a_closed_terminal_ends_the_view_but_not_the_sweep(terminal):
     show.close()
 
 
-def test_rich_is_not_imported_without_a_terminal():
+def test_rich_is_not_imported_without_a_terminal() -> None:
     code = (
         "import sys, io; from sweeps.terminal.live import Progress; from sweeps.controller.status "
         "import SweepStatus\n"
@@ -165,7 +170,7 @@ def test_rich_is_not_imported_without_a_terminal():
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_r13_a_silent_trial_is_named_once_with_its_stack():
+def test_r13_a_silent_trial_is_named_once_with_its_stack() -> None:
     said = "rank 1 has not reported for 301 s; the stack of its training loop:\n  File loop.py"
     row = dataclasses.replace(STANDING.rows[0], stage="silent", notice=said)
     stream = io.StringIO()

@@ -10,6 +10,7 @@ import html
 import io
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -70,11 +71,11 @@ def shown(status: SweepStatus, width: int = 110) -> str:
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 160])
-def test_no_line_is_longer_than_the_terminal(width):
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in shown(STANDING, width).splitlines())
 
 
-def test_the_view_has_all_facts_about_the_sweep():
+def test_the_view_has_all_facts_about_the_sweep() -> None:
     text = shown(STANDING)
     for word in (
         "1:32",
@@ -106,12 +107,12 @@ def test_the_view_has_all_facts_about_the_sweep():
         ({"best": None, "front": 2}, "best    2 trials on the Pareto front"),
     ],
 )
-def test_the_state_of_the_sweep_is_named(change, line):
+def test_the_state_of_the_sweep_is_named(change: Any, line: str) -> None:
     text = shown(dataclasses.replace(STANDING, **change))
     assert line in [shown.rstrip() for shown in text.splitlines()]
 
 
-def test_a_name_cannot_move_the_cursor():
+def test_a_name_cannot_move_the_cursor() -> None:
     odd = dataclasses.replace(STANDING, name="a\x1b[2Jb", metric="[red]m")
     assert "\x1b" not in shown(odd) and "[red]m" in shown(odd)
 
@@ -125,7 +126,7 @@ def picture() -> str:
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def test_the_picture_shows_the_current_view():
+def test_the_picture_shows_the_current_view() -> None:
     def words(svg: str) -> list[str]:
         return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))).split()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ def record(*values: float | None, states: tuple[State, ...] = ()) -> Record:
 
 # An infinite value counts as none.
 @given(st.lists(st.none() | st.floats(allow_infinity=False), min_size=1, max_size=8))
-def test_csv_has_every_trial_and_reads_back_exactly(values):
+def test_csv_has_every_trial_and_reads_back_exactly(values: Any) -> None:
     study = record(*values)
     rows = list(csv.DictReader(io.StringIO(trials_csv(study, SWEEP))))
     assert sorted(row["trial"] for row in rows) == [t.id for t in study.trials]
@@ -43,7 +44,7 @@ def test_csv_has_every_trial_and_reads_back_exactly(values):
     assert known == sorted(known) and all(row["loss"] for row in rows[: len(known)])
 
 
-def test_show_prints_csv(tmp_path):
+def test_show_prints_csv(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     rows = list(csv.DictReader(io.StringIO(invoke("show", folder, "--csv").stdout)))
     assert [row["trial"] for row in rows] == ["0000", "0001", "0002", "0003"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class TestJsonLinesTracker(TrackerTests):
-    def create_tracker(self, folder):
+    def create_tracker(self, folder: Any) -> Any:
         return JsonLinesTracker()
 
-    def ended_trials(self, sweep_folder):
+    def ended_trials(self, sweep_folder: Any) -> Any:
         lines = map(json.loads, SweepFolder(sweep_folder).events.read_text().splitlines())
         return [
             int(line["trial"])
@@ -29,14 +30,14 @@ class TestJsonLinesTracker(TrackerTests):
 
 
 class TestTensorBoardTracker(TrackerTests):
-    def create_tracker(self, folder):
+    def create_tracker(self, folder: Any) -> Any:
         return TensorBoardTracker()
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("empty_database")
 class TestMlflowTracker(TrackerTests):
-    def create_tracker(self, folder):
+    def create_tracker(self, folder: Any) -> Any:
         return MlflowTracker(
             Destination(
                 default_uri(folder), folder, "sample", "sample-20231114-221320", 1_700_000_000.0

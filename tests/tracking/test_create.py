@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,12 +30,12 @@ number = 3
 
 
 @pytest.fixture
-def space(tmp_path, monkeypatch):
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "my_trackers.py").write_text(MODULE)
     (tmp_path / "broken_tracker.py").write_text("import no_such_package\nclass Good: pass\n")
 
-    def space(trackers):
+    def space(trackers: Any) -> Any:
         file = tmp_path / "space.yaml"
         file.write_text(f"{SPACE}trackers: {trackers}\n")
         return load(file)
@@ -42,7 +45,7 @@ def space(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
 
 
-def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space):
+def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space: Any) -> None:
     trackers = create_trackers(
         space(
             '[mlflow, jsonl, "my_trackers:Good", {"my_trackers:Good": {path: y}}, '
@@ -93,7 +96,9 @@ def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space)
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_with_its_place(space, tracker, says):
+def test_what_is_wrong_is_said_in_one_line_with_its_place(
+    space: Any, tracker: str, says: str
+) -> None:
     with pytest.raises(InputError, match=says) as refused:
         create_trackers(space(f"[jsonl, {tracker}]"))
     (problem,) = refused.value.problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from sweeps.testing.pytest_trackers import sample_events
 from sweeps.tracking.earlier_events import TrialHistory
 
 
-def test_every_event_can_be_pickled_and_not_changed(tmp_path):
+def test_every_event_can_be_pickled_and_not_changed(tmp_path: Path) -> None:
     sample = [*sample_events(tmp_path), sample_events(tmp_path, resumed=True)[0]]
     assert {type(event) for event in sample} == {
         event
@@ -27,7 +28,7 @@ def test_every_event_can_be_pickled_and_not_changed(tmp_path):
             event.time = 0.0
 
 
-def test_a_history_can_be_pickled_and_shows_no_password(tmp_path):
+def test_a_history_can_be_pickled_and_shows_no_password(tmp_path: Path) -> None:
     history = TrialHistory(tmp_path, "postgresql://me:secret@host/db")
     copy = pickle.loads(pickle.dumps(history))
     assert copy.url == history.url and "secret" not in repr(copy)

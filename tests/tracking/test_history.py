@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +19,11 @@ from tests.search.conftest import make_space
 __all__ = ["make_space"]
 
 
-def lines_in(folder) -> list[dict[str, Any]]:
+def lines_in(folder: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
 
-def check(folder) -> None:
+def check(folder: Any) -> None:
     """Every report and every end of the study is in the file once, and nothing else."""
     study, lines = record.read(folder), lines_in(folder)
     assert study is not None
@@ -44,8 +45,8 @@ def check(folder) -> None:
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 1.0])
 def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
-    make_space, tmp_path, monkeypatch, kept
-):
+    make_space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: float
+) -> None:
     space, folder = make_space(test_crash.BODY, max_trials=8), tmp_path / "sweep"
     folder.mkdir()
     hub = TrackerHub([("jsonl", JsonLinesTracker())])

@@ -18,7 +18,7 @@ from sweeps.tracking import MlflowTracker, TrackerHub
 class Recorder:
     """Keeps the events that it gets."""
 
-    def __init__(self, fail_at=None, error=None):
+    def __init__(self, fail_at: Any = None, error: Any = None) -> None:
         self.events, self.closed, self._fail_at, self._error = (
             [],
             0,
@@ -26,12 +26,12 @@ class Recorder:
             error or ValueError("no room"),
         )
 
-    def handle(self, event):
+    def handle(self, event: Any) -> None:
         if type(event) is self._fail_at:
             raise self._error
         self.events.append(event)
 
-    def close(self):
+    def close(self) -> None:
         self.closed += 1
 
 
@@ -42,7 +42,7 @@ EVENTS = [
 ]
 
 
-def test_every_tracker_gets_every_event_in_order():
+def test_every_tracker_gets_every_event_in_order() -> None:
     trackers = [Recorder(), Recorder()]
     hub = TrackerHub([("one", trackers[0]), ("two", trackers[1])])
     for event in EVENTS:
@@ -57,7 +57,7 @@ def test_every_tracker_gets_every_event_in_order():
 @pytest.mark.parametrize(
     "error", [ValueError("see http://me:secret@host/x\nand more"), SystemExit(3)]
 )
-def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error):
+def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error: Any) -> None:
     broken, sound = Recorder(TrialEnded, error), Recorder()
     hub = TrackerHub([("my_mod:Broken", broken), ("sound", sound)])
     for event in EVENTS:
@@ -76,9 +76,9 @@ def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error):
     assert sound.events == EVENTS
 
 
-def test_a_tracker_that_fails_as_it_is_closed_is_noted():
+def test_a_tracker_that_fails_as_it_is_closed_is_noted() -> None:
     class Broken(Recorder):
-        def close(self):
+        def close(self) -> None:
             raise OSError("disk full")
 
     hub = TrackerHub([("b", Broken())])
@@ -87,11 +87,11 @@ def test_a_tracker_that_fails_as_it_is_closed_is_noted():
     )
 
 
-def test_hanging_tracker_costs_bounded_time():
+def test_hanging_tracker_costs_bounded_time() -> None:
     released = threading.Event()
 
     class Slow(Recorder):
-        def handle(self, event):
+        def handle(self, event: Any) -> None:
             released.wait(20)
 
     hub = TrackerHub([("slow", Slow())])
@@ -107,12 +107,12 @@ def test_hanging_tracker_costs_bounded_time():
     )
 
 
-def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
+def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.tracking.hub.MAX_WAITING", 2)
     released = threading.Event()
 
     class Slow(Recorder):
-        def handle(self, event):
+        def handle(self, event: Any) -> None:
             released.wait(20)
 
     hub = TrackerHub([("slow", Slow())])
@@ -125,7 +125,7 @@ def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
     )
 
 
-def test_a_deadline_ends_the_wait_for_an_mlflow_server_that_answers():
+def test_a_deadline_ends_the_wait_for_an_mlflow_server_that_answers() -> None:
     release = threading.Event()
 
     class Slow(MlflowTracker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sweeps.core.trial import Result, State
 from sweeps.study.events import SweepStarted, TrialEnded
@@ -12,20 +13,20 @@ from sweeps.testing.pytest_trackers import sample_events, trial_events
 from sweeps.tracking.jsonl import JsonLinesTracker
 
 
-def play(events) -> None:
+def play(events: Any) -> None:
     tracker = JsonLinesTracker()
     for event in events:
         tracker.handle(event)
     tracker.close()
 
 
-def lines_in(folder: Path):
+def lines_in(folder: Path) -> Any:
     return [
         json.loads(line) for line in next(folder.glob("*/events.jsonl")).read_text().splitlines()
     ]
 
 
-def test_each_line_has_a_type_and_a_time(tmp_path):
+def test_each_line_has_a_type_and_a_time(tmp_path: Path) -> None:
     events = sample_events(tmp_path)
     play(events)
     lines = lines_in(tmp_path)
@@ -52,7 +53,7 @@ def test_each_line_has_a_type_and_a_time(tmp_path):
     assert lines[-1]["result"]["best"]["value"] == 0.25
 
 
-def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
+def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     """The first driver was killed in the middle of a line: the report of step 2 of trial 0, which
     it had put on record.
     """
@@ -81,7 +82,7 @@ def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
     ]
 
 
-def test_no_secret_is_written(tmp_path):
+def test_no_secret_is_written(tmp_path: Path) -> None:
     start = sample_events(tmp_path)[0]
     assert isinstance(start, SweepStarted)
     secret = "http://me:hunter2@host/x?token=hunter2"

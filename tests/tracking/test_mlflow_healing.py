@@ -5,6 +5,7 @@ sends nothing twice.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,22 +35,22 @@ DONE = Result(State.COMPLETE, 0.25, 4, 4)
 
 
 @pytest.fixture(autouse=True)
-def _retry_soon(monkeypatch):
+def _retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.tracking.mlflow.mlflow_tracker.RETRY_EVERY", 0.01)
 
 
 @pytest.fixture
-def client(tmp_path):
+def client(tmp_path: Path) -> Any:
     from mlflow.tracking import MlflowClient
 
     return MlflowClient(default_uri(tmp_path))
 
 
-def tracker_in(folder) -> MlflowTracker:
+def tracker_in(folder: Any) -> MlflowTracker:
     return MlflowTracker(Destination(default_uri(folder), folder, "exp", "sweep-1", 1.0))
 
 
-def history(skip) -> Any:
+def history(skip: Any) -> Any:
     """The events of two trials of an earlier driver."""
     for number in {0, 1} - set(skip):
         yield begin(trial(number), 1.0)
@@ -57,25 +58,25 @@ def history(skip) -> Any:
         yield end(number, DONE, 5.0)
 
 
-def curves(client, tracker: MlflowTracker) -> dict[int, list[int]]:
+def curves(client: Any, tracker: MlflowTracker) -> dict[int, list[int]]:
     return {
         number: [m.step for m in client.get_metric_history(run, "loss")]
         for number, run in tracker.writer.runs.items()
     }
 
 
-def finish(tracker: MlflowTracker, folder) -> None:
+def finish(tracker: MlflowTracker, folder: Any) -> None:
     tracker.handle(SweepEnded(9.0, sweep_result(folder)))
     assert tracker.close()
 
 
-def test_a_curve_is_thinned_by_its_steps_alone():
+def test_a_curve_is_thinned_by_its_steps_alone() -> None:
     kept = [step for step in range(1, 20_001) if is_kept(step)]
     assert kept[:999] == list(range(1, 1000)) and len(kept) == 999 + 900 + 101
     assert kept[-2:] == [19_900, 20_000]
 
 
-def test_resume_sends_deleted_run_of_running_trial_again(client, tmp_path):
+def test_resume_sends_deleted_run_of_running_trial_again(client: Any, tmp_path: Path) -> None:
     tracker = tracker_in(tmp_path)
     for number in (0, 1):
         tracker.handle(begin(trial(number), 1.0))
@@ -93,7 +94,7 @@ def test_resume_sends_deleted_run_of_running_trial_again(client, tmp_path):
     assert curves(client, again) == {0: [1, 2, 3, 4], 1: [1, 2, 3, 4]}
 
 
-def test_a_deleted_experiment_is_an_error_and_no_endless_wait(client, tmp_path):
+def test_a_deleted_experiment_is_an_error_and_no_endless_wait(client: Any, tmp_path: Path) -> None:
     first = tracker_in(tmp_path)
     first.handle(sweep_started(tmp_path))
     finish(first, tmp_path)
@@ -104,7 +105,9 @@ def test_a_deleted_experiment_is_an_error_and_no_endless_wait(client, tmp_path):
     assert tracker.error is not None and "'active' state" in tracker.error and not tracker.waiting
 
 
-def test_a_database_without_tables_is_tried_again_and_no_sql_is_shown(tmp_path, monkeypatch):
+def test_a_database_without_tables_is_tried_again_and_no_sql_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sqlalchemy.exc import OperationalError
 
     from sweeps.tracking.mlflow import run_writer
@@ -116,7 +119,7 @@ def test_a_database_without_tables_is_tried_again_and_no_sql_is_shown(tmp_path, 
     shown = []
     plain = run_writer.RunWriter.open
 
-    def open_(self) -> None:
+    def open_(self: Any) -> None:
         if errors:
             raise errors.pop(0)
         plain(self)
@@ -132,7 +135,9 @@ def test_a_database_without_tables_is_tried_again_and_no_sql_is_shown(tmp_path, 
     assert len(shown) == 1 and "no such table" in shown[0] and "SELECT" not in shown[0]
 
 
-def test_a_slow_writer_is_not_a_dead_server_and_says_how_much_is_left(tmp_path, monkeypatch):
+def test_a_slow_writer_is_not_a_dead_server_and_says_how_much_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow.tracking import MlflowClient
 
     plain, slow = MlflowClient.log_batch, threading.Event()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("empty_database"
 
 
 @pytest.mark.integration
-def test_files_are_logged_when_the_trial_ends(tmp_path):
+def test_files_are_logged_when_the_trial_ends(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     client, files = (
@@ -77,7 +78,7 @@ def test_files_are_logged_when_the_trial_ends(tmp_path):
     )
 
 
-def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
+def test_text_that_cannot_be_encoded_is_escaped(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     bad = "caf\udce9"
@@ -104,7 +105,7 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
 
 
 @pytest.mark.integration
-def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
+def test_the_parent_run_shows_the_settings_and_the_result(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     space = space_in(tmp_path)
@@ -153,7 +154,7 @@ def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
     }
 
 
-def test_a_long_report_is_cut_at_a_line():
+def test_a_long_report_is_cut_at_a_line() -> None:
     short = description("# x\n\nfirst\n\nrest", {"a": "#/b"})
     assert short == "[a](#/b)\n\nfirst\n\nrest"
     long = description("# x\n\nfirst\n\n" + "line\n" * 3000, {"a": "#/b"})
@@ -161,7 +162,7 @@ def test_a_long_report_is_cut_at_a_line():
     assert long.endswith("line\n\nThe rest is in the artifact `report.md`.\n")
 
 
-def test_the_preprocessor_parameter_groups_trials():
+def test_the_preprocessor_parameter_groups_trials() -> None:
     step = Step("features:Clip", None, {"quantile": 0.99})
     tuned = dataclasses.replace(
         trial(0), preprocessor=(step,), labels={"preprocessor.0.quantile": 0.99}
@@ -172,7 +173,7 @@ def test_the_preprocessor_parameter_groups_trials():
     assert trial_params(trial(0))["preprocessor"] == "Std"
 
 
-def test_a_dimension_inside_an_option_is_logged_once():
+def test_a_dimension_inside_an_option_is_logged_once() -> None:
     labels = {
         "params.optimizer": "sgd",
         "params.optimizer.choice.0.momentum": 0.3,
@@ -203,7 +204,9 @@ def test_a_dimension_inside_an_option_is_logged_once():
         ("data/rows.csv", "rows.csv", "local", {"uri": "data/rows.csv"}),
     ],
 )
-def test_the_data_set_is_an_input_of_mlflow(tmp_path, train, name, kind, source):
+def test_the_data_set_is_an_input_of_mlflow(
+    tmp_path: Path, train: str, name: str, kind: str, source: Any
+) -> None:
     text = SPACE.replace('"sklearn:wine"', json.dumps(train)).replace(
         "valid: 0.25", "valid: valid.csv"
     )

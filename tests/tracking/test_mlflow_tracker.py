@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +36,7 @@ def play(tracker: MlflowTracker, folder: Path) -> None:
         tracker.handle(event)
 
 
-def check(client, tracker: MlflowTracker) -> None:
+def check(client: Any, tracker: MlflowTracker) -> None:
     experiment = client.get_experiment_by_name("exp")
     parent = client.get_run(tracker.parent)
     assert parent.info.status == "FINISHED" and parent.info.end_time == 1_700_000_200_000
@@ -77,7 +79,7 @@ def check(client, tracker: MlflowTracker) -> None:
 
 
 @pytest.mark.integration
-def test_events_that_are_written_twice_change_nothing(tmp_path):
+def test_events_that_are_written_twice_change_nothing(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(default_uri(tmp_path))
@@ -94,7 +96,9 @@ def test_events_that_are_written_twice_change_nothing(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("began", [1_763_836_404.1237, 1_763_836_404.9996])
-def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, began):
+def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(
+    tmp_path: Path, began: float
+) -> None:
     parents = []
     for at in (began, round(began, 3)):  # which is what its folder keeps
         tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", at))
@@ -105,14 +109,16 @@ def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, b
 
 
 @pytest.mark.integration
-def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
+def test_a_study_that_cannot_be_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sweeps.tracking.mlflow.mlflow_tracker.RETRY_EVERY", 0.01)
     tracker, tried = (
         MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)),
         [],
     )
 
-    def history(skip):
+    def history(skip: Any) -> Iterator[Any]:
         tried.append(1)
         if len(tried) < 3:
             raise RuntimeError("the database went away")
@@ -125,7 +131,7 @@ def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
+def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path: Path) -> None:
     """Trial 0 stays paused. Trial 1 continues before its pause is written, and trial 2 after it.
 
     An earlier driver paused trial 3.
@@ -139,7 +145,7 @@ def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
             for r in runs
         }
 
-    def history(skip):
+    def history(skip: Any) -> Iterator[Any]:
         yield begin(trial(3))
         yield TrialPaused(1_700_000_050.0, 3, 2)
 
@@ -175,7 +181,7 @@ def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("last", ["reports", "end"])
-def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
+def test_a_second_driver_sends_what_the_first_did_not(tmp_path: Path, last: str) -> None:
     """Two trials ended, one end was lost, one trial was never sent, and one still runs.
 
     MLflow has each of them once.
@@ -192,7 +198,7 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
     assert first.close()
     asked = []
 
-    def history(skip):
+    def history(skip: Any) -> Iterator[Any]:
         asked.extend(number for number in range(4) if number not in skip)
         for number in asked:
             stands = Result(State.RUNNING, 0.5, 2, 2) if number == 3 else done
@@ -222,7 +228,7 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
 
 
 @pytest.mark.integration
-def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
+def test_long_curves_and_many_parameters_go_in_batches(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))

@@ -10,7 +10,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ def blocks() -> dict[str, str]:
 
 
 @pytest.fixture
-def example(tmp_path, monkeypatch):
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A folder with the files of the page, from which its module can be imported."""
     folder = tmp_path / "example"
     folder.mkdir()
@@ -46,7 +48,7 @@ def rows_in(file: Path) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.timeout(120)
-def test_the_example_passes_the_suite(example):
+def test_the_example_passes_the_suite(example: Any) -> None:
     env = {**os.environ, "PYTHONPATH": f"{REPO}{os.pathsep}{example}"}
     command = [
         sys.executable,
@@ -72,7 +74,9 @@ class Broken:
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_a_sweep_has_several_trackers_and_one_that_fails_harms_none(clean_ray, example, tmp_path):
+def test_a_sweep_has_several_trackers_and_one_that_fails_harms_none(
+    clean_ray: Any, example: Any, tmp_path: Path
+) -> None:
     file = space_of(tmp_path, "plain", limits="max_trials: 2", data=False)
     (tmp_path / "broken_tracker.py").write_text(BROKEN)
     (tmp_path / "csv_tracker.py").write_text((example / "csv_tracker.py").read_text())

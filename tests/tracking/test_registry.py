@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ numbers = st.floats(allow_nan=False)
 
 
 @given(numbers, numbers, st.sampled_from(["minimize", "maximize"]))
-def test_an_alias_moves_only_to_a_better_version(old, new, goal):
+def test_an_alias_moves_only_to_a_better_version(old: Any, new: Any, goal: Any) -> None:
     better = new < old if goal == "minimize" else new > old
     assert should_move_alias(Score("loss", goal, old), Score("loss", goal, new), False)[0] == better
     assert should_move_alias(Score("loss", goal, old), Score("loss", goal, new), True)[0]
@@ -36,7 +37,7 @@ def test_an_alias_moves_only_to_a_better_version(old, new, goal):
         assert not should_move_alias(other, Score("loss", goal, new), False)[0]
 
 
-def test_an_alias_does_not_move_to_nan():
+def test_an_alias_does_not_move_to_nan() -> None:
     tags = {"sweeps.metric": "loss", "sweeps.goal": "minimize"}
     assert score_of(tags | {"sweeps.value": "0.5"}) == Score("loss", "minimize", 0.5)
     assert not should_move_alias(
@@ -47,8 +48,11 @@ def test_an_alias_does_not_move_to_nan():
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(
-    empty_database, checked_in_this_process, tmp_path, monkeypatch
-):
+    empty_database: Any,
+    checked_in_this_process: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import bundle_parts as ingredients
     import mlflow.pyfunc
     from mlflow.tracking import MlflowClient
@@ -148,7 +152,7 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(
         mlflow.set_tracking_uri(None)
 
 
-def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
+def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version() -> None:
     tags = {"sweeps.metric": "loss", "sweeps.goal": "minimize", "sweeps.value": "0.1"}
     kept, broken = Score("loss", "minimize", 0.3), score_of(tags | {"sweeps.feasible": "false"})
     assert (
@@ -165,7 +169,7 @@ def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
     assert score_of(tags) == feasible == Score("loss", "minimize", 0.1)
 
 
-def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
+def test_errors_of_a_store_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
     gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
     with pytest.raises(
@@ -196,6 +200,6 @@ def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
     ]
     + [("a", alias, "--alias") for alias in ("latest", "a b", "V12", "a/b", "x" * 256)],
 )
-def test_names_that_mlflow_refuses_are_refused(name, alias, place):
+def test_names_that_mlflow_refuses_are_refused(name: Any, alias: Any, place: Any) -> None:
     with pytest.raises(InputError, match=f"^{place}: .*got "):
         check_names(name, alias)

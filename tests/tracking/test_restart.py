@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path: Path) -> Iterator[Any]:
     """Return a function that starts MLflow's server, each time on the same port and database."""
     port = mlflow_server.free_port()
     started: list[subprocess.Popen] = []
@@ -31,7 +33,7 @@ def serve(tmp_path):
         mlflow_server.end(server)
 
 
-def test_a_server_that_comes_back_gets_what_it_missed(tmp_path, serve):
+def test_a_server_that_comes_back_gets_what_it_missed(tmp_path: Path, serve: Any) -> None:
     from mlflow.tracking import MlflowClient
 
     uri, server = serve()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def experiments(uri: str) -> list[str]:
     return [e.name for e in MlflowClient(uri).search_experiments()]
 
 
-def test_a_process_that_is_killed_while_it_creates_tables_blocks_nobody(tmp_path):
+def test_a_process_that_is_killed_while_it_creates_tables_blocks_nobody(tmp_path: Path) -> None:
     uri = default_uri(tmp_path)
     env = {**os.environ, "TMPDIR": str(tmp_path / "elsewhere")}
     (tmp_path / "elsewhere").mkdir()
@@ -48,7 +49,9 @@ def test_a_process_that_is_killed_while_it_creates_tables_blocks_nobody(tmp_path
     assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "mlflow.db"]
 
 
-def test_two_processes_create_the_tables_at_the_same_time(tmp_path, database, monkeypatch):
+def test_two_processes_create_the_tables_at_the_same_time(
+    tmp_path: Path, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri, second = default_uri(tmp_path), threading.Event()
     link = os.link
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -22,7 +23,7 @@ from sweeps.tracking.tensorboard import TensorBoardTracker
 pytestmark = pytest.mark.timeout(120)
 
 
-def play(events) -> None:
+def play(events: Any) -> None:
     tracker = TensorBoardTracker()
     for event in events:
         tracker.handle(event)
@@ -36,11 +37,11 @@ def run_of(folder: Path, trial: str) -> EventAccumulator:
     return read
 
 
-def curve(run: EventAccumulator, name: str):
+def curve(run: EventAccumulator, name: str) -> Any:
     return [(point.step, point.wall_time, point.value) for point in run.Scalars(name)]
 
 
-def test_each_trial_is_a_run_with_its_curves(tmp_path):
+def test_each_trial_is_a_run_with_its_curves(tmp_path: Path) -> None:
     play(sample_events(tmp_path))
     assert sorted(run.name for run in tmp_path.glob("*/tensorboard/*")) == [
         "0000",
@@ -60,7 +61,7 @@ def test_each_trial_is_a_run_with_its_curves(tmp_path):
     ] == [(1, 0.2)]
 
 
-def test_each_trial_that_ended_has_its_hyperparameters(tmp_path):
+def test_each_trial_that_ended_has_its_hyperparameters(tmp_path: Path) -> None:
     play(sample_events(tmp_path))
     for trial in ("0000", "0001", "0002", "0004"):
         content = run_of(tmp_path, trial).summary_metadata
@@ -76,7 +77,7 @@ def test_each_trial_that_ended_has_its_hyperparameters(tmp_path):
     )
 
 
-def test_a_resume_writes_each_point_once(tmp_path):
+def test_a_resume_writes_each_point_once(tmp_path: Path) -> None:
     play(sample_events(tmp_path)[:4])  # killed after the first report of trial 0
     play(sample_events(tmp_path, resumed=True))
     complete = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/tensorboard/0000/*")}
@@ -87,7 +88,9 @@ def test_a_resume_writes_each_point_once(tmp_path):
     assert [point[0] for point in curve(run_of(tmp_path, "0000"), "loss")] == [1, 2]
 
 
-def test_without_the_package_the_error_names_the_extra(tmp_path, monkeypatch):
+def test_without_the_package_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     file = tmp_path / "s.yaml"
     file.write_text(SPACE + "trackers: [tensorboard]\n")

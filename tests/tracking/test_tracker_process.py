@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,14 +27,14 @@ pytestmark = [
 ]
 
 
-def started(tmp_path) -> TrackerProcess:
+def started(tmp_path: Path) -> TrackerProcess:
     return TrackerProcess(
         Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0),
         tmp_path / "sweep.log",
     )
 
 
-def test_events_are_written_by_another_process(tmp_path):
+def test_events_are_written_by_another_process(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     tracker = started(tmp_path)
@@ -44,7 +45,9 @@ def test_events_are_written_by_another_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_run_has_system_metrics_and_survives_a_kill(tmp_path, monkeypatch):
+def test_run_has_system_metrics_and_survives_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow.tracking import MlflowClient
 
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
@@ -79,14 +82,14 @@ def test_run_has_system_metrics_and_survives_a_kill(tmp_path, monkeypatch):
     assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
 
 
-def test_a_sweep_that_never_started_creates_no_database(tmp_path):
+def test_a_sweep_that_never_started_creates_no_database(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").unlink()
     tracker = started(tmp_path)
     tracker.handle(SweepEnded(1.0, None))
     assert tracker.close() and tracker.error is None and not (tmp_path / "mlflow.db").exists()
 
 
-def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_path):
+def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-c",
@@ -111,7 +114,7 @@ def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_pa
     process.stdout.close()
 
 
-def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path):
+def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path: Path) -> None:
     tracker = TrackerProcess(
         Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0), tmp_path / "sweep.log"
     )

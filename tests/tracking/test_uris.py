@@ -19,7 +19,7 @@ from sweeps.tracking.mlflow.uris import check_uri
         ("postgresqll://me:hidden@host/db", "did you mean `postgresql`"),
     ],
 )
-def test_a_uri_without_a_store_is_refused(uri, message):
+def test_a_uri_without_a_store_is_refused(uri: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as e:
         check_uri(uri, "--tracking-uri")
     assert str(e.value).startswith("--tracking-uri: ") and "hidden" not in str(e.value)
@@ -36,5 +36,5 @@ def test_a_uri_without_a_store_is_refused(uri, message):
         "databricks://profile",
     ],
 )
-def test_a_uri_with_a_store_is_accepted(uri):
+def test_a_uri_with_a_store_is_accepted(uri: str) -> None:
     check_uri(uri, "--tracking-uri")

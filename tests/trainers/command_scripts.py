@@ -83,7 +83,7 @@ def run(
     name: str = "train.py",
     params: dict | None = None,
     shards: Any = None,
-    **more,
+    **more: Any,
 ) -> LoopRun:
     """Run a script in this process's loop.
 

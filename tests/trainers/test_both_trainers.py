@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +32,9 @@ each_task = pytest.mark.parametrize("task", TASKS)
 
 
 @every
-def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(name, tmp_path):
+def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(
+    name: Any, tmp_path: Path
+) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     cur = current(asked=("valid-logloss", "valid-accuracy"))
@@ -42,8 +46,8 @@ def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(name, t
 @each_task
 @pytest.mark.parametrize("best_is_last", [False, True])
 def test_the_other_metrics_are_those_of_the_model_of_the_best_step(
-    name, task, best_is_last, tmp_path
-):
+    name: Any, task: Any, best_is_last: bool, tmp_path: Path
+) -> None:
     module, params = TRAINERS[name]
     steps = "num_boost_round" if name == "xgboost" else "epochs"
     current, shards = small_table(task)
@@ -67,7 +71,7 @@ def test_the_other_metrics_are_those_of_the_model_of_the_best_step(
 
 
 @every
-def test_a_trial_that_is_stopped_has_no_other_metrics(name, tmp_path):
+def test_a_trial_that_is_stopped_has_no_other_metrics(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     assert run_loop(module.train_func, params, current(), shards, tmp_path, stop_at=11).final == {}
@@ -78,7 +82,9 @@ def test_a_trial_that_is_stopped_has_no_other_metrics(name, tmp_path):
 
 @every
 @each_task
-def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
+def test_the_checkpoint_holds_the_best_step_to_the_bit(
+    name: Any, task: Any, tmp_path: Path
+) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table(task)
     cur = current()
@@ -102,7 +108,7 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
 
 
 @every
-def test_the_same_first_and_later_in_a_warm_process(name, tmp_path):
+def test_the_same_first_and_later_in_a_warm_process(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     params = params | ({"subsample": 0.7} if name == "xgboost" else {})
     current, shards = small_table("binary")
@@ -129,7 +135,9 @@ def test_the_same_first_and_later_in_a_warm_process(name, tmp_path):
 
 
 @every
-def test_a_stop_leaves_nothing_behind(name, tmp_path, monkeypatch):
+def test_a_stop_leaves_nothing_behind(
+    name: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     run_loop(
@@ -151,7 +159,7 @@ def test_a_stop_leaves_nothing_behind(name, tmp_path, monkeypatch):
 
 
 @every
-def test_text_columns_are_named_with_what_helps(name, tmp_path):
+def test_text_columns_are_named_with_what_helps(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     for shard in shards.values():
@@ -163,7 +171,7 @@ def test_text_columns_are_named_with_what_helps(name, tmp_path):
 
 
 @every
-def test_a_metric_that_is_not_reported(name, tmp_path):
+def test_a_metric_that_is_not_reported(name: Any, tmp_path: Path) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     for wrong, hint in (
@@ -186,7 +194,9 @@ OTHERS = {
 
 @every
 @each_task
-def test_a_scorer_of_scikit_learn_decides_the_best_step(name, task, tmp_path):
+def test_a_scorer_of_scikit_learn_decides_the_best_step(
+    name: Any, task: Any, tmp_path: Path
+) -> None:
     module, params = TRAINERS[name]
     current, shards = small_table(task)
     lead = OTHERS[task][0]

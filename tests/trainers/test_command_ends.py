@@ -53,7 +53,9 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(("ignores", "code"), [(False, 0), (True, -9)])
-def test_a_stopped_script_gets_sigterm_and_after_the_grace_time_sigkill(tmp_path, ignores, code):
+def test_a_stopped_script_gets_sigterm_and_after_the_grace_time_sigkill(
+    tmp_path: Path, ignores: bool, code: int
+) -> None:
     done = run(
         tmp_path,
         f"IGNORES = {ignores}\n{STOPS}",
@@ -68,7 +70,7 @@ def test_a_stopped_script_gets_sigterm_and_after_the_grace_time_sigkill(tmp_path
     wait_until(lambda: not alive(tmp_path), 5, "the processes to end")
 
 
-def test_a_paused_script_that_is_stopped_gets_sigterm(tmp_path):
+def test_a_paused_script_that_is_stopped_gets_sigterm(tmp_path: Path) -> None:
     script = LINES.replace("import json, sys", "import signal, json, sys").replace(
         "step, loss = 0", "signal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\nstep, loss = 0"
     )
@@ -76,7 +78,7 @@ def test_a_paused_script_that_is_stopped_gets_sigterm(tmp_path):
     assert record(tmp_path)["exit_code"] == 5
 
 
-def test_processes_that_a_script_leaves_behind_are_killed(tmp_path):
+def test_processes_that_a_script_leaves_behind_are_killed(tmp_path: Path) -> None:
     script = """
 import subprocess
 child = subprocess.Popen(["sh", "-c", "while :; do echo still here >&2; sleep 0.01; done"])
@@ -89,7 +91,7 @@ print('{"loss": 1}', flush=True)
         run(tmp_path, f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})\n")
 
 
-def test_exit_code_fails_trial_with_end_of_standard_error(tmp_path):
+def test_exit_code_fails_trial_with_end_of_standard_error(tmp_path: Path) -> None:
     script = (
         "import sys\nprint('x' * 10**6, file=sys.stderr)\n"
         "print('{\"loss\": 1}')\nraise ZeroDivisionError('by zero')\n"
@@ -105,7 +107,7 @@ def test_exit_code_fails_trial_with_end_of_standard_error(tmp_path):
     assert record(tmp_path)["exit_code"] == 1
 
 
-def test_script_without_report_fails_with_three_ways_to_report(tmp_path):
+def test_script_without_report_fails_with_three_ways_to_report(tmp_path: Path) -> None:
     with pytest.raises(
         ScriptFailed,
         match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON"
@@ -114,7 +116,7 @@ def test_script_without_report_fails_with_three_ways_to_report(tmp_path):
         run(tmp_path, "print('epoch 1 | val_loss: 3 | loss: 1')\nprint('done')")
 
 
-def test_a_script_that_prints_another_metric_gets_a_hint(tmp_path):
+def test_a_script_that_prints_another_metric_gets_a_hint(tmp_path: Path) -> None:
     with pytest.raises(
         ScriptFailed,
         match=r"has not reported `loss`; .*; its last line of JSON has `epoch` and `valid.lose`$",
@@ -122,7 +124,7 @@ def test_a_script_that_prints_another_metric_gets_a_hint(tmp_path):
         run(tmp_path, 'print(\'{"epoch": 1, "valid": {"lose": 1}, "note": "x"}\')')
 
 
-def test_a_program_that_does_not_exist_fails_the_trial(tmp_path):
+def test_a_program_that_does_not_exist_fails_the_trial(tmp_path: Path) -> None:
     with pytest.raises(ScriptFailed, match="`pyton` cannot be started: No such file or directory"):
         run(tmp_path, "", "pyton", "train.py")
 
@@ -140,7 +142,7 @@ run(Path(sys.argv[1]), f"IGNORES = True\\n{STOPS}")
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("with_children", [False, True], ids=["alone", "with its children"])
-def test_nothing_is_left_when_the_worker_is_killed(tmp_path, with_children):
+def test_nothing_is_left_when_the_worker_is_killed(tmp_path: Path, with_children: bool) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(REPO)}

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,9 @@ from tests.trainers.command_scripts import CALLS, LINES, LOSSES, losses, record,
 pytestmark = pytest.mark.usefixtures("script_environment")
 
 
-def test_calls_report_each_step_with_its_checkpoint(tmp_path, capfd):
+def test_calls_report_each_step_with_its_checkpoint(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     done = run(tmp_path, CALLS)
     assert losses(done) == LOSSES
     assert [
@@ -50,7 +53,9 @@ def test_calls_report_each_step_with_its_checkpoint(tmp_path, capfd):
     assert "the command ended with exit code 0" in capfd.readouterr().err
 
 
-def test_lines_report_each_step_with_a_consistent_checkpoint(tmp_path, capfd):
+def test_lines_report_each_step_with_a_consistent_checkpoint(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     done = run(tmp_path, LINES, params={"lr": 0.01, "steps": 20})
     assert [metrics["epoch"] for metrics in done.metrics] == list(range(1, 21))
     # The checkpoint of the first line is not copied, because the line is held back. Nor is that of
@@ -64,7 +69,9 @@ def test_lines_report_each_step_with_a_consistent_checkpoint(tmp_path, capfd):
     assert capfd.readouterr().out.count('"epoch"') == 20, "the output goes to the log"
 
 
-def test_the_error_of_a_script_has_no_part_of_a_secret(tmp_path, monkeypatch):
+def test_the_error_of_a_script_has_no_part_of_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_TOKEN", "my-own-secret")
     remember("my-own-secret")
     code = (
@@ -75,12 +82,12 @@ def test_the_error_of_a_script_has_no_part_of_a_secret(tmp_path, monkeypatch):
     assert "ecret" not in str(failed.value)
 
 
-def test_a_model_that_is_saved_after_the_last_line_is_one_more_report(tmp_path):
+def test_a_model_that_is_saved_after_the_last_line_is_one_more_report(tmp_path: Path) -> None:
     done = run(tmp_path, LINES + "time.sleep(0.05)\n(folder / 'model').write_text('m')\n")
     assert losses(done) == [*LOSSES, LOSSES[-1]] and (done.checkpoints[5] / "model").exists()
 
 
-def test_calls_count_and_the_same_metrics_as_lines_do_not(tmp_path):
+def test_calls_count_and_the_same_metrics_as_lines_do_not(tmp_path: Path) -> None:
     done = run(
         tmp_path,
         CALLS.replace(
@@ -90,7 +97,7 @@ def test_calls_count_and_the_same_metrics_as_lines_do_not(tmp_path):
     assert losses(done) == LOSSES
 
 
-def test_a_call_after_lines_that_count_fails_the_trial(tmp_path):
+def test_a_call_after_lines_that_count_fails_the_trial(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError,
         match="its JSON lines on standard output with the objective's metric already count",
@@ -98,7 +105,7 @@ def test_a_call_after_lines_that_count_fails_the_trial(tmp_path):
         run(tmp_path, LINES + "import sweeps\nsweeps.report(loss=0)\n")
 
 
-def test_reports_of_a_shell_script_with_nested_metrics(tmp_path):
+def test_reports_of_a_shell_script_with_nested_metrics(tmp_path: Path) -> None:
     script = (
         'echo starting\necho \'{"valid": {"loss": 0.5}}\'\nprintf \'{"valid": {"loss": 0.25}}\'\n'
     )
@@ -125,7 +132,9 @@ def test_reports_of_a_shell_script_with_nested_metrics(tmp_path):
         (b"", None),
     ],
 )
-def test_a_line_is_a_report_if_it_is_json_with_a_number_for_the_metric(line, expected):
+def test_a_line_is_a_report_if_it_is_json_with_a_number_for_the_metric(
+    line: bytes, expected: Any
+) -> None:
     metrics = metrics_in(line, "loss")
     assert (metrics is not None) == bool(expected) and (
         expected in (True, None) or metrics == expected
@@ -147,11 +156,15 @@ def test_a_line_is_a_report_if_it_is_json_with_a_number_for_the_metric(line, exp
         (b'{"a":' * 100_000, "loss", False),
     ],
 )
-def test_a_line_that_names_the_metric_and_cannot_be_read(line, metric, named):
+def test_a_line_that_names_the_metric_and_cannot_be_read(
+    line: Any, metric: str, named: bool
+) -> None:
     assert metrics_in(line, metric) is None and names_metric(line, metric) is named
 
 
-def test_an_unreadable_line_is_a_step_with_nan_that_the_log_names(tmp_path, capfd):
+def test_an_unreadable_line_is_a_step_with_nan_that_the_log_names(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     lines = ['{"loss": 0.5}', '{"loss": null}', '{"epoch": 3}', '{"loss": 0.2}', "{'loss': 0.1}"]
     done = run(tmp_path, f"print({chr(10).join(lines)!r})")
     unread = {"loss": pytest.approx(math.nan, nan_ok=True), UNREADABLE_LINE: 1.0}
@@ -160,7 +173,9 @@ def test_an_unreadable_line_is_a_step_with_nan_that_the_log_names(tmp_path, capf
     assert "this line has no number for the objective: {'loss': 0.1}" in log and "epoch" not in log
 
 
-def test_a_line_that_is_too_long_is_a_step_with_nan(tmp_path, monkeypatch):
+def test_a_line_that_is_too_long_is_a_step_with_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_script, "LONGEST_LINE", 100)
     monkeypatch.setattr(_script, "CHUNK", 64)
     done = run(
@@ -171,7 +186,7 @@ def test_a_line_that_is_too_long_is_a_step_with_nan(tmp_path, monkeypatch):
     assert [math.isnan(loss) for loss in losses(done)] == [False, True, True, False]
 
 
-def test_lines_that_cannot_be_read_are_no_source_of_their_own(tmp_path):
+def test_lines_that_cannot_be_read_are_no_source_of_their_own(tmp_path: Path) -> None:
     def reports(*given: tuple[str, bool]) -> list[int]:
         chosen, counted = Sources(), []
         for number, (source, readable) in enumerate(given):
@@ -189,7 +204,7 @@ def test_lines_that_cannot_be_read_are_no_source_of_their_own(tmp_path):
         run(tmp_path, "print('{\"loss\": null}')")
 
 
-def test_the_best_source_of_reports_counts():
+def test_the_best_source_of_reports_counts() -> None:
     def reports(*sources: str) -> list[int]:
         chosen, counted = Sources(), []
         for number, source in enumerate(sources):
@@ -212,7 +227,7 @@ def log(folder: Path, name: str, *lines: str, run: str = "a") -> None:
         opened.writelines(f"{line}\n" for line in lines)
 
 
-def test_each_value_of_the_metric_in_mlflows_files_is_a_report(tmp_path):
+def test_each_value_of_the_metric_in_mlflows_files_is_a_report(tmp_path: Path) -> None:
     files = MlflowFiles(tmp_path, "valid/loss", ("valid/loss", "acc"))
     assert list(files.new_reports(False)) == []
     log(tmp_path, "valid/loss", "1000 0.5 1")
@@ -233,7 +248,7 @@ def test_each_value_of_the_metric_in_mlflows_files_is_a_report(tmp_path):
     )
 
 
-def test_a_value_that_mlflow_logs_again_with_a_model_is_one_report(tmp_path):
+def test_a_value_that_mlflow_logs_again_with_a_model_is_one_report(tmp_path: Path) -> None:
     files = MlflowFiles(tmp_path, "loss", ("loss",))
     log(tmp_path, "loss", "1000 0.5 0", "1000 0.5 0 m-1", "1001 0.5 0", "1001 0.4 1", "1002 0.4 1")
     assert [metrics["loss"] for metrics in files.new_reports(False)] == [0.5, 0.5, 0.4, 0.4]
@@ -244,7 +259,9 @@ def test_a_value_that_mlflow_logs_again_with_a_model_is_one_report(tmp_path):
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_what_a_script_logs_with_mlflow_is_reported_and_copied_to_the_run(tmp_path, monkeypatch):
+def test_what_a_script_logs_with_mlflow_is_reported_and_copied_to_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")

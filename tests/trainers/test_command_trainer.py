@@ -57,7 +57,9 @@ class TestCommand(TrainerTests):
 # ---- the environment
 
 
-def test_the_environment_is_that_of_torchrun(tmp_path, monkeypatch):
+def test_the_environment_is_that_of_torchrun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_RUN_ID", "of the sweep's parent")
     script = (
         "import json, os\nopen('env.json', 'w').write(json.dumps(dict(os.environ)))\n"
@@ -82,7 +84,7 @@ def test_the_environment_is_that_of_torchrun(tmp_path, monkeypatch):
     assert "SWEEPS_DATA_DIR" not in env
 
 
-def test_prepared_data_is_offered_as_parquet(tmp_path):
+def test_prepared_data_is_offered_as_parquet(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0], "y": [0, 1]})
     script = (
         "import os, sys, pandas as pd\n"
@@ -108,7 +110,9 @@ def test_prepared_data_is_offered_as_parquet(tmp_path):
 
 
 @pytest.mark.parametrize(("resumes", "expected"), [(True, LOSSES[2:]), (False, LOSSES)])
-def test_resumed_script_gets_copy_of_checkpoint(tmp_path, resumes, expected):
+def test_resumed_script_gets_copy_of_checkpoint(
+    tmp_path: Path, resumes: bool, expected: Any
+) -> None:
     checkpoint = run(tmp_path, CALLS).checkpoints[2]
     before = (checkpoint / "state.json").read_text()
     assert losses(run(tmp_path, CALLS, resume=checkpoint, options={"resume": resumes})) == expected

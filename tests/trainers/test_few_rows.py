@@ -5,6 +5,9 @@ Both ways give exactly the same results.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +29,7 @@ from sweeps.trainers._dmatrix import matrix
     ],
     ids=lambda p: f"{p['objective']} {p.get('booster', '')}",
 )
-def test_few_rows_and_many(params, tmp_path, monkeypatch):
+def test_few_rows_and_many(params: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=["a", "b[0]", "c", "d"])
     frame.loc[::7, "c"] = np.nan

@@ -8,6 +8,8 @@ import json
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +37,7 @@ class Half:
 
 
 @pytest.mark.parametrize("name", trainer_names())
-def test_a_trainer_that_computes_metrics_computes_all(name):
+def test_a_trainer_that_computes_metrics_computes_all(name: Any) -> None:
     definition = definition_of(f"sweeps.trainers.{name}")
     assert definition.all_metrics or not definition.metrics, (
         "compute the metrics with `measure` of trainers/_metrics.py"
@@ -48,7 +50,9 @@ def test_a_trainer_that_computes_metrics_computes_all(name):
 @pytest.mark.parametrize(
     ("trainer", "params"), [("xgboost", "num_boost_round: 2"), ("torch_tabular", "epochs: 2")]
 )
-def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
+def test_a_project_with_a_package_trainers_runs_ours(
+    tmp_path: Path, trainer: str, params: str
+) -> None:
     package = tmp_path / "trainers"
     package.mkdir()
     (package / "__init__.py").write_text(OWN)
@@ -65,7 +69,7 @@ def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(240)
-def test_the_wheel_installs_no_package_trainers(tmp_path):
+def test_the_wheel_installs_no_package_trainers(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, REPO],
         capture_output=True,
@@ -82,7 +86,7 @@ def test_the_wheel_installs_no_package_trainers(tmp_path):
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(400)
-def test_mypy_knows_the_types_of_our_trainers(tmp_path):
+def test_mypy_knows_the_types_of_our_trainers(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(
         "from sweeps.trainers.xgboost import load\n\nanswer: int = load('folder')\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from sweeps.trainers._rounds import MOST_REPORTS, MOST_ROUNDS, Rounds, max_round
 
 
 @given(st.integers(1, 20_000))
-def test_at_most_200_rounds_are_reported_and_the_last_one_is_among_them(last):
+def test_at_most_200_rounds_are_reported_and_the_last_one_is_among_them(last: Any) -> None:
     reported = sorted(reported_rounds(last))
     assert len(reported) <= MOST_REPORTS and reported[-1] == last and reported[0] == 1
     if last <= MOST_REPORTS:
@@ -21,7 +22,7 @@ def test_at_most_200_rounds_are_reported_and_the_last_one_is_among_them(last):
 
 
 @given(st.integers(MOST_REPORTS + 1, MOST_ROUNDS), st.integers(MOST_REPORTS + 1, MOST_ROUNDS))
-def test_long_trials_report_the_same_rounds_a_few_percent_apart(shorter, longer):
+def test_long_trials_report_the_same_rounds_a_few_percent_apart(shorter: Any, longer: Any) -> None:
     some, more = reported_rounds(shorter), reported_rounds(longer)
     assert set(some) - {shorter} <= set(more) or shorter > longer
     steps = sorted(more)
@@ -29,7 +30,9 @@ def test_long_trials_report_the_same_rounds_a_few_percent_apart(shorter, longer)
 
 
 @given(st.integers(1, 900), st.integers(1, 60), st.lists(st.integers(1, 900), max_size=9))
-def test_patience_ends_training_at_first_due_report(last, patience, improvements):
+def test_patience_ends_training_at_first_due_report(
+    last: Any, patience: Any, improvements: Any
+) -> None:
     rounds = Rounds.of({"patience": patience}, last, None)
     steps, trained = SimpleNamespace(best=None), []
     for step in rounds.after(0, steps):
@@ -42,7 +45,7 @@ def test_patience_ends_training_at_first_due_report(last, patience, improvements
     assert all(wait < patience for wait in waited[:-1])
 
 
-def test_without_patience_all_rounds_are_trained_up_to_max_t():
+def test_without_patience_all_rounds_are_trained_up_to_max_t() -> None:
     steps = SimpleNamespace(best=None)
     assert list(Rounds.of({}, 9, None).after(4, steps)) == [5, 6, 7, 8, 9]
     assert list(Rounds.of({"patience": None}, 9, 7).after(0, steps)) == list(range(1, 8))
@@ -51,7 +54,9 @@ def test_without_patience_all_rounds_are_trained_up_to_max_t():
 
 
 @given(st.integers(1, 2000), st.integers(1, 60), st.integers(1, 7))
-def test_resumable_rounds_are_reported_and_far_enough_apart(last, distance, factor):
+def test_resumable_rounds_are_reported_and_far_enough_apart(
+    last: Any, distance: Any, factor: Any
+) -> None:
     rounds = Rounds.of({}, last, None)
     rounds_left = sorted(rounds.resumable(distance, factor))
     assert set(rounds_left) - {0} <= set(rounds.reported)

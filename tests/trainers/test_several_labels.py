@@ -69,7 +69,7 @@ def trained(
 
 @each_task
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
-def test_xgboost(task, strategy, tmp_path):
+def test_xgboost(task: Any, strategy: str, tmp_path: Path) -> None:
     params = {"num_boost_round": 5, "max_depth": 3, "multi_strategy": strategy}
     _, shards, predicted = trained("xgboost", task, params, tmp_path)
     objective = "binary:logistic" if task == "multilabel" else "reg:squarederror"
@@ -88,7 +88,7 @@ def test_xgboost(task, strategy, tmp_path):
 
 
 @each_task
-def test_sklearn_grows_a_forest(task, tmp_path):
+def test_sklearn_grows_a_forest(task: Any, tmp_path: Path) -> None:
     kind = RandomForestClassifier if task == "multilabel" else RandomForestRegressor
     options = {
         "estimator": f"sklearn.ensemble:{kind.__name__}",
@@ -112,7 +112,7 @@ def test_sklearn_grows_a_forest(task, tmp_path):
         np.testing.assert_allclose(predicted, expected, rtol=1e-9)
 
 
-def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
+def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path: Path) -> None:
     cur, shards = table(
         "multilabel",
         metric="valid-error",
@@ -133,7 +133,7 @@ def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
 
 
 @each_task
-def test_torch(task, tmp_path):
+def test_torch(task: Any, tmp_path: Path) -> None:
     options = {"model": "tests.networks:Net", "loss": None, "dataset": None}
     params = {"epochs": 4, "batch_size": 50, "lr": 0.05}
     run, _, predicted = trained("torch", task, params, tmp_path / "plain", options=options)

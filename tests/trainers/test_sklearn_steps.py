@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ LINEAR = "sklearn.linear_model"
         ("sklearn.neighbors:KNeighborsClassifier", {}, {"sweep_max_t": 3}, 1),
     ],
 )
-def test_the_number_of_steps(tmp_path, estimator, params, options, steps):
+def test_the_number_of_steps(
+    tmp_path: Path, estimator: Any, params: Any, options: Any, steps: int
+) -> None:
     assert len(run(tmp_path, estimator, params, **options).metrics) == steps
 
 
@@ -61,7 +64,7 @@ def flat(batches: list[list[int]]) -> list[int]:
     return [row for rows in batches for row in rows]
 
 
-def test_a_step_is_a_part_of_the_rows_without_max_iter():
+def test_a_step_is_a_part_of_the_rows_without_max_iter() -> None:
     whole = rows_seen(Counter(), None)
     assert [len(rows) for rows in whole] == [5, 5] and sorted(flat(whole)) == list(range(10))
     batches = rows_seen(Counter(), 3)

@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -119,7 +120,7 @@ def last_model(loop_run: LoopRun) -> trainer.Model:
     return trainer.load(str(loop_run.checkpoints[max(loop_run.checkpoints)]))
 
 
-def test_an_estimator_is_fitted_as_without_sweeps(tmp_path):
+def test_an_estimator_is_fitted_as_without_sweeps(tmp_path: Path) -> None:
     _, shards = small_table("multiclass")
     train, valid = shards["train"].frame, shards["valid"].frame
     params = {"n_estimators": 20, "max_depth": None}
@@ -144,7 +145,9 @@ def test_an_estimator_is_fitted_as_without_sweeps(tmp_path):
         ("sklearn.ensemble:HistGradientBoostingClassifier", {"max_iter": 12}, "binary"),
     ],
 )
-def test_an_ensemble_that_grows_is_the_same_at_the_end(tmp_path, estimator, params, task):
+def test_an_ensemble_that_grows_is_the_same_at_the_end(
+    tmp_path: Path, estimator: Any, params: Any, task: str
+) -> None:
     once = run(tmp_path / "once", estimator, params, task, steps=1)
     steps = run(tmp_path / "steps", estimator, params, task, steps=5, keep_last=True)
     assert (len(once.metrics), len(steps.metrics)) == (1, 5)
@@ -168,7 +171,9 @@ def test_an_ensemble_that_grows_is_the_same_at_the_end(tmp_path, estimator, para
         ),
     ],
 )
-def test_the_model_of_the_best_step_is_kept(tmp_path, estimator, params, options):
+def test_the_model_of_the_best_step_is_kept(
+    tmp_path: Path, estimator: str, params: Any, options: Any
+) -> None:
     loop_run = run(tmp_path, estimator, params, **options)
     losses = [metrics["valid-logloss"] for metrics in loop_run.metrics]
     best = int(np.argmin(losses)) + 1
@@ -182,7 +187,7 @@ def test_the_model_of_the_best_step_is_kept(tmp_path, estimator, params, options
     )
 
 
-def test_seed_and_threads_follow_from_the_trial_at_every_depth():
+def test_seed_and_threads_follow_from_the_trial_at_every_depth() -> None:
     cur = small_table("binary")[0](threads=3, seed=11)
     forest = build(FOREST, {}, cur)
     assert (forest.random_state, forest.n_jobs) == (11, 3)
@@ -232,14 +237,16 @@ def test_seed_and_threads_follow_from_the_trial_at_every_depth():
         (f"{HERE}:unpicklable", {}, "binary", "the estimator cannot be pickled: "),
     ],
 )
-def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path, estimator, params, task, text):
+def test_what_cannot_be_trained_is_refused_in_one_line(
+    tmp_path: Path, estimator: Any, params: Any, task: str, text: Any
+) -> None:
     with pytest.raises(ValueError, match=re.escape(text)) as e:
         run(tmp_path, estimator, params, task)
     assert "\n" not in str(e.value)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_an_estimator_without_probabilities(tmp_path, task):
+def test_an_estimator_without_probabilities(tmp_path: Path, task: str) -> None:
     ranking = "valid-roc_auc" if task == "binary" else "valid-average_precision"
     wanted = ("valid-balanced_accuracy", ranking)
     loop_run = run(
@@ -273,7 +280,7 @@ def test_an_estimator_without_probabilities(tmp_path, task):
         )
 
 
-def test_predictions_are_independent_of_layout_and_threads(tmp_path):
+def test_predictions_are_independent_of_layout_and_threads(tmp_path: Path) -> None:
     _, shards = small_table("regression")
     x = shards["valid"].frame.drop(columns="y")
     for name, params in (("LinearRegression", {}), ("BayesianRidge", {})):
@@ -289,7 +296,7 @@ def test_predictions_are_independent_of_layout_and_threads(tmp_path):
     assert len({forest.predict(x).tobytes() for _ in range(10)}) == 1
 
 
-def test_text_is_refused_with_columns_or_read_by_pipeline(tmp_path):
+def test_text_is_refused_with_columns_or_read_by_pipeline(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     for name, shard in shards.items():
         shards[name] = FakeShard(shard.frame.assign(city=["Lyon", "Pau"] * (len(shard.frame) // 2)))
@@ -323,7 +330,9 @@ def test_text_is_refused_with_columns_or_read_by_pipeline(tmp_path):
         (f"{HERE}:scaled_sgd", {"clf__alpha": 1e-4}, {"clf__alpha": 1.0}),
     ],
 )
-def test_changed_parameters_take_effect_on_resume(tmp_path, estimator, params, changed):
+def test_changed_parameters_take_effect_on_resume(
+    tmp_path: Path, estimator: Any, params: Any, changed: Any
+) -> None:
     whole = run(tmp_path / "whole", estimator, params, steps=6, checkpoint_interval=0.0)
     other = run(
         tmp_path / "other", estimator, params | changed, steps=6, resume=whole.checkpoints[3]
@@ -341,7 +350,7 @@ def test_changed_parameters_take_effect_on_resume(tmp_path, estimator, params, c
     assert state.get_params()[name] == value
 
 
-def test_a_snapshot_shares_the_trees_and_is_not_changed_by_later_steps():
+def test_a_snapshot_shares_the_trees_and_is_not_changed_by_later_steps() -> None:
     x = pd.DataFrame({"a": np.arange(40.0)})
     for estimator in (GradientBoostingRegressor(n_estimators=8), RandomForestClassifier(8)):
         training = EstimatorTraining(estimator, {}, 4, None, None, 7)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,12 +43,12 @@ from tests.trainers.test_torch_trainer import run
         ),
     ],
 )
-def test_messages(options, params, message, tmp_path):
+def test_messages(options: Any, params: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         run("binary", tmp_path, {"epochs": 1} | params, options)
 
 
-def test_columns_that_are_neither_numbers_nor_arrays(tmp_path):
+def test_columns_that_are_neither_numbers_nor_arrays(tmp_path: Path) -> None:
     _, shards = small_table("binary")
     frames = {name: shard.frame for name, shard in shards.items()}
     text = {name: FakeShard(frame.assign(town="Pau")) for name, frame in frames.items()}

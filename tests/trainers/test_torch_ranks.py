@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,9 @@ CASES = {
 }
 
 
-def _run(task, params, folder, resume=None, rank=0, world=1):
+def _run(
+    task: Any, params: Any, folder: Any, resume: Any = None, rank: int = 0, world: int = 1
+) -> Any:
     make, shards = small_table(task)
     train = shards["train"].frame.iloc[rank::world].reset_index(drop=True)
     folder.mkdir(parents=True)
@@ -49,7 +52,7 @@ def _run(task, params, folder, resume=None, rank=0, world=1):
     )
 
 
-def _train(rank, folder):
+def _train(rank: Any, folder: Any) -> Any:
     """Run every case on one rank: a whole training, and one that continues from the checkpoint of
     step 2.
     """
@@ -71,12 +74,12 @@ def _train(rank, folder):
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return call_on_two_ranks(_train, str(tmp_path_factory.mktemp("ranks")), timeout=80)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one(ranks, name):
+def test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one(ranks: Any, name: Any) -> None:
     (whole, resumed), (other, other_resumed) = ranks[0][name], ranks[1][name]
     assert (
         len(whole.metrics) == 4
@@ -88,7 +91,7 @@ def test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one(ranks, name):
     assert whole.final == other.final == resumed.final
 
 
-def test_two_ranks_equal_one_rank_with_doubled_batches(ranks, tmp_path):
+def test_two_ranks_equal_one_rank_with_doubled_batches(ranks: Any, tmp_path: Path) -> None:
     task, params = CASES["ddp"]
     one = _run(task, params | {"batch_size": 32}, tmp_path / "one")
     two = ranks[0]["ddp"][0]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,11 +14,11 @@ from sweeps.trainers._metrics import measure
 from sweeps.trainers.torch_tabular import load, train_func
 
 
-def parameters(config, max_t):
+def parameters(config: Any, max_t: Any) -> Any:
     return fill_parameters("torch_tabular", config, max_t)
 
 
-def test_params_are_filled_in():
+def test_params_are_filled_in() -> None:
     filled = parameters({"depth": 3.0, "lr": 1}, 7)
     assert (filled["depth"], filled["lr"], filled["width"], filled["epochs"]) == (
         3,
@@ -28,7 +31,7 @@ def test_params_are_filled_in():
 
 
 @pytest.mark.parametrize(("optimizer", "depth"), [("adam", 0), ("adamw", 3), ("sgd", 3)])
-def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
+def test_every_optimizer_and_depth_learns(optimizer: str, depth: int, tmp_path: Path) -> None:
     current, shards = small_table("regression")
     params = {
         "optimizer": optimizer,
@@ -44,7 +47,7 @@ def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
     assert min(values) < 0.9 * values[0]
 
 
-def test_predict_takes_any_column_order_and_missing_values(tmp_path):
+def test_predict_takes_any_column_order_and_missing_values(tmp_path: Path) -> None:
     current, shards = small_table("multiclass", missing=True)
     run = run_loop(train_func, {"epochs": 2}, current(), shards, tmp_path)
     model = load(str(run.checkpoints[2]))
@@ -57,7 +60,7 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path):
 
 
 @pytest.mark.parametrize("threads", [2, 8])
-def test_predictions_do_not_depend_on_threads(threads, tmp_path):
+def test_predictions_do_not_depend_on_threads(threads: int, tmp_path: Path) -> None:
     """A bundle is checked with as many threads as its machine has, and with wide layers the
     rounding would depend on this number.
     """
@@ -77,7 +80,7 @@ def test_predictions_do_not_depend_on_threads(threads, tmp_path):
         torch.set_num_threads(before)
 
 
-def test_metrics_are_scikit_learns():
+def test_metrics_are_scikit_learns() -> None:
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 2, 50), rng.random(50)
     binary = measure("binary", "valid", y, p)

@@ -5,7 +5,8 @@ messages.
 from __future__ import annotations
 
 import random
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -77,7 +78,7 @@ class TestDataset(TestBinary):
     }
     params: ClassVar = {"epochs": 3, "dataset_args": {"noise": 0.3}, "loss_args": {"gamma": 1.0}}
 
-    def test_weights_count(self, tmp_path, definition):
+    def test_weights_count(self, tmp_path: Path, definition: Any) -> None:
         """A loss that returns only the mean over the rows is refused."""
         with pytest.raises(
             ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"
@@ -90,7 +91,7 @@ class DatasetInProcesses(TestDataset):
 
 
 @pytest.mark.integration
-def test_a_dataset_in_processes_repeats_resumes_and_stops(tmp_path):
+def test_a_dataset_in_processes_repeats_resumes_and_stops(tmp_path: Path) -> None:
     suite = DatasetInProcesses()
     for test in (
         suite.test_a_resumed_run_equals_an_uninterrupted_one,
@@ -101,7 +102,9 @@ def test_a_dataset_in_processes_repeats_resumes_and_stops(tmp_path):
         test(folder)
 
 
-def run(task, folder, params, options=NET, shards=None, **more):
+def run(
+    task: Any, folder: Any, params: Any, options: Any = NET, shards: Any = None, **more: Any
+) -> Any:
     """Run the loop on a small table, and return the run and the function that makes a `Current`."""
     make, table = small_table(task)
     resume = more.pop("resume", None)
@@ -109,14 +112,16 @@ def run(task, folder, params, options=NET, shards=None, **more):
     return run_loop(train_func, params, current, shards or table, folder, resume=resume)
 
 
-def seeded(*parts):
+def seeded(*parts: Any) -> None:
     seed = int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 
 
-def plain_loop(task, epochs, rate, size, clip, loss, target):
+def plain_loop(
+    task: Any, epochs: Any, rate: Any, size: Any, clip: Any, loss: Any, target: Any
+) -> Any:
     """Train as a PyTorch tutorial does, and return the metrics of valid after each epoch."""
     _, shards = small_table(task)
     x, y = (
@@ -155,7 +160,9 @@ def plain_loop(task, epochs, rate, size, clip, loss, target):
         ("multiclass", nn.CrossEntropyLoss(), torch.Tensor.long),
     ],
 )
-def test_the_numbers_are_those_of_a_plain_loop(task, loss, target, tmp_path):
+def test_the_numbers_are_those_of_a_plain_loop(
+    task: str, loss: Any, target: Any, tmp_path: Path
+) -> None:
     params = {
         "epochs": 5,
         "lr": 0.02,
@@ -173,11 +180,11 @@ def test_the_numbers_are_those_of_a_plain_loop(task, loss, target, tmp_path):
     assert metrics == plain_loop(task, 5, 0.02, 48, 0.7, loss, target)
 
 
-def weights(run_, step):
+def weights(run_: Any, step: Any) -> Any:
     return load(str(run_.checkpoints[step])).network.state_dict()
 
 
-def test_accumulated_batches_make_the_step_of_one_large_batch(tmp_path):
+def test_accumulated_batches_make_the_step_of_one_large_batch(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     params = {"epochs": 1, "lr": 0.1, "optimizer": "torch.optim:SGD"}
     whole = run("regression", tmp_path / "a", params | {"batch_size": 160})
@@ -188,7 +195,7 @@ def test_accumulated_batches_make_the_step_of_one_large_batch(tmp_path):
         torch.testing.assert_close(tensor, weights(parts, 1)[name])
 
 
-def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
+def test_a_new_learning_rate_takes_effect_on_resume(tmp_path: Path) -> None:
     """Under PBT, a trial continues from a checkpoint of another trial with its own rate, which its
     schedule scales.
     """
@@ -220,7 +227,7 @@ def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
     torch.testing.assert_close(steps[0.2], 2 * steps[0.1], rtol=1e-3, atol=1e-7)
 
 
-def test_new_optimizer_starts_fresh_and_new_shape_is_refused(tmp_path):
+def test_new_optimizer_starts_fresh_and_new_shape_is_refused(tmp_path: Path) -> None:
     donor = run("binary", tmp_path, {"epochs": 2}).checkpoints[1]
     (tmp_path / "new").mkdir()
     for optimizer in ("torch.optim:SGD", "torch.optim:Adagrad"):
@@ -238,7 +245,7 @@ def test_new_optimizer_starts_fresh_and_new_shape_is_refused(tmp_path):
         run("binary", tmp_path, {"epochs": 2, "width": 3}, resume=donor)
 
 
-def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
+def test_patience_ends_the_training_and_a_refit_has_none(tmp_path: Path) -> None:
     params = {"epochs": 30, "lr": 3.0, "patience": 2, "optimizer": "torch.optim:SGD"}
     loop_run = run("regression", tmp_path, params)
     values = [metrics["valid-rmse"] for metrics in loop_run.metrics]
@@ -262,7 +269,7 @@ def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
         ({"dataset": "tests.networks:two_inputs", "model": "tests.networks:TwoInputs"}, {}),
     ],
 )
-def test_losses_and_networks_for_two_classes(options, params, tmp_path):
+def test_losses_and_networks_for_two_classes(options: Any, params: Any, tmp_path: Path) -> None:
     loop_run = run(
         "binary",
         tmp_path,
@@ -277,7 +284,7 @@ def test_losses_and_networks_for_two_classes(options, params, tmp_path):
     assert_loads(loop_run, "binary")
 
 
-def assert_loads(loop_run, task, shards=None):
+def assert_loads(loop_run: Any, task: Any, shards: Any = None) -> None:
     """Check that the loaded model has the objective's value of the best epoch."""
     metric = {
         "binary": "valid-logloss",
@@ -293,7 +300,7 @@ def assert_loads(loop_run, task, shards=None):
     assert model.predict(frame.drop(columns="y").iloc[:0]).shape == (0, *predicted.shape[1:])
 
 
-def images(tensors: bool):
+def images(tensors: bool) -> Any:
     """Return shards whose rows have an image of 8 × 8 pixels as 8-bit integers."""
     from sklearn.datasets import load_digits
 
@@ -311,7 +318,7 @@ def images(tensors: bool):
     }
 
 
-def test_a_vision_transformer_reads_a_column_of_images(tmp_path):
+def test_a_vision_transformer_reads_a_column_of_images(tmp_path: Path) -> None:
     shards = images(tensors=True)
     check = images(False)["valid"].frame.drop(columns="y").iloc[:32]
     params = {
@@ -339,7 +346,7 @@ def test_a_vision_transformer_reads_a_column_of_images(tmp_path):
 
 
 @pytest.mark.parametrize("threads", [2, 8])
-def test_predictions_do_not_depend_on_threads(threads, tmp_path):
+def test_predictions_do_not_depend_on_threads(threads: int, tmp_path: Path) -> None:
     loop_run = run("binary", tmp_path, {"epochs": 1, "width": 2048})
     before = torch.get_num_threads()
     try:
@@ -354,7 +361,9 @@ def test_predictions_do_not_depend_on_threads(threads, tmp_path):
 
 
 @pytest.mark.parametrize("sweep_max_t", [6, None])
-def test_a_trial_that_is_trained_again_follows_the_schedule_of_the_sweep(tmp_path, sweep_max_t):
+def test_a_trial_that_is_trained_again_follows_the_schedule_of_the_sweep(
+    tmp_path: Path, sweep_max_t: int | None
+) -> None:
     """`export --refit` trains up to the best step, but the schedule was made for all steps of the
     sweep.
     """

@@ -29,7 +29,7 @@ calls: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch):
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo the change of an environment variable by Ray, and forget earlier calls."""
     monkeypatch.setenv("TUNE_ORIG_WORKING_DIR", "")
     calls.clear()
@@ -214,7 +214,7 @@ class TestFiles(Suite):
 # ---- reports
 
 
-def test_a_report_is_the_dict_of_step_without_what_ray_adds(tmp_path):
+def test_a_report_is_the_dict_of_step_without_what_ray_adds(tmp_path: Path) -> None:
     results = [
         {"loss": 1.0, "timesteps_this_iter": 10, "text": "a"},
         {"loss": np.float32(0.5), "timesteps_this_iter": 5, "done": True},
@@ -226,7 +226,7 @@ def test_a_report_is_the_dict_of_step_without_what_ray_adds(tmp_path):
     assert run(tmp_path, "Scripted", {"results": results}).metrics == expected
 
 
-def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
+def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no more rows"):
         run(tmp_path, "Fails")
     assert calls[-1] == "cleanup"
@@ -246,12 +246,12 @@ def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
         ("Path", r"Path` is not a subclass of ray\.tune\.Trainable$"),
     ],
 )
-def test_anything_but_a_trainable_is_refused(tmp_path, name, message):
+def test_anything_but_a_trainable_is_refused(tmp_path: Path, name: str, message: Any) -> None:
     with pytest.raises(TypeError, match=message):
         run(tmp_path, name)
 
 
-def test_trainable_reads_prepared_data_and_names_its_trial(tmp_path):
+def test_trainable_reads_prepared_data_and_names_its_trial(tmp_path: Path) -> None:
     here = os.getcwd()
     loop_run = run(
         tmp_path, "Reads", {"rate": 1}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))}
@@ -267,24 +267,24 @@ def test_trainable_reads_prepared_data_and_names_its_trial(tmp_path):
 # ---- checkpoints
 
 
-def test_checkpoints_are_saved_at_each_best_step_and_at_the_end(tmp_path):
+def test_checkpoints_are_saved_at_each_best_step_and_at_the_end(tmp_path: Path) -> None:
     loop_run = scripted(tmp_path, [3.0, 2.0, 4.0, math.nan, 1.0, 5.0, 6.0])
     assert [*loop_run.checkpoints] == [1, 2, 5, 7]
     assert [*scripted(tmp_path / "max", [3.0, 2.0, 4.0], goal="maximize").checkpoints] == [1, 3]
 
 
-def test_checkpoints_are_saved_on_request_at_milestones_and_max_t(tmp_path):
+def test_checkpoints_are_saved_on_request_at_milestones_and_max_t(tmp_path: Path) -> None:
     losses = [1.0, 2.0, {"loss": 3.0, "should_checkpoint": True}, 4.0, 5.0, 6.0, 7.0]
     loop_run = scripted(tmp_path, losses, milestones=range(2, 8, 2), max_t=5, stop_at=5)
     assert [*loop_run.checkpoints] == [1, 2, 3, 4, 5]
     assert "should_checkpoint" not in loop_run.metrics[2]
 
 
-def test_a_refit_saves_only_the_last_step(tmp_path):
+def test_a_refit_saves_only_the_last_step(tmp_path: Path) -> None:
     assert [*scripted(tmp_path, [3.0, 2.0, 1.0], keep_last=True).checkpoints] == [3]
 
 
-def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path):
+def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path: Path) -> None:
     results = [{"loss": loss, "timesteps_this_iter": 2} for loss in (1.0, 3.0, 2.0, 0.5)]
     results[1]["should_checkpoint"] = results[-1]["done"] = True
     first = run(tmp_path, "Scripted", {"results": results}, stop_at=2, checkpoint_interval=1e9)
@@ -299,7 +299,7 @@ def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path):
     assert [metrics["timesteps_total"] for metrics in again.metrics] == [6, 8]
 
 
-def test_a_dict_is_signed_and_files_are_not(tmp_path):
+def test_a_dict_is_signed_and_files_are_not(tmp_path: Path) -> None:
     checkpoint = run(tmp_path, "Descent").checkpoints[6]
     trust.refuse_unsigned(checkpoint, ["_dict_checkpoint.pkl"], trust=False)
     (checkpoint / "_dict_checkpoint.pkl").write_bytes(b"by a stranger")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ XGBOOST = {"num_boost_round": 12, "subsample": 0.8}
 TORCH = {"epochs": 12, "lr": 0.02, "dropout": 0.1, "batch_size": 32}
 
 
-def _halves(task, rank):
+def _halves(task: Any, rank: Any) -> Any:
     current, shards = small_table(task)
     train = shards["train"].frame
     return current, {
@@ -29,7 +30,7 @@ def _halves(task, rank):
     }
 
 
-def _train(rank, tracker, folder):
+def _train(rank: Any, tracker: Any, folder: Any) -> Any:
     """Run every task twice with each trainer in one process."""
     import xgboost as xgb
 
@@ -61,7 +62,7 @@ def _train(rank, tracker, folder):
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from xgboost.tracker import RabitTracker
 
     tracker = RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
@@ -74,7 +75,7 @@ def ranks(tmp_path_factory):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ["sweeps.trainers.xgboost", "sweeps.trainers.torch_tabular"])
-def test_ranks_agree_and_repeat(ranks, name, task):
+def test_ranks_agree_and_repeat(ranks: Any, name: str, task: Any) -> None:
     (once, again, checkpoint, final), (once_1, again_1, none, _) = (
         ranks[0][name, task],
         ranks[1][name, task],
@@ -105,12 +106,12 @@ def test_ranks_agree_and_repeat(ranks, name, task):
 
 
 @pytest.mark.timeout(120)
-def test_patience_ends_all_ranks_after_the_same_round(ranks):
+def test_patience_ends_all_ranks_after_the_same_round(ranks: Any) -> None:
     assert ranks[0]["patience"] == ranks[1]["patience"]
     assert ranks[0]["patience"][0][-1] < 400
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("task", TASKS)
-def test_weights_count_on_two_ranks_as_repeated_rows(ranks, task):
+def test_weights_count_on_two_ranks_as_repeated_rows(ranks: Any, task: Any) -> None:
     assert_weights_count_on_two_ranks([rank["weights"][task] for rank in ranks])

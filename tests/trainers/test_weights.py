@@ -148,7 +148,9 @@ def assert_weights_count_on_two_ranks(ranks: list[dict[str, list[dict[str, float
 
 @WEIGHTED
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
-def test_a_weight_is_the_number_of_times_that_a_row_occurs(name, task, tmp_path):
+def test_a_weight_is_the_number_of_times_that_a_row_occurs(
+    name: Any, task: str, tmp_path: Path
+) -> None:
     weighted = run(name, task, tmp_path / "weighted", WEIGHTS)
     repeated = run(name, task, tmp_path / "repeated", rows=np.repeat(np.arange(160), WEIGHTS))
     assert_same(weighted, repeated)
@@ -157,7 +159,7 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(name, task, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost"])
-def test_metrics_of_train_count_each_row_once(name, tmp_path):
+def test_metrics_of_train_count_each_row_once(name: str, tmp_path: Path) -> None:
     task, metric = "binary", "logloss"
     names = (f"valid-{metric}", f"train-{metric}")
     loop_run = run(name, task, tmp_path / "a", WEIGHTS, asked=names)
@@ -193,8 +195,8 @@ class TestEstimators:
         [("tests.trainers.test_weights:scaled", 3), ("sklearn.naive_bayes:GaussianNB", 1)],
     )
     def test_a_weight_is_the_number_of_times_that_a_row_occurs(
-        self, estimator, steps, tmp_path, monkeypatch
-    ):
+        self, estimator: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(PARAMS, "sklearn", {})
         options = estimator_options(estimator, steps=steps)
         weighted = run("sklearn", "binary", tmp_path / "weighted", WEIGHTS, options=options)
@@ -212,7 +214,9 @@ class TestEstimators:
     @pytest.mark.parametrize(
         "estimator", ["sklearn.naive_bayes:GaussianNB", "sklearn.linear_model:SGDClassifier"]
     )
-    def test_partial_fit_gets_the_weights_of_its_rows(self, estimator, tmp_path, monkeypatch):
+    def test_partial_fit_gets_the_weights_of_its_rows(
+        self, estimator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Rows with the weight 0 have wrong labels, which would ruin the model."""
         monkeypatch.setitem(PARAMS, "sklearn", {"loss": "log_loss"} if "SGD" in estimator else {})
         options = estimator_options(estimator, batch_size=20)
@@ -230,7 +234,9 @@ class TestEstimators:
         )
         assert loop_run.metrics[-1]["valid-accuracy"] > 0.8
 
-    def test_an_estimator_without_weights_is_refused(self, tmp_path, monkeypatch):
+    def test_an_estimator_without_weights_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(PARAMS, "sklearn", {})
         options = estimator_options("sklearn.neighbors:KNeighborsClassifier", steps=None)
         with pytest.raises(
@@ -250,7 +256,7 @@ def scaled() -> Pipeline:
 class TestLosses:
     """The trainer `torch`: the loss of each row."""
 
-    def test_a_loss_of_pytorch_is_weighted(self, tmp_path):
+    def test_a_loss_of_pytorch_is_weighted(self, tmp_path: Path) -> None:
         options = TORCH | {"loss": "torch.nn.functional:l1_loss"}
         weighted = run("torch", "regression", tmp_path / "weighted", WEIGHTS, options=options)
         repeated = run(
@@ -262,7 +268,7 @@ class TestLosses:
         )
         assert_same(weighted, repeated)
 
-    def test_a_loss_that_returns_only_the_mean_is_refused(self, tmp_path):
+    def test_a_loss_that_returns_only_the_mean_is_refused(self, tmp_path: Path) -> None:
         options = TORCH | {"loss": "tests.networks:loss_of_a_mean"}
         with pytest.raises(
             ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"
@@ -271,7 +277,7 @@ class TestLosses:
         assert run("torch", "regression", tmp_path / "b", options=options).metrics
 
 
-def test_the_trainers_that_use_weights_are_those_of_this_file():
+def test_the_trainers_that_use_weights_are_those_of_this_file() -> None:
     use = {name for name in trainer_names() if definition_of(f"sweeps.trainers.{name}").weights}
     assert use - {"command"} == {
         *PARAMS,

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import functools
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +24,7 @@ from sweeps.trainers.xgboost import load, train_func
 PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
 
 
-def test_is_what_xgboost_train_gives(tmp_path):
+def test_is_what_xgboost_train_gives(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     cur = current(asked=("valid-logloss", "train-auc"))
     run = run_loop(train_func, PARAMS, cur, shards, tmp_path)
@@ -51,7 +53,7 @@ def test_is_what_xgboost_train_gives(tmp_path):
 MANY = {"eta": 0.1, "max_depth": 3, "patience": 20}
 
 
-def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path):
+def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     cur = current()
     run = run_loop(train_func, MANY, cur, shards, tmp_path)
@@ -72,7 +74,7 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path
     assert done.steps == [], "patience had ended this trial"
 
 
-def test_a_resumed_long_trial_equals_an_uninterrupted_one(tmp_path):
+def test_a_resumed_long_trial_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     params = MANY | {"patience": 300, "subsample": 0.7, "colsample_bytree": 0.8}
     whole = run_loop(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
@@ -86,8 +88,8 @@ def test_a_resumed_long_trial_equals_an_uninterrupted_one(tmp_path):
 
 @pytest.mark.parametrize(("method", "large"), [("auto", False), ("approx", True), ("exact", True)])
 def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(
-    method, large, tmp_path, monkeypatch
-):
+    method: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if large:
         monkeypatch.setattr(_booster, "LARGE", 1)
     current, shards = small_table("binary")
@@ -124,7 +126,7 @@ def varied(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
-def test_boosters_that_cannot_be_sliced(booster, tmp_path):
+def test_boosters_that_cannot_be_sliced(booster: str, tmp_path: Path) -> None:
     current, shards = small_table("binary")
     cur = current(checkpoint_interval=0.0)
     params = {"num_boost_round": 9, "booster": booster, "eta": 1.2} | (
@@ -153,7 +155,9 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
         ),
     ],
 )
-def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, final):
+def test_a_round_measures_what_is_asked_for(
+    params: Any, asked: Any, metrics: Any, splits: Any, final: Any
+) -> None:
     current, _ = small_table("binary")
     requested = RequestedMetrics(
         params,
@@ -166,7 +170,9 @@ def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, fina
     assert requested.lead == asked[0]
 
 
-def test_a_model_reads_categories_by_their_codes(tmp_path, monkeypatch):
+def test_a_model_reads_categories_by_their_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ["Ä", "Äb", "éé", "ß"]
     current, shards = small_table("binary", rows=300)
     for shard in shards.values():
@@ -190,7 +196,9 @@ def test_a_model_reads_categories_by_their_codes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, value", [("tree_method", "exact"), ("booster", "gblinear")])
-def test_a_model_that_cannot_read_categories_is_refused(name, value, tmp_path):
+def test_a_model_that_cannot_read_categories_is_refused(
+    name: str, value: str, tmp_path: Path
+) -> None:
     current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = varied(shard.frame)
@@ -205,7 +213,9 @@ def test_a_model_that_cannot_read_categories_is_refused(name, value, tmp_path):
         {"interaction_constraints": [["w [kg]", "x2"], ["w <kg]"]]},
     ],
 )
-def test_constraints_name_columns_that_xgboost_knows_by_other_names(constraints, tmp_path):
+def test_constraints_name_columns_that_xgboost_knows_by_other_names(
+    constraints: Any, tmp_path: Path
+) -> None:
     current, shards = small_table("binary")
     plain = json.loads(
         json.dumps(constraints).replace("w [kg]", "x0").replace("w <kg]", "x1").replace("x2", "x2")
@@ -222,7 +232,7 @@ def test_constraints_name_columns_that_xgboost_knows_by_other_names(constraints,
         run_loop(train_func, PARAMS | {"monotone_constraints": {"w_kg": 1}}, cur, shards, tmp_path)
 
 
-def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_path):
+def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_path: Path) -> None:
     """The loss on train falls in each round, so a lower bound for it ends the rounds that count."""
     current, shards = small_table("binary")
     params = PARAMS | {"eta": 0.3}
@@ -250,7 +260,7 @@ def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_pa
 
 
 @pytest.mark.parametrize("value", [float("-inf"), 1e300])
-def test_an_infinite_value_is_reported_without_a_stack_of_c(value):
+def test_an_infinite_value_is_reported_without_a_stack_of_c(value: Any) -> None:
     rows = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, value], "y": [0, 1]})
     with pytest.raises(ValueError, match=r"^the column `b` holds an infinite value.*data\.drop$"):
         matrix(rows, "y")

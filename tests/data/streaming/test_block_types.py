@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -42,7 +43,9 @@ RULES = st.sampled_from([{}, {"*": ("?",)}, {"x": (-200, "?")}, {"x": ()}])
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=5),
     RULES,
 )
-def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(parts, missing):
+def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(
+    parts: Any, missing: Any
+) -> None:
     spec = DataSpec("rows.csv", None, None, None, None, Path(), missing=missing)
     blocks = [pa.table({"x": pa.array(part, pa.string())}) for part in parts]
     read = canonical_table(infer_types(pa.concat_tables(blocks)))
@@ -63,7 +66,7 @@ def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(parts, 
     assert streamed.equals(pa.table({"x": column}).combine_chunks())
 
 
-def test_files_with_different_types_of_numbers_are_unified():
+def test_files_with_different_types_of_numbers_are_unified() -> None:
     first = pa.schema(
         {
             "a": pa.int32(),
@@ -96,7 +99,7 @@ def test_files_with_different_types_of_numbers_are_unified():
     assert Convert(schema)(block).schema == schema
 
 
-def test_text_and_numbers_in_one_column_are_refused():
+def test_text_and_numbers_in_one_column_are_refused() -> None:
     with pytest.raises(
         InputError,
         match=r"data.train: column `a` holds text in two.csv, but int64 in one.csv",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +34,7 @@ STEPS = (
 
 
 @pytest.fixture
-def ray_data(local_ray):
+def ray_data(local_ray: Any) -> Iterator[Any]:
     """Ray with the settings of streams. The settings of this process are restored at the end."""
     context = local_ray.data.DataContext
     before = context.get_current().copy()
@@ -42,7 +44,7 @@ def ray_data(local_ray):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with the same rows as Parquet and as CSV: three files of train and one of valid.
 
     `stream_steps.py` has a step. Ray Data reads CSV much faster than Parquet, because it starts
@@ -76,16 +78,16 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def spec(folder: Path, train: str, valid: Split, **more) -> DataSpec:
+def spec(folder: Path, train: str, valid: Split, **more: Any) -> DataSpec:
     return DataSpec(train, "y", valid, None, None, folder, ingest="stream", **more)
 
 
-def fit_on_stream(steps, splits, roots):
+def fit_on_stream(steps: Any, splits: Any, roots: Any) -> Any:
     first = first_rows(splits.train, FIRST_ROWS, splits.schema)
     return fit_transform(steps, first, splits.label, stream=RowStream(splits.train, roots))
 
 
-def frame_of(dataset) -> pd.DataFrame:
+def frame_of(dataset: Any) -> pd.DataFrame:
     blocks = [
         block
         for block in dataset.iter_batches(batch_size=None, batch_format="pyarrow")
@@ -99,7 +101,9 @@ def frame_of(dataset) -> pd.DataFrame:
     [("parquet", STEPS[1:2], ["valid"]), ("odd", STEPS, ["train", "valid"])],
     ids=["parquet", "odd"],
 )
-def test_a_stream_has_what_the_same_files_have_in_memory(ray_data, folder, kind, steps, compared):
+def test_a_stream_has_what_the_same_files_have_in_memory(
+    ray_data: Any, folder: Any, kind: str, steps: Any, compared: Any
+) -> None:
     read = ReadKeys(separator=";", decimal=",", encoding="utf-16")
     valid = Split("path", path=f"{kind}/valid.{kind.replace('odd', 'csv')}")
     given = spec(folder, f"{kind}/train", valid, read=read)
@@ -133,7 +137,7 @@ def test_a_stream_has_what_the_same_files_have_in_memory(ray_data, folder, kind,
 @pytest.mark.parametrize(
     "rule", [Split("fraction", fraction=0.3), Split("group", column="color", fraction=0.4)]
 )
-def test_each_row_is_in_one_split_whatever_the_files(ray_data, folder, rule):
+def test_each_row_is_in_one_split_whatever_the_files(ray_data: Any, folder: Any, rule: Any) -> None:
     given = spec(folder, "csv/train", rule)
     streams = StreamVariants(given, [given], 5).splits({})
     train_rows, valid_rows = frame_of(streams.train), frame_of(streams.valid)
@@ -147,7 +151,7 @@ def test_each_row_is_in_one_split_whatever_the_files(ray_data, folder, rule):
         assert rows_of_valid(table, rule, 5).sum() == len(valid_rows), "CSV rounds no text"
 
 
-def test_a_share_of_the_rows_and_dropped_columns(ray_data, folder):
+def test_a_share_of_the_rows_and_dropped_columns(ray_data: Any, folder: Any) -> None:
     given = spec(folder, "csv/train", Split("column", column="color", value="red"))
     variants = StreamVariants(given, [given], 0)
     half = variants.splits({"rows": 0.5, "drop": ("n",)})
@@ -162,7 +166,9 @@ def test_a_share_of_the_rows_and_dropped_columns(ray_data, folder):
     assert half.rows["valid"] == variants.splits({}).rows["valid"]
 
 
-def test_a_ray_dataset_of_a_function_stays_lazy(ray_data, folder, monkeypatch):
+def test_a_ray_dataset_of_a_function_stays_lazy(
+    ray_data: Any, folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "stream_source.py").write_text(
         "import ray.data\n\n\ndef more(batch):\n    return {**batch, 'twice': batch['n'] * 2}\n"
         "\n\n"
@@ -175,7 +181,7 @@ def test_a_ray_dataset_of_a_function_stays_lazy(ray_data, folder, monkeypatch):
     assert (rows["twice"] == 2 * rows["n"]).all()
 
 
-def test_a_changed_file_changes_the_fingerprint(ray_data, folder):
+def test_a_changed_file_changes_the_fingerprint(ray_data: Any, folder: Any) -> None:
     given = spec(folder, "csv/train", Split("fraction", fraction=0.2))
     before = StreamVariants(given, [given], 0).fingerprint
     assert StreamVariants(given, [given], 0).fingerprint == before
@@ -200,7 +206,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("rule", "changed", "message"), BAD)
-def test_a_stream_that_cannot_be_used_is_refused(ray_data, folder, rule, changed, message):
+def test_a_stream_that_cannot_be_used_is_refused(
+    ray_data: Any, folder: Any, rule: Any, changed: Any, message: Any
+) -> None:
     given = DataSpec(
         "csv/train", changed.get("label", "y"), rule, None, None, folder, ingest="stream"
     )
@@ -208,7 +216,7 @@ def test_a_stream_that_cannot_be_used_is_refused(ray_data, folder, rule, changed
         StreamVariants(given, [given], 0)
 
 
-def test_an_estimator_without_partial_fit_is_refused(ray_data, folder):
+def test_an_estimator_without_partial_fit_is_refused(ray_data: Any, folder: Any) -> None:
     given = spec(folder, "csv/train", Split("fraction", fraction=0.2))
     streams = StreamVariants(given, [given], 0).splits({})
     with pytest.raises(
