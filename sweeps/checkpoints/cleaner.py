@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from sweeps.checkpoints.retention import TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.files.checkpoint_files import (
     checkpoint_sizes,
     delete_checkpoint,
@@ -24,6 +23,8 @@ from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study.repeats import Configurations
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
+
+from .retention import TrialCheckpoints, rank_trials, select_deletable
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.checkpoints.cleaner import CheckpointCleaner, CleanupResult
 from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.sweep_folder import refuse_other_entries
@@ -12,6 +11,8 @@ from sweeps.space.parse import value_types
 from sweeps.space.python.saved_space import saved_space
 from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study.study_store import StudyStore
+
+from .cleaner import CheckpointCleaner, CleanupResult
 
 
 def collect_garbage(folder: Path, policy: Checkpoints, dry_run: bool = False) -> CleanupResult:

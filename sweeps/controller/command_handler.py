@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
-from sweeps.controller.commands import (
+from sweeps.core.errors import InputError
+from sweeps.core.trial import State, format_trial_id
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space.parse.enqueued_point import parse_point, problem_texts, refusal
+from sweeps.study.record import STOPPED
+from sweeps.study.states import TrialState
+
+from .commands import (
     Answer,
     Command,
     CommandError,
@@ -15,13 +22,7 @@ from sweeps.controller.commands import (
     Pause,
     Stop,
 )
-from sweeps.controller.driver_state import DriverState
-from sweeps.core.errors import InputError
-from sweeps.core.trial import State, format_trial_id
-from sweeps.search.search_loop import SearchLoop
-from sweeps.space.parse.enqueued_point import parse_point, problem_texts, refusal
-from sweeps.study.record import STOPPED
-from sweeps.study.states import TrialState
+from .driver_state import DriverState
 
 
 class CommandHandler:

@@ -13,10 +13,20 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from sweeps.controller.command_handler import CommandHandler
-from sweeps.controller.deadline import Deadline
-from sweeps.controller.decide import decide, reason_of_stop
-from sweeps.controller.driver_commands import (
+from sweeps.core import clock
+from sweeps.core.errors import InputError
+from sweeps.core.files.disk import check_disk_space
+from sweeps.core.files.stores import check_store
+from sweeps.core.trial import State, format_trial_id
+from sweeps.execution.messages import TrialUpdate
+from sweeps.search.search_loop import SearchLoop
+from sweeps.study.record import STOPPED
+from sweeps.tracking import TrackerHub
+
+from .command_handler import CommandHandler
+from .deadline import Deadline
+from .decide import decide, reason_of_stop
+from .driver_commands import (
     Ask,
     Command,
     Continue,
@@ -32,21 +42,12 @@ from sweeps.controller.driver_commands import (
     TrialLeft,
     TrialWanted,
 )
-from sweeps.controller.driver_state import DriverState, Policy
-from sweeps.controller.pool_monitor import PoolMonitor
-from sweeps.controller.ports import PoolHandle
-from sweeps.controller.status import SweepStatus
-from sweeps.controller.time_limits import TimeLimits
-from sweeps.controller.trial_lifecycle import TrialLifecycle
-from sweeps.core import clock
-from sweeps.core.errors import InputError
-from sweeps.core.files.disk import check_disk_space
-from sweeps.core.files.stores import check_store
-from sweeps.core.trial import State, format_trial_id
-from sweeps.execution.messages import TrialUpdate
-from sweeps.search.search_loop import SearchLoop
-from sweeps.study.record import STOPPED
-from sweeps.tracking import TrackerHub
+from .driver_state import DriverState, Policy
+from .pool_monitor import PoolMonitor
+from .ports import PoolHandle
+from .status import SweepStatus
+from .time_limits import TimeLimits
+from .trial_lifecycle import TrialLifecycle
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sweeps.controller.driver_commands import (
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.trial import TIME_LIMITS, Action, State
+from sweeps.execution.messages import Ended, TrialUpdate
+from sweeps.search.schedulers.scheduler import CONTINUE, Decision
+from sweeps.study import budgets, ranking
+from sweeps.study.record import STOPPED
+from sweeps.study.states import TrialState
+
+from .driver_commands import (
     Ask,
     Command,
     Continue,
@@ -27,14 +35,7 @@ from sweeps.controller.driver_commands import (
     TrialLeft,
     TrialWanted,
 )
-from sweeps.controller.driver_state import DriverState, Policy
-from sweeps.core.errors import InputError, Problem
-from sweeps.core.trial import TIME_LIMITS, Action, State
-from sweeps.execution.messages import Ended, TrialUpdate
-from sweeps.search.schedulers.scheduler import CONTINUE, Decision
-from sweeps.study import budgets, ranking
-from sweeps.study.record import STOPPED
-from sweeps.study.states import TrialState
+from .driver_state import DriverState, Policy
 
 
 def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Command, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sweeps.controller.session_secrets import secret_names
 from sweeps.core.files.stores import store_of
 from sweeps.core.resources import COSTS, auto_concurrency
 from sweeps.data.streaming.stream_settings import StreamSettings
@@ -15,6 +14,8 @@ from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.scheduler import rung_set
 from sweeps.space import Space
 from sweeps.study.objectives import Objectives
+
+from .session_secrets import secret_names
 
 
 def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[str, str]) -> Job:

@@ -10,11 +10,12 @@ from typing import Any
 import ray
 from ray import ObjectRef
 
-from sweeps.controller.ports import PoolHandle
 from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import write_text
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.execution.pool_usage import Stage, Usage
+
+from .ports import PoolHandle
 
 
 class PoolMonitor:

@@ -7,8 +7,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sweeps.controller.eta import time_left
-from sweeps.controller.status import (
+from sweeps.core import clock
+from sweeps.core.trial import Result, State, Trial, format_trial_id
+from sweeps.execution.pool_usage import Stage, Usage
+from sweeps.search.search_loop import SearchLoop
+from sweeps.study import ranking
+from sweeps.study.states import TrialState
+
+from .eta import time_left
+from .status import (
     BestTrial,
     ResourceUse,
     SweepStatus,
@@ -16,12 +23,6 @@ from sweeps.controller.status import (
     shape_text,
     short_configuration,
 )
-from sweeps.core import clock
-from sweeps.core.trial import Result, State, Trial, format_trial_id
-from sweeps.execution.pool_usage import Stage, Usage
-from sweeps.search.search_loop import SearchLoop
-from sweeps.study import ranking
-from sweeps.study.states import TrialState
 
 # Stage of a trial that does not fit on the cluster.
 MISSING = "waiting for nodes"

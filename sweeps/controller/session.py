@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
-from sweeps.controller.ports import PoolHandle
-from sweeps.controller.session_secrets import refuse_missing_secrets, secret_names, storage_secrets
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.files.sweep_folder import SCRATCH
 from sweeps.core.host.machine_share import EVERYTHING, Share
@@ -36,6 +34,9 @@ from sweeps.search.schedulers.scheduler import all_row_steps
 from sweeps.space import Space, known_fits
 from sweeps.space.model.space_model import command_files
 from sweeps.space.model.templates import dimensions
+
+from .ports import PoolHandle
+from .session_secrets import refuse_missing_secrets, secret_names, storage_secrets
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -176,8 +177,9 @@ class SweepSession:
             raise InputError(problems)
 
     def _start_pool(self, here: NodeAffinitySchedulingStrategy) -> PoolHandle:
-        from sweeps.controller.job_settings import job_of
         from sweeps.execution.pool import Pool
+
+        from .job_settings import job_of
 
         job = replace(job_of(self.space, self.folder, self.cluster, self._secrets), **self.job)
         ours = self.cluster.ours
@@ -190,8 +192,9 @@ class SweepSession:
         return pool
 
     def _start_data_actor(self, here: NodeAffinitySchedulingStrategy) -> Any:
-        from sweeps.controller.job_settings import stream_settings
         from sweeps.data import data_actor
+
+        from .job_settings import stream_settings
 
         # The scikit-learn modules of the chains that are known before the first trial are imported
         # early.

@@ -9,10 +9,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sweeps.controller.eta import TimeLeft
 from sweeps.core.resources import Shape, number_text
 from sweeps.core.text.durations import format_clock
 from sweeps.core.trial import Trial, without_repetition
+
+from .eta import TimeLeft
 
 STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"
 # The word for each state of trials.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sweeps.controller.deadline import Deadline
-from sweeps.controller.driver_state import Policy
-from sweeps.controller.progress import SweepProgress
+from .deadline import Deadline
+from .driver_state import Policy
+from .progress import SweepProgress
 
 
 class TimeLimits:

@@ -11,9 +11,6 @@ from collections import deque
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
-from sweeps.controller.driver_commands import Continue, End, Exploit, PauseTrial, ResumeTrial
-from sweeps.controller.ports import PoolHandle
-from sweeps.controller.progress import SweepProgress
 from sweeps.core import clock
 from sweeps.core.errors import SweepsError
 from sweeps.core.files.safe_names import loop_name
@@ -34,6 +31,10 @@ from sweeps.study.events import (
 from sweeps.study.states import TrialState
 from sweeps.tracking import TrackerHub
 from sweeps.tracking.earlier_events import concerns_trackers, with_logged_names
+
+from .driver_commands import Continue, End, Exploit, PauseTrial, ResumeTrial
+from .ports import PoolHandle
+from .progress import SweepProgress
 
 log = logging.getLogger(__name__)
 

@@ -24,19 +24,20 @@ from sweeps.core.host import exit_causes
 from sweeps.core.resources import Shape
 from sweeps.core.text.secrets import remember_variables
 from sweeps.core.trial import State
-from sweeps.execution.background import Background
-from sweeps.execution.gangs.cluster_nodes import ClusterNodes
-from sweeps.execution.gangs.data_requests import DataRequests
-from sweeps.execution.gangs.memory_guard import MONITOR, MemoryGuard
-from sweeps.execution.gangs.pool_worker import Call
-from sweeps.execution.gangs.worker_pool import WorkerPool
-from sweeps.execution.messages import Ended, Job, Labels, TrialUpdate
-from sweeps.execution.pool_usage import Stage, TrialUsage, Usage
-from sweeps.execution.rank_calls import RankCalls
-from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.trials.trial_driver import TrialDriver
-from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.study.states import TrialState
+
+from .background import Background
+from .gangs.cluster_nodes import ClusterNodes
+from .gangs.data_requests import DataRequests
+from .gangs.memory_guard import MONITOR, MemoryGuard
+from .gangs.pool_worker import Call
+from .gangs.worker_pool import WorkerPool
+from .messages import Ended, Job, Labels, TrialUpdate
+from .pool_usage import Stage, TrialUsage, Usage
+from .rank_calls import RankCalls
+from .trials.running_trial import RunningTrial
+from .trials.trial_driver import TrialDriver
+from .trials.trial_services import TrialServices
 
 if TYPE_CHECKING:
     from sweeps.data.load_request import LoadRequest

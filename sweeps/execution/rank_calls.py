@@ -7,9 +7,10 @@ import logging
 from typing import Any
 
 from sweeps.core import clock
-from sweeps.execution.messages import AttemptId, Job, RankUpdate, Silence
-from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.trials.trial_services import TrialServices
+
+from .messages import AttemptId, Job, RankUpdate, Silence
+from .trials.running_trial import RunningTrial
+from .trials.trial_services import TrialServices
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ from sweeps.controller.session_secrets import refuse_missing_secrets, sources_of
 from sweeps.core.errors import InputError
 from sweeps.core.host.machine_share import EVERYTHING
 from sweeps.data.checks.preflight import locate_problems
-from sweeps.exports.rerun import reopened
 from sweeps.space import Space
+
+from .rerun import reopened
 
 if TYPE_CHECKING:
     from sweeps.data.splits.variants import DataVariants

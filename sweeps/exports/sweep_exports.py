@@ -27,14 +27,15 @@ from sweeps.core.host.machine_share import Share
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id, trained_on
 from sweeps.data.sources import ingest
-from sweeps.exports import trial_refit
-from sweeps.exports.split_rows import read_splits
 from sweeps.space import Space
 from sweeps.space.python.saved_space import runnable_space, saved_space
 from sweeps.stored import stored_sweeps
 from sweeps.study import storage
 from sweeps.study.study_store import StudyStore
 from sweeps.sweep_report import content
+
+from . import trial_refit
+from .split_rows import read_splits
 
 # Pairs of options that cannot be combined.
 EXCLUSIVE = (

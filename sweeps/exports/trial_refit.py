@@ -21,10 +21,11 @@ from sweeps.core.loop_context import BEST_FOLD_STEP, BEST_LOOP_STEP
 from sweeps.core.trial import Checkpoint, Result, State, Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.splits.refit_rows import RefitRows
-from sweeps.exports.rerun import reopened, scratch_folder, train_once
 from sweeps.search.plugins import scheduler_of
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
+
+from .rerun import reopened, scratch_folder, train_once
 
 
 @contextlib.contextmanager

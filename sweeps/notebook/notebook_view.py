@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sweeps.controller.status import STOPPING_GENTLY, SweepStatus
-from sweeps.notebook.output_cell import in_notebook
+
+from .output_cell import in_notebook
 
 StatusCallback = Callable[[SweepStatus], None]
 # Seconds between two updates of the view.
@@ -82,7 +83,8 @@ class NotebookView:
         from rich.table import Table
 
         from sweeps.core.text.shell_text import printable
-        from sweeps.notebook.live_layout import layout
+
+        from .live_layout import layout
 
         self._shown_at = time.monotonic()
         view = Table.grid()  # A notebook shows it as HTML.

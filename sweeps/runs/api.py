@@ -32,8 +32,6 @@ from sweeps.data.sources.passed_tables import named_tables, save_tables
 from sweeps.execution.cluster.ray_cluster import address_in_job, check_reachable
 from sweeps.notebook.output_cell import in_notebook
 from sweeps.plan import find_infeasible_shapes_here
-from sweeps.runs.mlflow_summary import given_uri, resumed_uri
-from sweeps.runs.sweep_run import SweepRun
 from sweeps.scaffold.table_space import Task, request_of, table_space
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space, load
@@ -42,6 +40,9 @@ from sweeps.stored import stored_sweeps
 from sweeps.stored.store_mirror import mirrored
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
+
+from .mlflow_summary import given_uri, resumed_uri
+from .sweep_run import SweepRun
 
 if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
@@ -220,7 +221,7 @@ def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
     """
     if not space.search.earlier:
         return ()
-    from sweeps.runs.earlier_sweeps import read_earlier_sweeps
+    from .earlier_sweeps import read_earlier_sweeps
 
     return read_earlier_sweeps(space, root)
 

@@ -63,7 +63,8 @@ def conclude(
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """
     from sweeps.bundle.trial_facts import describe_recorded
-    from sweeps.runs import mlflow_summary
+
+    from . import mlflow_summary
 
     store = controller.study_store
     folder = controller.folder

@@ -12,10 +12,11 @@ from sweeps.core.host import logging_setup
 from sweeps.core.plugins import references
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import format_trial_id
-from sweeps.runs import conclusion, mlflow_summary
 from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.trainer_definition import definition_of
 from sweeps.study import budgets
+
+from . import conclusion, mlflow_summary
 
 if TYPE_CHECKING:
     from sweeps.search.search_loop import SearchLoop

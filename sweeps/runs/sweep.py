@@ -15,12 +15,13 @@ from pydantic import JsonValue
 from sweeps.core.files import folder_lock
 from sweeps.core.text.html_tables import facts
 from sweeps.core.text.shell_text import DEFAULT_ROOT
-from sweeps.runs.trial_frames import curves_frame, trials_frame
 from sweeps.space.python.saved_space import bundle_of, recorded_space
 from sweeps.stored import stored_sweeps, sweep_lookup, sweep_plots
 from sweeps.stored.control import TIMEOUT, SweepControl
 from sweeps.stored.sweep_summary import summarize
 from sweeps.study import record
+
+from .trial_frames import curves_frame, trials_frame
 
 if TYPE_CHECKING:
     import optuna
@@ -207,7 +208,7 @@ class Sweep:
             SweepLocked: Another process runs the sweep, and the sweep is not paused.
             SweepsError: The process does not answer, or the sweep cannot be continued.
         """
-        from sweeps.runs.api import resume
+        from .api import resume
 
         control = self._control(TIMEOUT)
         if not how and control.is_paused():

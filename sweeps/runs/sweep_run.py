@@ -32,10 +32,6 @@ from sweeps.core.text.command_hints import resume_command
 from sweeps.execution.isolation import child_processes
 from sweeps.notebook.notebook_view import StatusCallback, live_view
 from sweeps.notebook.output_cell import in_notebook
-from sweeps.runs import conclusion, mlflow_summary
-from sweeps.runs.conclusion import Conclusion, prepare_export
-from sweeps.runs.resumption import earlier_result, refuse_unsigned_checkpoints, spent_limit
-from sweeps.runs.search_setup import deadline_of, open_search, slots_of
 from sweeps.search.configurations import most_trials
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of, save_limits
@@ -45,6 +41,11 @@ from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import TrackerHub
 from sweeps.tracking.create import NamedTracker
 from sweeps.tracking.mlflow.mlflow_tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
+
+from . import conclusion, mlflow_summary
+from .conclusion import Conclusion, prepare_export
+from .resumption import earlier_result, refuse_unsigned_checkpoints, spent_limit
+from .search_setup import deadline_of, open_search, slots_of
 
 if TYPE_CHECKING:
     from sweeps.controller.controller import SweepController

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from sweeps.core.json_values import is_number
-from sweeps.search.earlier_configurations import OutsideDomain, key_in, known_keys
 from sweeps.space import Dimension, Space
 from sweeps.space.model.conditions import ABSENT, Absent, Key
 from sweeps.space.sections.built_in_trainers import portfolio_files
 from sweeps.space.yaml.yaml12 import parse, read_text
+
+from .earlier_configurations import OutsideDomain, key_in, known_keys
 
 Keys = Mapping[str, Key]
 

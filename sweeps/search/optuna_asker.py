@@ -10,11 +10,12 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.trial_queue import QueueItem
 from sweeps.space import Dimension
 from sweeps.space.model.conditions import Key
 from sweeps.study.distributions import suggest
 from sweeps.study.event_records import REPEAT_OF, has_started
+
+from .trial_queue import QueueItem
 
 
 class _DraftStorage:

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.core.plugins import plugin_registry, references
-from sweeps.search.samplers.sampler import Algorithm, Model, ReseededSampler, SamplerContext
-from sweeps.search.schedulers.none import NoScheduler
-from sweeps.search.schedulers.scheduler import Scheduler
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.key_types import ROWS
 from sweeps.space.sections.search_models import SchedulerSpec, Search
+
+from .samplers.sampler import Algorithm, Model, ReseededSampler, SamplerContext
+from .schedulers.none import NoScheduler
+from .schedulers.scheduler import Scheduler
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
                 f"{install(package)}",
             )
         return algorithm(**(search.options or {})).build(context)
-    from sweeps.search.samplers.foreign import build_foreign
+    from .samplers.foreign import build_foreign
 
     factory = _import("search.algorithm", "sampler", search.algorithm)
     build = functools.partial(

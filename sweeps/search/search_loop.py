@@ -22,21 +22,22 @@ import optuna
 from sweeps.core import clock
 from sweeps.core.host.thread_pools import single_threaded
 from sweeps.core.trial import Trial
-from sweeps.search import earlier_trials
-from sweeps.search.configurations import configuration_of
-from sweeps.search.exploit import exploit_donor
-from sweeps.search.optuna_asker import OptunaAsker
-from sweeps.search.plugins import scheduler_of
-from sweeps.search.samplers.cell_sampler import ASKED, CellSampler
-from sweeps.search.schedulers.scheduler import Scheduler, all_rungs, row_steps
-from sweeps.search.schedulers.view import StudyView
-from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
 from sweeps.study.budgets import BudgetState
 from sweeps.study.events import TrialDecided, TrialEnded, TrialEvent, TrialStarted
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
+
+from . import earlier_trials
+from .configurations import configuration_of
+from .exploit import exploit_donor
+from .optuna_asker import OptunaAsker
+from .plugins import scheduler_of
+from .samplers.cell_sampler import ASKED, CellSampler
+from .schedulers.scheduler import Scheduler, all_rungs, row_steps
+from .schedulers.view import StudyView
+from .trial_queue import QueueItem, TrialQueue
 
 # How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts,
 # the grid cell and the values of an initial point are kept.

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.core.trial import State
-from sweeps.search import cells
-from sweeps.search.configurations import configuration_of, list_configurations
-from sweeps.search.first_points import Keys, first_points
 from sweeps.space import Space
 from sweeps.study import repeats
+
+from . import cells
+from .configurations import configuration_of, list_configurations
+from .first_points import Keys, first_points
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from sweeps.core.files.sweep_folder import COMMANDS, SweepFolder, is_sweep
 from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.text.shell_text import DEFAULT_ROOT, shell_command
 from sweeps.core.trial import complete_trial_id, format_trial_id
-from sweeps.stored import stored_sweeps
-from sweeps.stored.sweep_summary import summarize
 from sweeps.study import record
+
+from . import stored_sweeps
+from .sweep_summary import summarize
 
 # Seconds to wait for the answer, by default.
 TIMEOUT = 60.0

@@ -11,8 +11,9 @@ from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.regular_files import FILE, kind_of, open_regular
 from sweeps.core.files.sweep_folder import SweepFolder
-from sweeps.stored.sweep_lookup import trial_of
 from sweeps.study import record
+
+from .sweep_lookup import trial_of
 
 # Seconds between two reads of a log with `--follow`.
 POLL_INTERVAL = 0.3

@@ -36,7 +36,8 @@ from sweeps.core.files.sweep_folder import (
     STAGES,
     SweepFolder,
 )
-from sweeps.stored.store_driver import DEAD_AFTER, Driver, read_driver, read_stored
+
+from .store_driver import DEAD_AFTER, Driver, read_driver, read_stored
 
 log = logging.getLogger(__name__)
 

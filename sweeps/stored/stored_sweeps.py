@@ -35,9 +35,10 @@ from sweeps.core.files.sweep_folder import (
     refuse_other_entries,
 )
 from sweeps.core.text.shell_text import DEFAULT_ROOT
-from sweeps.stored import sweep_lookup
-from sweeps.stored.store_driver import read_driver
-from sweeps.stored.store_mirror import find_files, in_order, is_behind, is_copied, refuse_running
+
+from . import sweep_lookup
+from .store_driver import read_driver
+from .store_mirror import find_files, in_order, is_behind, is_copied, refuse_running
 
 # The files that `show` and `compare` read.
 SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)

@@ -13,14 +13,15 @@ from sweeps.core.files import provenance
 from sweeps.core.files.stores import recorded_store
 from sweeps.space import Space
 from sweeps.space.python.saved_space import recorded_space
-from sweeps.stored.stored_sweeps import find, opened
-from sweeps.stored.sweep_summary import SweepSummary, summarize
 from sweeps.study import record
 from sweeps.study.record import Record
 from sweeps.sweep_report.compared_sweep import ComparedSweep
 from sweeps.sweep_report.comparison import Comparison, compare
 from sweeps.sweep_report.importance import Importance
 from sweeps.sweep_report.plot_data import plot_data
+
+from .stored_sweeps import find, opened
+from .sweep_summary import SweepSummary, summarize
 
 
 def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:

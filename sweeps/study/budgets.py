@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from sweeps.core.trial import Result, State, format_trial_id
 from sweeps.space.sections.search_models import Limits
-from sweeps.study import ranking
+
+from . import ranking
 
 
 @dataclass

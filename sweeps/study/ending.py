@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from sweeps.core.errors import shorten
 from sweeps.core.text.secrets import masked
 from sweeps.core.trial import Result, State
-from sweeps.study.events import TrialEnded
-from sweeps.study.states import TrialState
+
+from .events import TrialEnded
+from .states import TrialState
 
 
 def ending(

@@ -17,8 +17,9 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 from sweeps.core.errors import DamagedStudy, Problem
 from sweeps.core.json_values import Seconds
 from sweeps.core.trial import State, format_trial_id
-from sweeps.study import transitions
-from sweeps.study.events import (
+
+from . import transitions
+from .events import (
     AttemptFailed,
     AttemptStarted,
     TrialDecided,
@@ -29,8 +30,8 @@ from sweeps.study.events import (
     TrialResized,
     TrialStarted,
 )
-from sweeps.study.objectives import Objectives
-from sweeps.study.states import TrialState
+from .objectives import Objectives
+from .states import TrialState
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

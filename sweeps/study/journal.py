@@ -21,8 +21,9 @@ from optuna.storages.journal._storage import JournalOperation
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.files.regular_files import open_regular, read_bytes, unreadable
 from sweeps.core.text.command_hints import repair_command
-from sweeps.study.journal_records import NOTHING, parse_line
-from sweeps.study.journal_rules import Rules
+
+from .journal_records import NOTHING, parse_line
+from .journal_rules import Rules
 
 
 class _NoLock(BaseJournalFileLock):

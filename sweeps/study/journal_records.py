@@ -25,7 +25,8 @@ from pydantic import (
 from pydantic_core import from_json
 
 from sweeps.core.json_values import Numbers, Text, is_number
-from sweeps.study.event_records import EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
+
+from .event_records import EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
 # Returned by `parse_line` for a line that is not JSON.

@@ -18,12 +18,13 @@ from optuna.storages.journal._storage import JournalOperation as Op
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
-from sweeps.study.distributions import distribution_of
-from sweeps.study.event_records import EVENTS_PREFIX, REPEAT_OF
-from sweeps.study.journal_records import RECORD, RUNNING, WAITING, is_valid, parse_line
-from sweeps.study.journal_rules import Rules
-from sweeps.study.objectives import Objectives
-from sweeps.study.trial_building import build_trial
+
+from .distributions import distribution_of
+from .event_records import EVENTS_PREFIX, REPEAT_OF
+from .journal_records import RECORD, RUNNING, WAITING, is_valid, parse_line
+from .journal_rules import Rules
+from .objectives import Objectives
+from .trial_building import build_trial
 
 # `worker_id` of the records that a repair writes.
 WORKER = "sweeps repair"

@@ -23,10 +23,11 @@ from optuna.trial import TrialState as OptunaState
 from pydantic import ValidationError
 
 from sweeps.core.trial import Trial, format_trial_id
-from sweeps.study import journal_records as records
-from sweeps.study.event_records import EVENTS_PREFIX, REPEAT_OF, Fault, describe_error, read_batch
-from sweeps.study.events import TrialEnded, TrialEvent, TrialStarted
-from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
+
+from . import journal_records as records
+from .event_records import EVENTS_PREFIX, REPEAT_OF, Fault, describe_error, read_batch
+from .events import TrialEnded, TrialEvent, TrialStarted
+from .journal_records import COMPLETE, NOTHING, RUNNING, WAITING
 
 # Exceptions that can be raised while a record with unexpected content is read.
 UNREADABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.trial import State
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study import storage, transitions
-from sweeps.study.event_records import (
+
+from . import storage, transitions
+from .event_records import (
     ENQUEUED,
     PAUSED,
     REPEAT_OF,
@@ -22,10 +23,10 @@ from sweeps.study.event_records import (
     read_batch,
     with_batch,
 )
-from sweeps.study.events import TrialEnded, TrialEvent, TrialPaused, TrialStarted
-from sweeps.study.objectives import Objectives
-from sweeps.study.repeats import Configurations, known_total
-from sweeps.study.states import TrialState
+from .events import TrialEnded, TrialEvent, TrialPaused, TrialStarted
+from .objectives import Objectives
+from .repeats import Configurations, known_total
+from .states import TrialState
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -291,7 +292,7 @@ def _study(folder: Path) -> Any:
         return None
     import optuna
 
-    from sweeps.study.journal import JournalReader
+    from .journal import JournalReader
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     opened = JournalReader(journal).storage() if place is None else storage.connect(place[0])

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from sweeps.core.trial import Result, State
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study import ranking
+
+from . import ranking
 
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda values: sum(values) / len(values),

@@ -24,9 +24,10 @@ from sweeps.core.trial import (
     Trial,
     format_trial_id,
 )
-from sweeps.study.events import AttemptFailed, FailureCounts, Perturbation, RankPlace, TrialStarted
-from sweeps.study.log import Log
-from sweeps.study.objectives import Objectives
+
+from .events import AttemptFailed, FailureCounts, Perturbation, RankPlace, TrialStarted
+from .log import Log
+from .objectives import Objectives
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from sweeps.core.json_values import is_text
 from sweeps.core.text.command_hints import repair_command
 from sweeps.core.text.secrets import masked, remember_uri, secrets_in, without_password
 from sweeps.core.trial import format_trial_id
-from sweeps.study.event_records import has_ended, is_given
+
+from .event_records import has_ended, is_given
 
 # SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for
 # `postgresql` differs between versions.
@@ -153,7 +154,7 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
         DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The database cannot be reached, or the journal is not a regular file.
     """
-    from sweeps.study.journal import Journal
+    from .journal import Journal
 
     if (place := place_of(folder)) is not None:
         database = connect(place[0])

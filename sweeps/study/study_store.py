@@ -28,15 +28,16 @@ from sweeps.core.files.checkpoint_files import (
 from sweeps.core.host.thread_pools import single_threaded
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space import Dimension, Space
-from sweeps.study import event_records, ranking, record, storage, trial_building
-from sweeps.study.distributions import distribution_of
-from sweeps.study.ending import ending
-from sweeps.study.event_records import ENQUEUED, EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
-from sweeps.study.events import TrialEvent, TrialStarted
-from sweeps.study.objectives import Objectives
-from sweeps.study.repeats import Configurations
-from sweeps.study.states import TrialState
-from sweeps.study.sweep_state import SweepState
+
+from . import event_records, ranking, record, storage, trial_building
+from .distributions import distribution_of
+from .ending import ending
+from .event_records import ENQUEUED, EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
+from .events import TrialEvent, TrialStarted
+from .objectives import Objectives
+from .repeats import Configurations
+from .states import TrialState
+from .sweep_state import SweepState
 
 
 class StudyStore:

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from sweeps.core.trial import Result
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study import transitions
-from sweeps.study.budgets import BudgetState
-from sweeps.study.events import TrialEvent, TrialStarted
-from sweeps.study.objectives import Objectives
-from sweeps.study.repeats import merged, settled
-from sweeps.study.states import TrialState
+
+from . import transitions
+from .budgets import BudgetState
+from .events import TrialEvent, TrialStarted
+from .objectives import Objectives
+from .repeats import merged, settled
+from .states import TrialState
 
 
 class SweepState:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from sweeps.core.best_step import UNKNOWN
 from sweeps.core.trial import Report, State
-from sweeps.study.events import (
+
+from .events import (
     AttemptFailed,
     AttemptStarted,
     Perturbation,
@@ -20,9 +21,9 @@ from sweeps.study.events import (
     TrialResized,
     TrialStarted,
 )
-from sweeps.study.log import Log
-from sweeps.study.objectives import Objectives
-from sweeps.study.states import TrialState
+from .log import Log
+from .objectives import Objectives
+from .states import TrialState
 
 
 def started(event: TrialStarted, objectives: Objectives) -> TrialState:

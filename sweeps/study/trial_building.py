@@ -10,7 +10,8 @@ from typing import Any
 from sweeps.core.resources import shape_of
 from sweeps.core.trial import Trial
 from sweeps.space import Space
-from sweeps.study.states import TrialState
+
+from .states import TrialState
 
 
 def seed_of(seed: int, number: int, purpose: str) -> int:

@@ -26,7 +26,8 @@ import pytest
 from sweeps.core.loop_context import CHECK_PREDICTIONS, Current
 from sweeps.core.plugins import references
 from sweeps.space.sections.trainer_definition import TrainerDefinition, definition_of
-from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
+
+from .fake_session import FakeShard, LoopRun, run_loop, small_table
 
 
 class TrainerTests:

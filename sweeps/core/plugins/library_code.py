@@ -23,7 +23,7 @@ def is_library_file(file: Path) -> bool:
 
 @functools.cache
 def _library_folders() -> tuple[Path, ...]:
-    """Return the folders of the standard library, and of installed packages behind links."""
-    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    """Return the folders of the standard library, commands, and installed packages behind links."""
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "scripts")]
     paths += [path for path in sys.path if Path(path).name in INSTALLED]
     return tuple({Path(path).resolve() for path in paths})

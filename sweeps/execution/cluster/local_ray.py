@@ -19,7 +19,8 @@ from sweeps.core.errors import SweepsError
 from sweeps.core.host import crash_cleanup
 from sweeps.core.host.host_resources import GPU_IDS
 from sweeps.core.text.command_hints import resume_command
-from sweeps.execution.cluster.ray_errors import last_line
+
+from .ray_errors import last_line
 
 log = logging.getLogger(__name__)
 

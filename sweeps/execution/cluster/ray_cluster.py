@@ -20,13 +20,14 @@ from sweeps.core.files import stores
 from sweeps.core.host import crash_cleanup, host_resources
 from sweeps.core.host.machine_share import EVERYTHING, Share
 from sweeps.core.resources import parked_cpus, stream_cpus
-from sweeps.execution.cluster import ray_version
-from sweeps.execution.cluster.local_ray import QUIET, RayWatch, only_gpus, start
-from sweeps.execution.cluster.ray_authentication import forget_authentication
-from sweeps.execution.cluster.ray_errors import last_line
-from sweeps.execution.cluster.shared_storage import check_storage, check_store_on_nodes
-from sweeps.execution.cluster.shipped_code import JOB_CONFIG, environment, with_job_modules
 from sweeps.space import Space
+
+from . import ray_version
+from .local_ray import QUIET, RayWatch, only_gpus, start
+from .ray_authentication import forget_authentication
+from .ray_errors import last_line
+from .shared_storage import check_storage, check_store_on_nodes
+from .shipped_code import JOB_CONFIG, environment, with_job_modules
 
 OVERRIDE_JOB = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 # Ray's memory monitor. `sweeps.execution.gangs.memory_guard` is used instead.

@@ -9,7 +9,8 @@ from typing import Any
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.files import stores
 from sweeps.core.files.sweep_folder import ORIGIN
-from sweeps.execution.cluster.ray_errors import last_line
+
+from .ray_errors import last_line
 
 ANSWER_WITHIN = 60.0  # seconds
 

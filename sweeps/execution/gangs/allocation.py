@@ -9,8 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.core.resources import EPSILON, Shape
-from sweeps.execution.gangs.cluster_state import Cluster, Phase, Resources, WorkerState
-from sweeps.execution.gangs.placement import (
+
+from .cluster_state import Cluster, Phase, Resources, WorkerState
+from .placement import (
     Grant,
     Place,
     Request,

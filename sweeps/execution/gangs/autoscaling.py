@@ -19,7 +19,8 @@ from ray.util.placement_group import (
 )
 
 from sweeps.core.resources import fits_into, subtract
-from sweeps.execution.gangs.placement import Request
+
+from .placement import Request
 
 # If Ray has placed the group of a request that still waits, the request gets a new group after this
 # many seconds.

@@ -18,7 +18,8 @@ from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.host import exit_causes
 from sweeps.core.resources import Shape
 from sweeps.execution.background import Background
-from sweeps.execution.gangs.worker_pool import WorkerPool
+
+from .worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from sweeps.data.load_request import LoadRequest

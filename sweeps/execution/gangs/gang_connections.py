@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from sweeps.core import clock
 from sweeps.core.resources import Shape
 from sweeps.execution.background import Background
-from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost, describe
-from sweeps.execution.gangs.worker_processes import WorkerProcesses
 from sweeps.execution.worker import gang_ranks
+
+from .pool_worker import CannotStart, Gang, PoolWorker, WorkerLost, describe
+from .worker_processes import WorkerProcesses
 
 log = logging.getLogger(__name__)
 

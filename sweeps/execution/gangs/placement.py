@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sweeps.core.resources import EPSILON, Shape, fits_into
-from sweeps.execution.gangs.cluster_state import Cluster, Phase, Resources, WorkerState
+
+from .cluster_state import Cluster, Phase, Resources, WorkerState
 
 
 @dataclass(frozen=True)

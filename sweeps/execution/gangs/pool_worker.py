@@ -13,11 +13,12 @@ from ray.actor import ActorHandle
 
 from sweeps.core import clock
 from sweeps.core.host import exit_causes
-from sweeps.execution.gangs import data_affinity
-from sweeps.execution.gangs.cluster_state import Phase, WorkerState
 from sweeps.execution.messages import WorkerInfo
 from sweeps.execution.worker import gang_ranks
 from sweeps.study.events import RankPlace
+
+from . import data_affinity
+from .cluster_state import Phase, WorkerState
 
 # A call of a method of `WorkerRuntime`: the number, the method and the arguments.
 Call = tuple[int, str, tuple[object, ...]]

@@ -17,16 +17,17 @@ from dataclasses import replace
 from sweeps.core import clock
 from sweeps.core.resources import Shape
 from sweeps.execution.background import Background
-from sweeps.execution.gangs import allocation
-from sweeps.execution.gangs.allocation import CloseWorker, KeepWaiting
-from sweeps.execution.gangs.autoscaling import NodeRequests, select_within_limit
-from sweeps.execution.gangs.cluster_nodes import ClusterNodes, sum_of
-from sweeps.execution.gangs.cluster_state import Cluster, Phase
-from sweeps.execution.gangs.gang_connections import GangConnections
-from sweeps.execution.gangs.placement import Grant, Place, Request
-from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
-from sweeps.execution.gangs.worker_processes import WorkerProcesses
 from sweeps.execution.messages import Job
+
+from . import allocation
+from .allocation import CloseWorker, KeepWaiting
+from .autoscaling import NodeRequests, select_within_limit
+from .cluster_nodes import ClusterNodes, sum_of
+from .cluster_state import Cluster, Phase
+from .gang_connections import GangConnections
+from .placement import Grant, Place, Request
+from .pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
+from .worker_processes import WorkerProcesses
 
 log = logging.getLogger(__name__)
 

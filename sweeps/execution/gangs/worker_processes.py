@@ -17,11 +17,12 @@ from sweeps.core import clock
 from sweeps.core.host import exit_causes
 from sweeps.core.host.processes import is_alive
 from sweeps.execution.background import Background
-from sweeps.execution.gangs.cluster_nodes import ClusterNodes
-from sweeps.execution.gangs.cluster_state import Phase
-from sweeps.execution.gangs.pool_worker import Call, CannotStart, PoolWorker, WorkerLost, describe
 from sweeps.execution.messages import Job, WorkerInfo
 from sweeps.execution.worker import worker
+
+from .cluster_nodes import ClusterNodes
+from .cluster_state import Phase
+from .pool_worker import Call, CannotStart, PoolWorker, WorkerLost, describe
 
 log = logging.getLogger(__name__)
 

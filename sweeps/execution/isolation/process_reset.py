@@ -23,7 +23,8 @@ import numpy
 import psutil
 
 from sweeps.core.host.processes import working_directory
-from sweeps.execution.isolation import child_processes, torch_state, user_code
+
+from . import child_processes, torch_state, user_code
 
 SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 # Longest wait for the end of a loop's threads, in seconds. All threads share this time.

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
-from sweeps.execution.isolation.import_hook import ImportHook
+from .import_hook import ImportHook
 
 
 @contextlib.contextmanager

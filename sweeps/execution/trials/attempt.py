@@ -16,10 +16,11 @@ from sweeps.execution.gangs.data_affinity import keep, room_of
 from sweeps.execution.gangs.data_requests import is_data_loss
 from sweeps.execution.gangs.pool_worker import Gang, PoolWorker, WorkerLost, describe
 from sweeps.execution.messages import Assignment, AttemptId, Data, Ended
-from sweeps.execution.trials.running_trial import STACKS_WITHIN, RunningTrial
-from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker import gang_ranks
 from sweeps.execution.worker.trial_logs import hide_secrets, log_of
+
+from .running_trial import STACKS_WITHIN, RunningTrial
+from .trial_services import TrialServices
 
 log = logging.getLogger(__name__)
 

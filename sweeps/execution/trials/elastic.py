@@ -12,7 +12,8 @@ from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.execution.gangs.pool_worker import Gang, WorkerLost
 from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Ended
-from sweeps.execution.trials.running_trial import RunningTrial
+
+from .running_trial import RunningTrial
 
 
 class ElasticGangs:

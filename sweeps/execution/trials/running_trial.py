@@ -13,7 +13,6 @@ from sweeps.core.trial import Checkpoint, GangSizePeriod, State, Trial
 from sweeps.execution.gangs.pool_worker import PoolWorker
 from sweeps.execution.messages import Ended, RankUpdate, Silence, TrialUpdate
 from sweeps.execution.pool_usage import Stage
-from sweeps.execution.trials.checkpoint_parts import CheckpointParts
 from sweeps.study.events import (
     AttemptFailed,
     AttemptStarted,
@@ -26,6 +25,8 @@ from sweeps.study.events import (
 )
 from sweeps.study.states import TrialState
 from sweeps.study.transitions import apply, new_reports
+
+from .checkpoint_parts import CheckpointParts
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
 # written its stack to its log.

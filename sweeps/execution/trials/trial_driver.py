@@ -18,11 +18,12 @@ from sweeps.execution.gangs.data_requests import DataRequests, is_data_loss
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, WorkerLost
 from sweeps.execution.messages import Ended
 from sweeps.execution.pool_usage import Stage
-from sweeps.execution.trials import retry
-from sweeps.execution.trials.attempt import Attempt
-from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.execution.worker.trial_logs import append_line, log_of
+
+from . import retry
+from .attempt import Attempt
+from .running_trial import RunningTrial
+from .trial_services import TrialServices
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from sweeps.core.files.checkpoint_files import checkpoint_names, delete_checkpoi
 from sweeps.execution.background import Background
 from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Job, Labels
-from sweeps.execution.trials.elastic import ElasticGangs
-from sweeps.execution.trials.running_trial import RunningTrial
+
+from .elastic import ElasticGangs
+from .running_trial import RunningTrial
 
 # After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The
 # trial often ends during this delay.

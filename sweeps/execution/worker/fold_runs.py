@@ -19,8 +19,9 @@ import ray.train
 
 from sweeps.core.best_step import StepOrder
 from sweeps.core.loop_context import BEST_FOLD_STEP, Current
-from sweeps.execution.worker.loop_run import RankLoop, best_step
-from sweeps.execution.worker.trial_session import TrialSession
+
+from .loop_run import RankLoop, best_step
+from .trial_session import TrialSession
 
 STATE = "folds.json"
 

@@ -20,8 +20,9 @@ from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.core.loop_context import Current, take_step
 from sweeps.execution.isolation.seeds import seeded
 from sweeps.execution.ray_apis import ray_train_adapter
-from sweeps.execution.worker.dataset_cache import DatasetCache
-from sweeps.execution.worker.trial_session import TrialSession
+
+from .dataset_cache import DatasetCache
+from .trial_session import TrialSession
 
 
 class RankLoop:

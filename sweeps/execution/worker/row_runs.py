@@ -21,9 +21,10 @@ import ray.train
 
 from sweeps.core.files.sweep_folder import ROW_RUNS
 from sweeps.core.loop_context import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
-from sweeps.execution.worker.dataset_cache import DatasetCache
-from sweeps.execution.worker.loop_run import RankLoop, best_step
-from sweeps.execution.worker.trial_session import TrialSession
+
+from .dataset_cache import DatasetCache
+from .loop_run import RankLoop, best_step
+from .trial_session import TrialSession
 
 
 class RowRun(RankLoop):

@@ -15,7 +15,8 @@ from ray.data import DataIterator
 
 from sweeps.execution.messages import AttemptId
 from sweeps.execution.ray_apis import ray_data_adapter
-from sweeps.execution.worker.trial_session import TrialSession
+
+from .trial_session import TrialSession
 
 
 class TrainStreams:

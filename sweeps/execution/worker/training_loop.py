@@ -21,13 +21,14 @@ from sweeps.core.trial import State
 from sweeps.execution.isolation.seeds import seeded
 from sweeps.execution.messages import Ended
 from sweeps.execution.ray_apis import ray_train_adapter
-from sweeps.execution.worker import gpu_memory_hints, loop_mlflow, missing_value_hints
-from sweeps.execution.worker.fold_runs import run_folds
-from sweeps.execution.worker.loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
-from sweeps.execution.worker.loop_run import RankLoop
-from sweeps.execution.worker.metric_values import flatten, numeric
-from sweeps.execution.worker.row_runs import run_on_rows
-from sweeps.execution.worker.trial_session import TrialSession
+
+from . import gpu_memory_hints, loop_mlflow, missing_value_hints
+from .fold_runs import run_folds
+from .loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
+from .loop_run import RankLoop
+from .metric_values import flatten, numeric
+from .row_runs import run_on_rows
+from .trial_session import TrialSession
 
 PACKAGE = f"{installed_package.FOLDER}{os.sep}"
 

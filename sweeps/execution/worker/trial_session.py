@@ -25,9 +25,10 @@ from sweeps.core.text.secrets import hide_known
 from sweeps.core.trial import Checkpoint, Report
 from sweeps.execution.isolation import user_code
 from sweeps.execution.messages import Assignment, Job, Ranks, RankUpdate, Silence
-from sweeps.execution.worker.dataset_cache import DatasetCache
-from sweeps.execution.worker.loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
-from sweeps.execution.worker.metric_values import flatten, numeric, quote, unbeatable
+
+from .dataset_cache import DatasetCache
+from .loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
+from .metric_values import flatten, numeric, quote, unbeatable
 
 # After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0

@@ -23,7 +23,8 @@ from sweeps.core.host.processes import working_directory
 from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.execution.messages import Assignment, Job
-from sweeps.execution.worker.dataset_cache import DatasetCache
+
+from .dataset_cache import DatasetCache
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ class Worker:
 
     def start(self, pool: ActorHandle[Any], worker: str, job: Job) -> WorkerInfo:
         """Prepare the process for training loops; see `WorkerRuntime`."""
-        from sweeps.execution.worker.worker_runtime import WorkerRuntime
+        from .worker_runtime import WorkerRuntime
 
         self.runtime = WorkerRuntime(pool, worker, job)
         return self.runtime.start()

@@ -29,20 +29,21 @@ from sweeps.core.text.secrets import hide_in_output, remember_uri, remember_vari
 from sweeps.execution.isolation import child_processes, process_reset, torch_state
 from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.ray_apis import ray_data_adapter, ray_train_adapter
-from sweeps.execution.worker import backends, loop_mlflow, trial_logs
-from sweeps.execution.worker.dataset_cache import DatasetCache
-from sweeps.execution.worker.gang_ranks import RENEWED_FOR_EACH_TRIAL
-from sweeps.execution.worker.stream_shares import TrainStreams
-from sweeps.execution.worker.training_loop import run_loop
-from sweeps.execution.worker.trial_session import TrialSession
-from sweeps.execution.worker.trial_setup import (
+from sweeps.study.events import RankPlace
+
+from . import backends, loop_mlflow, trial_logs
+from .dataset_cache import DatasetCache
+from .gang_ranks import RENEWED_FOR_EACH_TRIAL
+from .stream_shares import TrainStreams
+from .training_loop import run_loop
+from .trial_session import TrialSession
+from .trial_setup import (
     current_of,
     folder_on_node,
     import_loop,
     save_files,
     stacks_after,
 )
-from sweeps.study.events import RankPlace
 
 log = logging.getLogger(__name__)
 

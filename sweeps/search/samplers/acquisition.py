@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from sweeps.search.samplers.gaussian_process import Process
+from .gaussian_process import Process
 
 # Largest number of points of a front, by the number of objectives. With more points, `undominated`
 # would return thousands of boxes.

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from sweeps.search.samplers.activity import Activity
-from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.trial_groups import Point
 from sweeps.space.model.conditions import Key
+
+from .activity import Activity
+from .encoding import Axes
+from .trial_groups import Point
 
 # Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of
 # the BEST points so far.

@@ -17,18 +17,19 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.plugins import build_sampler
-from sweeps.search.samplers.configuration_view import ByConfiguration
-from sweeps.search.samplers.sampler import (
+from sweeps.space import Space
+from sweeps.space.model.conditions import Key
+from sweeps.study.record import repeat_of
+from sweeps.study.trial_building import seed_of
+
+from .configuration_view import ByConfiguration
+from .sampler import (
     Model,
     ReseededSampler,
     SamplerContext,
     independent_sampler,
 )
-from sweeps.search.samplers.trial_groups import History
-from sweeps.space import Space
-from sweeps.space.model.conditions import Key
-from sweeps.study.record import repeat_of
-from sweeps.study.trial_building import seed_of
+from .trial_groups import History
 
 # How often the algorithm is asked for the values of a trial.
 ASKED = 4
@@ -57,7 +58,7 @@ class CellSampler(BaseSampler):
         self._distributions = context.distributions
         self.starting_points: list[dict[str, Key]] = []
         if earlier:
-            from sweeps.search.samplers.warm_start import starting_points  # imports scipy
+            from .warm_start import starting_points  # imports scipy
 
             self.starting_points = starting_points(context)
         built = build_sampler(space.search, context)

@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.samplers.sampler import Algorithm, ReseededSampler, SamplerContext
 from sweeps.space.sections.key_types import AtLeast1, AtLeast2, Number
+
+from .sampler import Algorithm, ReseededSampler, SamplerContext
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.search.samplers.sampler import Model, ReseededSampler, SamplerContext
+from .sampler import Model, ReseededSampler, SamplerContext
 
 log = logging.getLogger(__name__)
 

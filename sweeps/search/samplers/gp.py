@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictBool
 
-from sweeps.search.samplers.sampler import Algorithm, Model, SamplerContext
 from sweeps.space.sections.key_types import AtLeast1
+
+from .sampler import Algorithm, Model, SamplerContext
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,6 @@ class Gp(Algorithm):
 
     def build(self, context: SamplerContext) -> Model:
         """Build the model."""
-        from sweeps.search.samplers.gp_model import GpModel
+        from .gp_model import GpModel
 
         return GpModel(context, self.n_startup_trials, self.deterministic_objective)

@@ -12,7 +12,7 @@ import numpy as np
 from optuna import Study
 
 if TYPE_CHECKING:
-    from sweeps.search.samplers.gaussian_process import Process
+    from .gaussian_process import Process
 
 # A kernel is fitted again when the number of values has grown by this factor since the last fit.
 GROWTH = 1.05

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from optuna.trial import FrozenTrial
 
-from sweeps.search.samplers.activity import Activity, is_ordered
-from sweeps.search.samplers.candidates import BEST, Candidates
-from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.gp_kernels import FittedKernels
-from sweeps.search.samplers.gp_observations import (
+from sweeps.space.model.conditions import Key
+
+from .activity import Activity, is_ordered
+from .candidates import BEST, Candidates
+from .encoding import Axes
+from .gp_kernels import FittedKernels
+from .gp_observations import (
     Observations,
     fidelity,
     limits,
@@ -35,13 +37,12 @@ from sweeps.search.samplers.gp_observations import (
     scaled,
     share_of_noise,
 )
-from sweeps.search.samplers.sampler import SamplerContext
-from sweeps.search.samplers.trial_groups import FULL, History, point_of
-from sweeps.space.model.conditions import Key
+from .sampler import SamplerContext
+from .trial_groups import FULL, History, point_of
 
 if TYPE_CHECKING:
-    from sweeps.search.samplers.acquisition import Surrogate
-    from sweeps.search.samplers.warm_start import EarlierProcess
+    from .acquisition import Surrogate
+    from .warm_start import EarlierProcess
 
 
 class GpModel:
@@ -79,7 +80,7 @@ class GpModel:
         self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
         if context.earlier:
-            from sweeps.search.samplers.warm_start import earlier_processes
+            from .warm_start import earlier_processes
 
             self._earlier = earlier_processes(context, self.axes)
 
@@ -113,7 +114,7 @@ class GpModel:
 
         Return None for random values.
         """
-        from sweeps.search.samplers.acquisition import acquisition, best_first, improvement_region
+        from .acquisition import acquisition, best_first, improvement_region
 
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
@@ -142,8 +143,8 @@ class GpModel:
         self, history: History, observed: Observations, rng: np.random.RandomState
     ) -> Surrogate:
         """Condition a process for each objective, each violated constraint, and failures."""
-        from sweeps.search.samplers.acquisition import Bound, Surrogate
-        from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
+        from .acquisition import Bound, Surrogate
+        from .gaussian_process import NONE, VAGUE, Process
 
         count = sum(history.count(level) for level in history.levels) + len(history.failed)
         full = self.space.scheduler.max_t or history.last_step
@@ -166,7 +167,7 @@ class GpModel:
             process = create()
             self._kernels.condition(process, name, history.study, count)
             if self._earlier and self._earlier[i]:
-                from sweeps.search.samplers.warm_start import predicts_better, prior_mean
+                from .warm_start import predicts_better, prior_mean
 
                 informed = create(prior=prior_mean(self._earlier[i], inputs, values))
                 name = f"objective {i} with earlier sweeps"

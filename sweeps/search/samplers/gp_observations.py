@@ -22,8 +22,9 @@ import numpy as np
 from optuna.study._multi_objective import _fast_non_domination_rank
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.trial_groups import FULL, History, Level, Ranked
 from sweeps.space import Repeats
+
+from .trial_groups import FULL, History, Level, Ranked
 
 # Largest number of observations in the model. This number is divided among the rungs. If a rung has
 # more trials than its share, the model uses the rung's best trials and a random sample of its other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.search.samplers.random import Random
+from .random import Random
 
 
 class Grid(Random):

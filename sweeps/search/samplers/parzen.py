@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from sweeps.search.samplers.encoding import Axes
+from .encoding import Axes
 
 Widths = Callable[
     [np.ndarray], np.ndarray

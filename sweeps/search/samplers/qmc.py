@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
-from sweeps.search.samplers.sampler import Algorithm, ReseededSampler, SamplerContext
+from .sampler import Algorithm, ReseededSampler, SamplerContext
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sweeps.search.samplers.sampler import (
+from .sampler import (
     Algorithm,
     ReseededSampler,
     SamplerContext,

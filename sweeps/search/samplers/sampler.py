@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from sweeps.search.earlier_trials import EarlierSweep
-    from sweeps.search.samplers.trial_groups import History
     from sweeps.space import Space
     from sweeps.space.model.conditions import Key
+
+    from .trial_groups import History
 
 
 class Model(Protocol):

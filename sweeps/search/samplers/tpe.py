@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.samplers.sampler import Algorithm, Model, SamplerContext
 from sweeps.space.sections.key_types import AtLeast0, AtLeast1
+
+from .sampler import Algorithm, Model, SamplerContext
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,6 @@ class Tpe(Algorithm):
 
     def build(self, context: SamplerContext) -> Model:
         """Build the model."""
-        from sweeps.search.samplers.tpe_model import TpeModel
+        from .tpe_model import TpeModel
 
         return TpeModel(self.n_startup_trials, self.n_ei_candidates, context.space.scheduler.max_t)

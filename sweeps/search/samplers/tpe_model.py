@@ -24,10 +24,11 @@ import numpy as np
 from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
 from optuna.trial import FrozenTrial
 
-from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
-from sweeps.search.samplers.trial_groups import History, Ranked, point_of
 from sweeps.space.model.conditions import Key
+
+from .encoding import Axes
+from .parzen import Mixture, Widths, neighbors, third_nearest
+from .trial_groups import History, Ranked, point_of
 
 # Largest number of kernels in a density. The density of the other trials would often exceed this
 # number. So each suggestion uses a new random sample of the other trials.

@@ -19,10 +19,11 @@ from optuna.search_space.group_decomposed import _SearchSpaceGroup
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.model.conditions import Key
 from sweeps.space.sections.search_models import Repeats
 from sweeps.study.record import paused_at, repeat_of, steps_of
+
+from .configuration_view import merge_repeats
 
 # The level for the final values of complete trials.
 FULL = math.inf

@@ -25,12 +25,13 @@ from scipy.linalg import cho_solve
 from scipy.optimize import nnls
 
 from sweeps.search.earlier_trials import EarlierSweep
-from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.gaussian_process import Process
-from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
-from sweeps.search.samplers.sampler import SamplerContext
-from sweeps.search.samplers.trial_groups import History
 from sweeps.space.model.conditions import Key
+
+from .encoding import Axes
+from .gaussian_process import Process
+from .gp_observations import fidelity, observations, scaled
+from .sampler import SamplerContext
+from .trial_groups import History
 
 # The best trial of an earlier sweep is the best one at the highest level that at least this many
 # trials reached.

@@ -4,7 +4,8 @@
 """
 
 from sweeps.core.trial import Action
-from sweeps.search.schedulers.scheduler import Decision, Scheduler
-from sweeps.search.schedulers.view import StudyView, TrialView
+
+from .scheduler import Decision, Scheduler
+from .view import StudyView, TrialView
 
 __all__ = ["Action", "Decision", "Scheduler", "StudyView", "TrialView"]

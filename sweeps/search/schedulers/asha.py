@@ -14,10 +14,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sweeps.search.schedulers.promotion import is_closing, next_promoted
-from sweeps.search.schedulers.scheduler import CONTINUE, PAUSE, STOP, Decision, Scheduler
-from sweeps.search.schedulers.view import StudyView
 from sweeps.space.sections.key_types import AtLeast1, AtLeast2, Resource
+
+from .promotion import is_closing, next_promoted
+from .scheduler import CONTINUE, PAUSE, STOP, Decision, Scheduler
+from .view import StudyView
 
 
 @dataclass(frozen=True)

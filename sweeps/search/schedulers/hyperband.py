@@ -11,8 +11,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sweeps.search.schedulers.asha import Asha
 from sweeps.space.sections.key_types import AtLeast1
+
+from .asha import Asha
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.schedulers.scheduler import CONTINUE, STOP, Decision, Scheduler
-from sweeps.search.schedulers.view import StudyView
 from sweeps.space.sections.key_types import AtLeast1
+
+from .scheduler import CONTINUE, STOP, Decision, Scheduler
+from .view import StudyView
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Scheduler
-from sweeps.search.schedulers.view import StudyView
 from sweeps.space.sections.key_types import AtLeast1
+
+from .scheduler import CONTINUE, Decision, Scheduler
+from .view import StudyView
 
 
 @dataclass(frozen=True)

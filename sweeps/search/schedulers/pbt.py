@@ -19,10 +19,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sweeps.core.trial import Action
-from sweeps.search.schedulers import perturbation
-from sweeps.search.schedulers.scheduler import CONTINUE, Decision, Explore, Scheduler
-from sweeps.search.schedulers.view import StudyView, TrialView
 from sweeps.space.sections.key_types import AtLeast1, AtLeast2, Number
+
+from . import perturbation
+from .scheduler import CONTINUE, Decision, Explore, Scheduler
+from .view import StudyView, TrialView
 
 
 @dataclass(frozen=True)

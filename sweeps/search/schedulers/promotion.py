@@ -9,7 +9,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from sweeps.search.schedulers.view import StudyView
+from .view import StudyView
 
 # A rung of a bracket: (step, number of the bracket)
 Rung = tuple[int, int]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sweeps.core.trial import Action, Trial
-from sweeps.search.schedulers.view import StudyView
 from sweeps.space import Dimension
 from sweeps.space.model.conditions import Key
 from sweeps.space.sections.key_types import ROWS
+
+from .view import StudyView
 
 Explore = Callable[["Dimension", "Key"], "Key"]
 

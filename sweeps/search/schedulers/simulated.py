@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
-from sweeps.search.schedulers.view import StudyView
 from sweeps.space.sections.search_models import Objective
 from sweeps.study.events import (
     TrialDecided,
@@ -16,6 +15,8 @@ from sweeps.study.events import (
 )
 from sweeps.study.objectives import Objectives
 from sweeps.study.transitions import apply, started
+
+from .view import StudyView
 
 METRIC = "value"
 
