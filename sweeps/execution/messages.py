@@ -193,7 +193,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Ranks:
-    """RankPlace of a worker in a gang: its ranks, as `ray.train.get_context()` returns them.
+    """Place of a worker in a gang: its ranks, as `ray.train.get_context()` returns them.
 
     The defaults describe a gang of one worker.
 
@@ -246,7 +246,7 @@ class Assignment:
     Attributes:
         trial: The trial.
         attempt: Number of the attempt, starting with 1.
-        ranks: RankPlace of the worker in the gang.
+        ranks: Place of the worker in the gang.
         folder: Folder for checkpoints and logs of the trial.
         data_key: Key of the rank's part of the prepared data. The key contains the number of ranks
             and the rank.

@@ -1,7 +1,4 @@
-"""Conclude a search: prepare the export, export the best trial, and build the sweep's result.
-
-The module also decides whether a resume would run trials.
-"""
+"""Conclude a search: prepare the export, export the best trial, and build the result."""
 
 from __future__ import annotations
 
@@ -262,37 +259,6 @@ def _describe_failures(
     trial, error = failures[0]
     failed, first = ("1 trial", "") if count == 1 else (f"{count} trials", "the first one, ")
     return f"{failed} failed{outcome}; the error of {first}trial {trial}:", error
-
-
-def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
-    """Return whether a resume of a sweep that has a result would run trials.
-
-    Args:
-        earlier: The sweep's result.
-        to_run: Number of trials that have not ended.
-        changed: True if the user passed new limits or additional trials.
-    """
-    reason = earlier.reason
-    # The user may have removed the cause of the failures.
-    resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
-    return to_run > 0 and (
-        reason is None or resumable or changed or not (earlier.best or earlier.front)
-    )
-
-
-def nothing_left_note(reason: str | None) -> str:
-    """Return the note for a resume that has no work left.
-
-    The note says why the sweep ended, and how the user can continue the sweep.
-    """
-    if reason:
-        hint = ""
-        if reason.startswith("limits."):
-            hint = "; to continue with another limit, add --set limits.KEY=VALUE"
-        elif reason == "--minutes":
-            hint = "; to continue, add --minutes N"
-        return f"nothing is left to do: the sweep has ended ({reason}){hint}"
-    return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"
 
 
 def raise_refusal(controller: SweepController) -> None:

@@ -1,4 +1,4 @@
-"""Check what a resume needs, and find the result of a sweep that has no trials left."""
+"""Decide whether a resume has work left, check what it needs, and find an earlier result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.trainer_definition import definition_of
 from sweeps.study import budgets
 
-from . import conclusion, mlflow_summary
+from . import mlflow_summary
 
 if TYPE_CHECKING:
     from sweeps.search.search_loop import SearchLoop
@@ -84,4 +84,35 @@ def earlier_result(
             result = mlflow_summary.send_again(
                 tracker, search.space, store.data or "", result=result, best=best
             )
-    return result.with_note(conclusion.nothing_left_note(reason))
+    return result.with_note(nothing_left_note(reason))
+
+
+def nothing_left_note(reason: str | None) -> str:
+    """Return the note for a resume that has no work left.
+
+    The note says why the sweep ended, and how the user can continue the sweep.
+    """
+    if reason:
+        hint = ""
+        if reason.startswith("limits."):
+            hint = "; to continue with another limit, add --set limits.KEY=VALUE"
+        elif reason == "--minutes":
+            hint = "; to continue, add --minutes N"
+        return f"nothing is left to do: the sweep has ended ({reason}){hint}"
+    return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"
+
+
+def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
+    """Return whether a resume of a sweep that has a result would run trials.
+
+    Args:
+        earlier: The sweep's result.
+        to_run: Number of trials that have not ended.
+        changed: True if the user passed new limits or additional trials.
+    """
+    reason = earlier.reason
+    # The user may have removed the cause of the failures.
+    resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
+    return to_run > 0 and (
+        reason is None or resumable or changed or not (earlier.best or earlier.front)
+    )

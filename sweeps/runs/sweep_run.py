@@ -44,7 +44,7 @@ from sweeps.tracking.mlflow.mlflow_tracker import CLOSE_SOON, CLOSE_WITHIN, STOP
 
 from . import conclusion, mlflow_summary
 from .conclusion import Conclusion, prepare_export
-from .resumption import earlier_result, refuse_unsigned_checkpoints, spent_limit
+from .resumption import earlier_result, has_work_left, refuse_unsigned_checkpoints, spent_limit
 from .search_setup import deadline_of, open_search, slots_of
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class SweepRun:
             search = self._search_loop = open_search(self.folder, self.space)
         if (earlier := read_result(self.folder)) is not None:
             limit = spent_limit(search, earlier)
-            if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
+            if limit or not has_work_left(earlier, search.to_run, changed):
                 with self._interrupt.listening():
                     return earlier_result(search, earlier, limit, self.tracking_uri)
         refuse_unsigned_checkpoints(search, self.trust)

@@ -65,7 +65,7 @@ class TrialState:
         at: Wall time of the sweep at the trial's last event, in seconds, summed over all drivers.
         batches: Number of batches of events that the study has of the trial.
         best_key: Key of the best step so far; see `StepOrder.key`.
-        best_place: RankPlace in `reports` of the best step so far; None before the first value.
+        best_place: Index in `reports` of the best step so far; None before the first value.
         metrics: The latest value of each metric.
     """
 

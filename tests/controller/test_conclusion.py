@@ -14,7 +14,7 @@ from sweeps.core.best_step import Constraint
 from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.result import SweepResult, count_trials
 from sweeps.core.trial import Report, Result, State
-from sweeps.runs import conclusion
+from sweeps.runs import conclusion, resumption
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
 BEST = {"trial": "0002", "value": 0.5, "test": None}
@@ -119,8 +119,8 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted() -> None:
 )
 def test_what_a_resume_goes_on_with(said: Any, changed: bool, goes_on: bool) -> None:
     earlier = result(**said)
-    assert conclusion.has_work_left(earlier, 2, changed) == goes_on
-    assert not conclusion.has_work_left(earlier, 0, changed)
+    assert resumption.has_work_left(earlier, 2, changed) == goes_on
+    assert not resumption.has_work_left(earlier, 0, changed)
 
 
 def test_notes_name_what_is_unusual_in_a_report() -> None:

@@ -12,7 +12,7 @@ import pytest
 from sweeps.core.trial import State
 from sweeps.plan import plan
 from sweeps.plan.plan_text import render
-from sweeps.runs.conclusion import nothing_left_note
+from sweeps.runs.resumption import nothing_left_note
 from sweeps.search.configurations import most_trials
 from sweeps.search.search_loop import SearchLoop
 from tests.search.test_search_loop import end

@@ -101,7 +101,7 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLo
             the run.
 
     Raises:
-        Stopped: The trial ends at this step.
+        LoopStopped: The trial ends at this step.
         ValueError: The loop reported nothing in a run.
     """
     assignment, steps = session.assignment, session.assignment.row_steps

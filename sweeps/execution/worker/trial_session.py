@@ -106,7 +106,7 @@ class TrialSession:
             step: Step of the report. None for the step that `take_step` returns.
 
         Raises:
-            Stopped: The trial ends at this step.
+            LoopStopped: The trial ends at this step.
             TypeError: `metrics` is not a dict.
             ValueError: The report of rank 0 lacks the objective's metric, the metric is not a
                 number, the value of an objective is infinitely good, the step is wrong (see
@@ -143,7 +143,7 @@ class TrialSession:
             step: Step of the report in the run.
 
         Raises:
-            Stopped, TypeError, ValueError: See `report`.
+            LoopStopped, TypeError, ValueError: See `report`.
         """
         self._refuse(metrics)
         self._last_report, self._silent_for = time.monotonic(), 0.0

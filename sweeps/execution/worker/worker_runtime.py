@@ -116,7 +116,7 @@ class WorkerRuntime:
         """Leave the current gang, if there is one, and join another gang.
 
         Args:
-            ranks: RankPlace of this process in the new gang.
+            ranks: Place of this process in the new gang.
             visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
         """
         self.leave()
@@ -147,7 +147,7 @@ class WorkerRuntime:
 
         Args:
             workers: Handles of all workers, in the order of ranks.
-            ranks: RankPlace of each worker in the gang.
+            ranks: Place of each worker in the gang.
             resources: Name and amount of each resource of one worker.
             visible_gpus: For each worker, the ids of the GPUs of all workers on its node; ""
                 without GPUs.

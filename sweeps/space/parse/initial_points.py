@@ -139,7 +139,7 @@ def key_and_value(dim: Dimension, node: Node) -> tuple[Key, Key]:
         The key, and the value with which conditions (`when`) on this dimension are evaluated.
 
     Raises:
-        InvalidValue: The dimension cannot have this value.
+        InvalidConditionValue: The dimension cannot have this value.
     """
     if dim.options:
         key = option_of(dim, node)

@@ -56,7 +56,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
         node: The value of the key.
 
     Raises:
-        InvalidValue: The node has another form, or a comparison that can never be true.
+        InvalidConditionValue: The node has another form, or a comparison that can never be true.
     """
     children = node.value if node.is_list else [node]
     if not children:
@@ -100,7 +100,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
 def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     """Return a number in a `when` as the comparison `("==", number)`.
 
-    Raise InvalidValue if the dimension can never equal the number.
+    Raise InvalidConditionValue if the dimension can never equal the number.
     """
     value = node.value
     if not is_number(value):
@@ -115,7 +115,7 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
 def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
     """Return a comparison unchanged.
 
-    Raise InvalidValue if no value of the dimension satisfies the comparison.
+    Raise InvalidConditionValue if no value of the dimension satisfies the comparison.
     """
     if not possible(dim, [Term(dim.name, tests=(test,))]):
         raise _never_true(dim, node)
@@ -130,7 +130,7 @@ def _never_true(dim: Dimension, node: Node) -> InvalidConditionValue:
 def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Key]:
     """Return the keys of the options for which a comparison is true.
 
-    Raise InvalidValue if there is none, or if an option is no number.
+    Raise InvalidConditionValue if there is none, or if an option is no number.
     """
     for option in dim.options:
         if not is_number(option.value):
@@ -155,7 +155,7 @@ def option_of(dim: Dimension, node: Node) -> Key:
         node: A value in a `when` or in an initial point.
 
     Raises:
-        InvalidValue: There is no such option.
+        InvalidConditionValue: There is no such option.
     """
     plain = node.plain()
     for option in dim.options:
