@@ -82,7 +82,8 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(
         "left": 3000,
     }
     again = driver(space, tmp_path)
-    assert again.search.store.states[3].checkpoint.step == 2
+    checkpoint = again.search.store.states[3].checkpoint
+    assert checkpoint is not None and checkpoint.step == 2
     name = again.start_trial()
     assert name == "0003"
     again.on_update(trial_update(name, state=State.COMPLETE))

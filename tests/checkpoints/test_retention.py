@@ -111,7 +111,9 @@ def histories(draw: Any) -> Any:
         draw(st.sampled_from([(True,), (False,), (True, False)])),
     )
     aggregate = draw(st.sampled_from(["mean", "median", "min", "max"]))
-    waiting, history, number = [(None, n) for n in range(draw(st.integers(1, 6)))], [], 6
+    waiting: list[tuple[int | None, int]] = [(None, n) for n in range(draw(st.integers(1, 6)))]
+    history = []
+    number = 6
     while waiting:
         first, n = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
         state = draw(ENDS)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sweeps.controller.controller import STATUS_INTERVAL, SweepController
+from sweeps.controller.ports import RemoteMethod
 from sweeps.core import clock
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
@@ -14,10 +15,12 @@ from sweeps.execution.messages import TrialUpdate
 from sweeps.execution.pool_usage import Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
-from sweeps.study import record
+from sweeps.study.events import Event
 from sweeps.study.states import TrialState
+from sweeps.tracking.hub import TrackerHub
 from tests.search.deaths import Deaf
 from tests.simulation.simulated_pool import VirtualClock
+from tests.study.studies import recorded_study
 from tests.trial_updates import trial_update
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
@@ -28,7 +31,21 @@ class FakePool(Deaf):
 
     def __init__(self) -> None:
         self.started: list[TrialState] = []
-        self.start = SimpleNamespace(remote=lambda state, *_: self.started.append(state))
+        self.start: RemoteMethod = SimpleNamespace(remote=self._start)
+
+    def _start(self, state: TrialState, *_: Any) -> None:
+        self.started.append(state)
+
+
+class FakeTrackers(TrackerHub):
+    """Trackers that keep the events of the sweep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+
+    def publish(self, event: Event) -> None:
+        self.events.append(event)
 
 
 class FakeMonitor:
@@ -81,13 +98,11 @@ def open_controller(
         interrupted: True if the user has asked to stop the sweep.
         options: More arguments of `SweepController`.
     """
-    pool: Any = FakePool()
-    tracker: Any = Deaf()
     watched: Any = monitor or FakeMonitor()
     controller = SweepController(
         SearchLoop.open(folder, space),
-        pool,
-        tracker,
+        FakePool(),
+        FakeTrackers(),
         began=clock.monotonic() if began is None else began,
         interrupted=lambda: interrupted,
         publish_status=lambda status: None,
@@ -97,6 +112,27 @@ def open_controller(
     )
     controller.finish_leftover_trials()
     return controller
+
+
+def start_trial(controller: SweepController) -> str:
+    """Start a trial, which is due, and return its id."""
+    name = controller.start_trial()
+    assert name is not None
+    return name
+
+
+def pool_of(controller: SweepController) -> FakePool:
+    """Return the pool of a controller that `open_controller` has made."""
+    pool = controller.pool
+    assert isinstance(pool, FakePool)
+    return pool
+
+
+def events_of(controller: SweepController) -> list[Event]:
+    """Return the list to which a controller of `open_controller` adds its events for trackers."""
+    trackers = controller.trackers
+    assert isinstance(trackers, FakeTrackers)
+    return trackers.events
 
 
 def poll(controller: SweepController, clock: VirtualClock) -> None:
@@ -119,9 +155,7 @@ def saved_checkpoint(folder: Path, trial: str, step: int) -> Checkpoint:
 
 def recorded_trials(folder: Path) -> tuple[TrialState, ...]:
     """Return the trials in the study of a sweep."""
-    study = record.read(folder)
-    assert study is not None
-    return study.trials
+    return recorded_study(folder).trials
 
 
 def recorded_states(folder: Path) -> list[State]:

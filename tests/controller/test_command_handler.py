@@ -21,7 +21,6 @@ from sweeps.controller.commands import (
 )
 from sweeps.controller.controller import SweepController
 from sweeps.core.trial import State
-from sweeps.study import record
 from sweeps.study.events import TrialPaused
 from sweeps.study.record import STOPPED
 from tests.controller.controllers import (
@@ -33,6 +32,7 @@ from tests.controller.controllers import (
     report_update,
 )
 from tests.simulation.simulated_pool import VirtualClock
+from tests.study.studies import recorded_study
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def text_of(answer: Answer) -> str:
 
 def is_paused(folder: Path) -> bool:
     """Return whether the study says that the sweep is paused."""
-    return record.read(folder).paused
+    return recorded_study(folder).paused
 
 
 def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(

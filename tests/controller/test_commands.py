@@ -250,7 +250,8 @@ def test_a_queue_that_is_a_link_is_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "sweep"
-    elsewhere.mkdir(), folder.mkdir()
+    elsewhere.mkdir()
+    folder.mkdir()
     file = send(elsewhere, Stop())
     (folder / FOLDER).symlink_to(elsewhere / FOLDER)
     with caplog.at_level(logging.WARNING):

@@ -21,11 +21,14 @@ from sweeps.tracking.earlier_events import TrialHistory
 from tests.controller.controllers import (
     BODY,
     FakeMonitor,
+    events_of,
     open_controller,
     poll,
+    pool_of,
     recorded_states,
     recorded_trials,
     report_update,
+    start_trial,
 )
 from tests.trial_updates import trial_update
 
@@ -39,13 +42,6 @@ def space(make_space: Any) -> Any:
     return make_space(BODY, scheduler="{name: none}")
 
 
-def collect_events(controller: SweepController) -> list[Any]:
-    """Return a list to which the controller will append its events for trackers."""
-    events: list[Any] = []
-    controller.trackers.publish = events.append  # type: ignore[method-assign]
-    return events
-
-
 @pytest.mark.parametrize("ended", [0, 1])
 def test_prefit_error_ends_sweep_before_first_trial_has_ended(
     space: Any, tmp_path: Path, ended: int
@@ -53,7 +49,7 @@ def test_prefit_error_ends_sweep_before_first_trial_has_ended(
     monitor = FakeMonitor()
     controller = open_controller(space, tmp_path, monitor)
     for _ in range(ended):
-        name = controller.start_trial()
+        name = start_trial(controller)
         controller.on_update(report_update(name, 1, 0.5, state=State.COMPLETE))
     monitor.error = InputError(Problem("space.preprocessor", "no column `x`"))
     controller.poll()
@@ -63,8 +59,8 @@ def test_prefit_error_ends_sweep_before_first_trial_has_ended(
 
 def test_trackers_get_no_report_without_metrics(space: Any, tmp_path: Path) -> None:
     controller = open_controller(space, tmp_path)
-    events = collect_events(controller)
-    name = controller.start_trial()
+    events = events_of(controller)
+    name = start_trial(controller)
     controller.on_update(report_update(name, 1, 0.5))
     controller.on_update(trial_update(name, state=State.COMPLETE, seconds=1.0))
     for history in (events, TrialHistory(tmp_path)()):
@@ -74,7 +70,7 @@ def test_trackers_get_no_report_without_metrics(space: Any, tmp_path: Path) -> N
 
 def attempt_and_curve(controller: SweepController) -> tuple[int, tuple[tuple[int, float], ...]]:
     """Return what the pool knows of the trial that it started last."""
-    trial = controller.pool.started[-1]
+    trial = pool_of(controller).started[-1]
     return trial.attempt, trial.curve
 
 
@@ -82,7 +78,7 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(
     space: Any, tmp_path: Path
 ) -> None:
     first = open_controller(space, tmp_path)
-    name = first.start_trial()
+    name = start_trial(first)
     first.on_update(report_update(name, 1, 0.5, attempt=3))  # two gangs were lost before
     resumed = open_controller(space, tmp_path, FakeMonitor(restarted=True))
     assert resumed.start_trial() == name
@@ -96,7 +92,7 @@ def test_pool_that_keeps_dying_ends_sweep_with_resumable_trials(
     space: Any, tmp_path: Path, clock: Any
 ) -> None:
     controller = open_controller(space, tmp_path, FakeMonitor(restarted=True))
-    first = controller.start_trial()
+    first = start_trial(controller)
     controller.start_trial()
     for _ in range(MAX_POOL_DEATHS - 1):
         poll(controller, clock)
@@ -123,24 +119,24 @@ def test_a_pool_that_restarts_after_a_time_limit_ends_its_trials_for_good(
 def test_passed_rung_is_passed_again_after_later_trials(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY)  # asha, one in three
     first = open_controller(space, tmp_path)
-    early = first.start_trial()
+    early = start_trial(first)
     assert first.on_update(report_update(early, 1, 0.9, rung=1)), "the first to come there"
     for loss in (0.3, 0.2, 0.1, 0.05):
-        first.on_update(report_update(first.start_trial(), 1, loss, rung=1))
+        first.on_update(report_update(start_trial(first), 1, loss, rung=1))
     assert first.on_update(trial_update(early, rung=1)), "its worker was lost beyond the rung"
     resumed = open_controller(space, tmp_path)
     assert 0 in resumed.search.interrupted
     assert resumed.start_trial() == early
     assert resumed.on_update(trial_update(early, rung=1))
-    late = resumed.start_trial()
+    late = start_trial(resumed)
     while int(late) < 5:
-        late = resumed.start_trial()
+        late = start_trial(resumed)
     assert not resumed.on_update(report_update(late, 1, 0.8, rung=1)), "others do not pass"
 
 
 def test_trials_that_are_left_resumable_stay_so(space: Any, tmp_path: Path) -> None:
     first = open_controller(space, tmp_path)
-    first.on_update(report_update(first.start_trial(), 1, 0.5))
+    first.on_update(report_update(start_trial(first), 1, 0.5))
     resumed = open_controller(space, tmp_path)
     resumed.stop("interrupted", State.RUNNING)
     resumed.close()
@@ -153,7 +149,7 @@ def test_last_checkpoint_alone_ends_no_trial_of_several_ranks(
 ) -> None:
     space = make_space(BODY + "\nscaling: {num_workers: 2}", scheduler="{name: none, max_t: 2}")
     first = open_controller(space, tmp_path)
-    name = first.start_trial()
+    name = start_trial(first)
     path = tmp_path / "trials" / name / "checkpoint_000002"
     path.mkdir(parents=True)
     checkpoint = Checkpoint(path.name, 2, 2) if whole else None
@@ -168,7 +164,7 @@ def test_a_study_that_cannot_be_written_is_left_as_it_is(
     space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller = open_controller(space, tmp_path)
-    name = controller.start_trial()
+    name = start_trial(controller)
 
     def full(self: Any, logs: Any) -> None:
         raise OSError(errno.ENOSPC, "no space")
@@ -209,8 +205,8 @@ def test_ctrl_c_before_the_first_trial_starts_none(space: Any, tmp_path: Path) -
 def test_sizes_of_elastic_trial_are_recorded_and_published(make_space: Any, tmp_path: Path) -> None:
     space = make_space(ELASTIC, scheduler="{name: none}", extra="")
     first = open_controller(space, tmp_path)
-    events = collect_events(first)
-    name = first.start_trial()
+    events = events_of(first)
+    name = start_trial(first)
     three = GangSizePeriod(0, 3, 0, 1.0)
     two = GangSizePeriod(2, 2, 3, 2.0)
     for step, sizes, seconds, worker_seconds in (
@@ -227,7 +223,7 @@ def test_sizes_of_elastic_trial_are_recorded_and_published(make_space: Any, tmp_
     assert [(event.size, event.time) for event in resizes] == [(three, 1.0), (two, 2.0)]
     resumed = open_controller(space, tmp_path)
     assert resumed.start_trial() == name
-    trial = resumed.pool.started[-1]
+    trial = pool_of(resumed).started[-1]
     assert (trial.sizes, trial.worker_seconds, trial.seconds) == ((three, two), 70.0, 30.0)
     end = trial_update(name, state=State.COMPLETE, seconds=40.0, worker_seconds=90.0)
     resumed.on_update(end)
@@ -262,8 +258,7 @@ def test_the_number_of_running_trials_follows_the_cluster(
     controller = open_controller(
         space, tmp_path, monitor, slots=1, slots_of=lambda total: int(total["CPU"])
     )
-    first = controller.start_trial()
-    assert first is not None
+    first = start_trial(controller)
     assert controller.start_trial() is None
     for cpus in (1.0, 2.0, 2.0):
         monitor.usage = Usage({"CPU": cpus})

@@ -283,6 +283,7 @@ def carry_out(known: Any, command: Any, decided: Any, ended: Any) -> None:
             known.start(len(known.driver.sweep.trials))
             known.driver.view.all_started = known.driver.queue.is_empty
         case ResumeTrial(number, rung):
+            assert rung is not None
             known.happen(TrialDecided(0.0, number, rung))
             known.driver.running = {**known.driver.running, number: None}
         case Continue(number, rung, is_new):

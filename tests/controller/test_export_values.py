@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from sweeps import cli
 from sweeps import space as space_file
 from sweeps.bundle import export as trial_export
-from sweeps.bundle import sweep_models
+from sweeps.bundle import sweep_models, write
 from sweeps.bundle.sweep_models import SweepModels, score_test
 from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core.trial import Checkpoint, Report, State
@@ -92,7 +92,7 @@ def exported(
     for module in (trial_export, sweep_models):
         monkeypatch.setattr(module, "PreparedStore", lambda folder, trust: store)
     monkeypatch.setattr(
-        trial_export.write,
+        write,
         "write_bundle",
         lambda target, **kept: training.update(kept["training"]) or target,
     )

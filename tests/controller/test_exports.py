@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -137,7 +138,7 @@ def test_what_pareto_is_not_for(tmp_path: Path) -> None:
         sweep_exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
-            sweep_exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
+            sweep_exports.export(sweep, pareto=True, **more)
     done = CliRunner().invoke(
         cli.main,
         ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"],
@@ -150,7 +151,7 @@ def test_what_refit_is_not_for(tmp_path: Path) -> None:
     sweep = recorded_sweep(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
         with pytest.raises(InputError, match=r"--(pareto|top): cannot be combined with --refit"):
-            sweep_exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
+            sweep_exports.export(sweep, refit=True, **more)
     space, _ = saved_space(sweep)
     loop = SearchLoop.open(sweep, space)
     trial = SearchLoop.open(
@@ -169,7 +170,7 @@ def test_what_refit_is_not_for(tmp_path: Path) -> None:
 
 @in_loop
 def test_the_last_model_counts_where_all_rows_are_learnt_from() -> None:
-    known = {
+    known: dict[str, Any] = {
         "trial": "0000",
         "seed": 0,
         "label": "y",

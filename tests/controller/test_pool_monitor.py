@@ -47,9 +47,12 @@ def test_usage_is_requested_again_only_after_a_report(
     reports = iter([Usage({"CPU": 1.0}), Usage({"CPU": 2.0})])
     use_fake_ray(monkeypatch, ready, lambda reference: next(reports))
     requests: list[str] = []
-    pool: Any = SimpleNamespace(
-        usage=SimpleNamespace(remote=lambda: requests.append("usage") or "reference")
-    )
+
+    def request_usage() -> str:
+        requests.append("usage")
+        return "reference"
+
+    pool: Any = SimpleNamespace(usage=SimpleNamespace(remote=request_usage))
     monitor = PoolMonitor(pool, tmp_path)
     for cpus, count, next_ready in (
         (None, 1, []),
@@ -77,7 +80,8 @@ def test_stages_of_waiting_trials_are_in_the_folder_until_the_end(
 
     def saved() -> dict[str, str]:
         monitor.update_usage()
-        return json.loads((tmp_path / STAGES).read_text())
+        stages: dict[str, str] = json.loads((tmp_path / STAGES).read_text())
+        return stages
 
     assert saved() == {"0001": "waiting for workers"}
     silence = "rank 1 has not reported for 301 s"

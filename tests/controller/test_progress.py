@@ -163,7 +163,7 @@ def test_waiting_trials_are_not_running(controller: Any) -> None:
     }
 
 
-def test_lost_and_joined_nodes_are_named_once(controller: Any) -> None:
+def test_lost_and_joined_nodes_are_named_once(controller: SweepController) -> None:
     def said(*nodes: str) -> tuple[str, ...]:
         names = {node: f"{node} (10.0.0.1)" for node in nodes}
         controller.progress.usage = Usage({"CPU": 4.0}, nodes=names)
@@ -222,7 +222,8 @@ def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller: Any) -> No
     controller.on_update(trial_update(c, state=State.PRUNED))
     assert controller.status().best.trial == a
     again = controller_of(SearchLoop.open(controller.study_store.folder, controller.space))
-    assert again.status().best.trial == a, "nor for another driver"
+    best = again.status().best
+    assert best is not None and best.trial == a, "nor for another driver"
 
 
 def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller: Any) -> None:

@@ -25,7 +25,7 @@ BAD = 11  # the line that is damaged, from 1 on
 
 
 @pytest.fixture
-def damaged(finished_sweep: Any) -> Path:
+def damaged(finished_sweep: Path) -> Path:
     """A finished sweep whose journal has a bad line."""
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
     lines[BAD - 1] = b'{"op_code":8,"worker\n'
@@ -107,8 +107,8 @@ def test_a_study_with_less_than_the_result_says_is_refused(
         assert "0 ended trials" in done.stderr and RESULT in done.stderr
         assert "repair" in done.stderr
     assert files_of(finished_sweep) == before, "nothing runs again, and nothing is made"
-    done = repair(finished_sweep)
-    assert done.trials == {
+    repaired = repair(finished_sweep)
+    assert repaired.trials == {
         "ended": [],
         "unfinished": [],
         "lost": ["0000", "0001", "0002", "0003"],

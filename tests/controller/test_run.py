@@ -47,7 +47,7 @@ def test_own_loop_with_load_gives_bundle_and_step_is_fitted_once(
     )
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=changed)
     assert result.fits == 1 and result.trials["completed"] == 4
-    assert result.bundle is not None and result.checkpoint is None
+    assert result.best is not None and result.bundle is not None and result.checkpoint is None
     left = {
         folder.name: len(list(folder.glob("checkpoint_*")))
         for folder in (result.dir / "trials").iterdir()
@@ -82,6 +82,7 @@ def test_resume_only_sends_what_mlflow_missed(
             tmp_path, "plain", limits="max_trials: 4, target: 100", data=False
         )  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
+    assert before.best is not None and before.reason is not None
     assert (
         before.mlflow["missed"]
         and before.mlflow["parent_run"] is None
@@ -125,6 +126,7 @@ def test_resume_only_sends_what_mlflow_missed(
         before.reason,
     )
     assert record.read(before.dir) == study
+    assert after.best is not None
     client = MlflowClient(uri)
     parent = client.get_run(after.mlflow["parent_run"])
     assert (
@@ -157,6 +159,7 @@ def test_resume_only_sends_what_mlflow_missed(
     (before.dir / "result.json").write_text('{"sweep": "own-')  # cut off, as by a full disk
     mended = sweeps.resume(before.dir, tracking_uri=uri)
     assert (mended.trials, mended.best) == (before.trials, before.best)
+    assert mended.reason is not None
     assert mended.reason.startswith(
         "limits.target"
     )  # by the best, which may have ended after the one that the search ended for
@@ -177,6 +180,7 @@ def test_a_loop_without_checkpoints_is_searched_all_the_same(
     assert (
         4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None
     )
+    assert result.best is not None
     assert (
         result.best["value"] < 1.4
         and result.reason == "limits.patience: 3 trials without an improvement"
@@ -207,7 +211,7 @@ def test_failed_trial_leaves_other_trials_alone(clean_ray: Any, tmp_path: Path) 
     more = ("space.params.y={uniform: [0, 1]}",)  # else the resume would have nothing to do
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=more)
     assert result.trials == {"completed": 1, "pruned": 0, "failed": 2}
-    assert result.best["params"]["x"] == 0.1
+    assert result.best is not None and result.best["params"]["x"] == 0.1
     check_failed_runs(result)
     rows.assign(a=rows.a + 1).to_csv(tmp_path / "rows.csv", index=False)
     check_refused_resume(result.dir)
@@ -222,7 +226,9 @@ def check_failed_runs(result: sweeps.SweepResult) -> None:
         f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}' and tags.`sweeps.state` = "
         "'FAIL'"
     )
-    failed = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
+    experiment = client.get_experiment_by_name("own")
+    assert experiment is not None
+    failed = client.search_runs([experiment.experiment_id], where)
     errors = [run.data.tags["sweeps.error"] for run in failed]
     logs = [
         (result.dir / "trials" / run.data.tags["sweeps.trial"] / "logs" / "rank-0.log").read_text()
@@ -377,6 +383,7 @@ space:
     first = sweeps.run(file, dir=tmp_path / "runs")
     assert first.trials["completed"] == 2 and first.fits == 0, first.notes
     assert not [note for note in first.notes if "fingerprint" in note]
+    assert first.best is not None
     client = MlflowClient(first.mlflow["tracking_uri"])
     assert "data.train" not in client.get_run(first.mlflow["parent_run"]).data.params
     assert rerun(first.dir, first.best["trial"]).equal
@@ -384,6 +391,7 @@ space:
     (tmp_path / "helper.py").write_text(HELPER + "\nCHANGED = True\n")
     more = sweeps.resume(first.dir, add_trials=1)
     assert more.trials["completed"] == 3
+    assert more.best is not None and more.bundle is not None
     (note,) = (note for note in more.notes if "fingerprint" in note)
     assert "reads_its_own:train" in note
     drivers = json.loads((more.dir / "provenance.json").read_text())

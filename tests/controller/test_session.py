@@ -27,7 +27,7 @@ from sweeps.core.trial import Report, State
 from sweeps.data import data_actor
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.execution import pool as pool_module
-from sweeps.execution.cluster import ray_authentication, ray_cluster
+from sweeps.execution.cluster import local_ray, ray_authentication, ray_cluster
 from sweeps.execution.isolation import child_processes
 from sweeps.execution.ray_apis import tune_adapter
 from sweeps.exports.rerun import rerun
@@ -80,6 +80,11 @@ class FakeHandle:
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happens to the fakes, in order."""
     events: list[str] = []
+
+    def end_workers(folder: str) -> int:
+        events.append("end workers")
+        return 0
+
     monkeypatch.setattr(
         pool_module,
         "Pool",
@@ -89,7 +94,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     )
     monkeypatch.setattr(data_actor, "start", lambda where, config: _start("data", events))
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
-    monkeypatch.setattr(child_processes, "end", lambda folder: events.append("end workers") or 0)
+    monkeypatch.setattr(child_processes, "end", end_workers)
     monkeypatch.setattr(ray_cluster, "at_driver", lambda: "here")
     monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor.name}"))
     monkeypatch.setattr("ray.get", lambda reference: None)
@@ -366,10 +371,10 @@ def test_session_reserves_requested_recorded_or_free_resources(
 
 def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    with ray_cluster.only_gpus(("2",)):
+    with local_ray.only_gpus(("2",)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    with ray_cluster.only_gpus(()):
+    with local_ray.only_gpus(()):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in os.environ

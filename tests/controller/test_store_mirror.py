@@ -136,7 +136,7 @@ def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(
         "driver.json",
     }
     assert mirror.problem is None
-    driver = read_driver(store_mirror.open_store(ADDRESS))
+    driver = read_driver(stores.open_store(ADDRESS))
     assert driver is not None and driver.ended and driver.is_here
     assert not [name for name in os.listdir(folder) if name.startswith(".") and name != ".part"]
 
@@ -173,6 +173,7 @@ def test_silent_process_changes_nothing_after_takeover(bucket: Any, folder: Any,
         (bucket / NAME / "study.journal").write_text("of the other process")
         (bucket / NAME / "driver.json").write_text(json.dumps(left))
         (folder / "study.journal").write_text("1\n2\n3\n4\n")
+        assert mirror is not None
         with pytest.raises(StoreError, match="has taken over this sweep"):
             mirror.save_study()
         assert mirror.taken_over
@@ -195,7 +196,7 @@ def test_an_odd_driver_file_names_nobody_and_is_written_again(
 ) -> None:
     (bucket / NAME).mkdir()
     (bucket / NAME / "driver.json").write_text(content)
-    store = store_mirror.open_store(ADDRESS)
+    store = stores.open_store(ADDRESS)
     assert read_driver(store) is None
     mirror = StoreMirror(folder, ADDRESS)
     mirror.detach()
@@ -208,7 +209,7 @@ def test_an_odd_driver_file_names_nobody_and_is_written_again(
 def test_a_folder_in_place_of_the_driver_file_names_nobody(bucket: Any) -> None:
     (bucket / NAME / "driver.json" / "x").mkdir(parents=True)
     (bucket / NAME / "driver.json" / "y").write_text("{}")
-    assert read_driver(store_mirror.open_store(ADDRESS)) is None
+    assert read_driver(stores.open_store(ADDRESS)) is None
 
 
 def test_the_driver_is_renewed_while_a_large_file_is_copied(
@@ -270,7 +271,7 @@ def test_only_the_clock_of_the_storage_counts(bucket: Any) -> None:
     file = bucket / NAME / "driver.json"
     file.write_text(json.dumps({"host": "elsewhere", "pid": 7, "seen": time.time() + 86400}))
     os.utime(file, (100, 100))
-    driver = read_driver(store_mirror.open_store(ADDRESS))
+    driver = read_driver(stores.open_store(ADDRESS))
     assert driver == Driver("elsewhere", 7, seen=100.0)
 
 

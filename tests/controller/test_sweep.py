@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +161,11 @@ def test_a_sweep_draws_itself(tmp_path: Path) -> None:
 
 def test_a_figure_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
     opened = sweeps.open(branches(tmp_path, ONE, 1)[0])
-    for place, wrong, text in (
+    refusals: list[tuple[str, Callable[[], object], str]] = [
         ("dimension", lambda: opened.plot_slice("dept"), "did you mean `depth`?"),
         ("plot_pareto", opened.plot_pareto, "two or three objectives"),
-    ):
+    ]
+    for place, wrong, text in refusals:
         with pytest.raises(InputError, match=re.escape(text)) as e:
             wrong()
         assert e.value.problems[0].place == place
@@ -313,7 +315,11 @@ def test_a_sweep_without_a_bundle_says_what_to_do(
     if there is not None:
         (folder / there).mkdir(parents=True)
         (folder / there / "manifest.json").touch()
-    for load_it in (lambda: sweeps.load_bundle(folder), lambda: sweeps.open(folder).bundle):
+    loads: list[Callable[[], object]] = [
+        lambda: sweeps.load_bundle(folder),
+        lambda: sweeps.open(folder).bundle,
+    ]
+    for load_it in loads:
         with pytest.raises(InputError) as e:
             load_it()
         (problem,) = e.value.problems

@@ -33,6 +33,7 @@ from sweeps.stored.sweep_summary import list_sweeps
 from sweeps.study import record
 from sweeps.study.events import TrialReported
 from sweeps.terminal import terminal_text
+from tests.search.next_trial import next_trial
 from tests.waiting import wait_until
 
 SPACE = """\
@@ -66,7 +67,7 @@ def recorded_sweep(root: Any, name: str = "made-1", began: float = 1000.0) -> An
         (None, ()),
     )
     for state, values in states:
-        trial = loop.ask()
+        trial = next_trial(loop)
         at = folder / "trials" / trial.id / "checkpoint_000002"
         kept = Checkpoint(at.name, 2, 2) if state is State.COMPLETE else None
         if kept is not None:
@@ -306,7 +307,8 @@ def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path: Path) -> None:
 
 def test_logs_follow_a_trial_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "POLL_INTERVAL", 0.02)
-    folder, heard = recorded_sweep(tmp_path), []
+    folder = recorded_sweep(tmp_path)
+    heard: list[str] = []
     log = trial_logs.log_of(folder / "trials" / "0003", 0)
     lock = FolderLock(folder)
     listener = threading.Thread(
@@ -343,7 +345,7 @@ def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path: Path)
     file.write_text(SPACE)
     loop = SearchLoop.open(tmp_path, load(file))
     for saved in (None, Checkpoint("checkpoint_000002", 2, 2)):
-        trial = loop.ask()
+        trial = next_trial(loop)
         loop.store.append(
             TrialReported(1.0, trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
         )

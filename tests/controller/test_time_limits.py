@@ -18,6 +18,7 @@ from tests.controller.controllers import (
     recorded_trials,
     report_update,
     saved_checkpoint,
+    start_trial,
 )
 from tests.simulation.simulated_pool import VirtualClock
 from tests.trial_updates import trial_update
@@ -38,6 +39,14 @@ def with_folds(space: Any, folds: int) -> Any:
 def leader_of(controller: SweepController) -> tuple[str, float] | None:
     """Return the trial that would win now, and its training seconds."""
     return controller.progress.leader(controller.policy.can_win)
+
+
+def check_leader(controller: SweepController, trial: str, seconds: float) -> None:
+    """Check which trial would win now, and its training seconds."""
+    leader = leader_of(controller)
+    assert leader is not None
+    assert leader[0] == trial
+    assert leader[1] == pytest.approx(seconds)
 
 
 def check_end(controller: SweepController, clock: VirtualClock, end: float, reason: str) -> None:
@@ -62,7 +71,7 @@ def test_minutes_leave_time_for_training_of_best_trial(
 ) -> None:
     deadline = Deadline(END, start=1.0, growth=2.0)
     controller = open_controller(space, tmp_path, deadline=deadline)
-    name = controller.start_trial()
+    name = start_trial(controller)
     controller.on_update(report_update(name, 1, 0.5, state=State.COMPLETE, seconds=10.0))
     needed = deadline.reserve(10.0, trains=True)
     assert needed > deadline.closing + 20.0
@@ -74,14 +83,15 @@ def test_time_is_kept_for_a_running_trial_that_is_the_best(
 ) -> None:
     deadline = Deadline(END, start=1.0, growth=3.0)
     controller = open_controller(space, tmp_path, deadline=deadline)
-    first = controller.start_trial()
-    second = controller.start_trial()
+    first = start_trial(controller)
+    second = start_trial(controller)
     controller.on_update(report_update(first, 1, 0.5, seconds=1.0))
     clock.now += 10.0
     best = saved_checkpoint(tmp_path, second, 1)
     controller.on_update(report_update(second, 1, 0.4, best=best))
     assert leader_of(controller) == (second, 10.0)
     controller.poll()
+    assert controller.progress.timeout is not None
     reserved = END - controller.progress.timeout
     assert reserved == pytest.approx(deadline.reserve(10.0, trains=True))
     controller.on_update(report_update(second, 2, 0.6))
@@ -100,22 +110,22 @@ def test_running_best_trial_needs_time_for_all_folds_or_parts_of_rows(
 ) -> None:
     space = with_folds(make_space(BODY, scheduler=scheduler), folds)
     controller = open_controller(space, tmp_path)
-    name = controller.start_trial()
+    name = start_trial(controller)
     assert leader_of(controller) is None
     clock.now += 10.0
     controller.on_update(report_update(name, 1, 0.4))
-    assert leader_of(controller) == (name, pytest.approx(seconds))
+    check_leader(controller, name, seconds)
 
 
 def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(
     space: Any, tmp_path: Path
 ) -> None:
     controller = open_controller(with_folds(space, 5), tmp_path)
-    name = controller.start_trial()
+    name = start_trial(controller)
     controller.on_update(report_update(name, 1, 0.5, seconds=2.0))
     controller.on_update(report_update(name, 2, 0.4, seconds=4.0))
     controller.on_update(trial_update(name, state=State.PRUNED, seconds=4.0))
-    assert leader_of(controller) == (name, pytest.approx(10.0))
+    check_leader(controller, name, 10.0)
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
@@ -125,13 +135,13 @@ def test_a_trial_that_only_time_has_ended_may_win(
 ) -> None:
     deadline = Deadline(END, start=1.0)
     controller = open_controller(with_folds(space, folds), tmp_path, deadline=deadline)
-    first = controller.start_trial()
-    second = controller.start_trial()
+    first = start_trial(controller)
+    second = start_trial(controller)
     best = saved_checkpoint(tmp_path, first, 1)
     controller.on_update(report_update(first, 1, 0.5, state=State.COMPLETE, best=best))
     controller.on_update(report_update(second, 1, 0.4))
-    best = saved_checkpoint(tmp_path, second, 2) if has_checkpoint else None
-    controller.on_update(report_update(second, 2, 0.3, best=best))
+    later = saved_checkpoint(tmp_path, second, 2) if has_checkpoint else None
+    controller.on_update(report_update(second, 2, 0.3, best=later))
     clock.now = END
     controller.poll()
     assert controller.reason == "--minutes"
@@ -171,27 +181,28 @@ def test_a_resumed_trial_leads_only_after_a_report_to_this_driver(
     space: Any, tmp_path: Path
 ) -> None:
     first = open_controller(space, tmp_path)
-    name = first.start_trial()
+    name = start_trial(first)
     first.on_update(report_update(name, 1, 0.5))
     resumed = open_controller(space, tmp_path)
     assert resumed.start_trial() == name
     assert leader_of(resumed) is None
     resumed.on_update(report_update(name, 2, 0.4))
-    trial, _ = resumed.progress.leader(lambda state: True)
-    assert trial == name
+    leader = resumed.progress.leader(lambda state: True)
+    assert leader is not None and leader[0] == name
 
 
 def test_seconds_of_an_interrupted_trial_count_as_spent(make_space: Any, tmp_path: Path) -> None:
     body = BODY + "\nscaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
     space = make_space(body, scheduler="{name: none}", extra="")
     first = open_controller(space, tmp_path)
-    name = first.start_trial()
+    name = start_trial(first)
     first.on_update(report_update(name, 1, 0.5, seconds=7200.0, worker_seconds=7200.0))
     resumed = open_controller(space, tmp_path)
     assert resumed.search.interrupted == deque([0])
     assert resumed.reason is None
     limits = dataclasses.replace(space.limits, max_gpu_hours=1.5)
     limited = open_controller(dataclasses.replace(space, limits=limits), tmp_path)
+    assert limited.reason is not None
     assert limited.reason.startswith("limits.max_gpu_hours")
 
 
@@ -200,7 +211,7 @@ def test_spent_time_stops_interrupted_trials_on_resume(
 ) -> None:
     first = open_controller(space, tmp_path)
     for _ in range(2):
-        first.on_update(report_update(first.start_trial(), 1, 0.5))
+        first.on_update(report_update(start_trial(first), 1, 0.5))
     limits = dataclasses.replace(space.limits, timeout=60.0)
     limited = dataclasses.replace(space, limits=limits)
     resumed = open_controller(limited, tmp_path, began=clock.now - 61.0)

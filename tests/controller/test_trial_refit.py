@@ -136,8 +136,8 @@ def test_searched_model_is_scored_and_exported_model_sees_all_rows(
             "`mlflow`"
         ),
     )
-    (searched,) = sweeps.open(result.dir).export(latest=True, output=tmp_path / "searched")
-    expected = error_on_test(searched.path, tmp_path / "space.yaml")
+    (exported,) = sweeps.open(result.dir).export(latest=True, output=tmp_path / "searched")
+    expected = error_on_test(exported.path, tmp_path / "space.yaml")
     assert result.best["test"] == training_of(result)["test"] == pytest.approx(expected)
     assert result.bundle is not None and "test" in (result.bundle / "README.md").read_text()
     saved = json.loads((result.dir / "result.json").read_text())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import Decision, Scheduler
+from sweeps.search.schedulers.view import StudyView
 
 TRIALS, RUNG, MAX_T = 4, 3, 6
 
@@ -22,10 +23,10 @@ class PauseAll(Scheduler):
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         return (RUNG,)
 
-    def decide(self, view: Any, trial: Any, rung: Any) -> Decision:
+    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
         return Decision(Action.PAUSE)
 
-    def next_paused(self, view: Any) -> int | None:
+    def next_paused(self, view: StudyView) -> int | None:
         if len(view.paused) < TRIALS:
             return None
         return min(view.paused, key=lambda number: view.trials[number].values[RUNG])

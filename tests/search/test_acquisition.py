@@ -47,7 +47,7 @@ def test_the_expected_improvement_is_the_mean_over_draws(objectives: int) -> Non
         without = compute_hypervolume(front, reference)
         gains = [compute_hypervolume(np.vstack([front, row]), reference) - without for row in drawn]
         assert improvements[i] == pytest.approx(
-            np.mean(gains), abs=4 * np.std(gains) / math.sqrt(4000)
+            np.mean(gains), abs=4 * float(np.std(gains)) / math.sqrt(4000)
         )
 
 

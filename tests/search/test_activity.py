@@ -40,9 +40,10 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space: Any) -> N
     active_names = activity.of(axes.internal(places))
     counts = np.zeros(len(axes.names))
     for place, active in zip(places, active_names, strict=True):
-        keys, asked = axes.external(place), set()
+        keys = axes.external(place)
+        asked: set[str] = set()
 
-        def choose(dimension: Any, keys: Any = keys, asked: Any = asked) -> Any:
+        def choose(dimension: Dimension, keys: Any = keys, asked: set[str] = asked) -> Any:
             asked.add(dimension.name)
             return keys.get(dimension.name, "only")
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sweeps.search.cells import cell_of, next_cell, scaling_key
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.space.model.conditions import Key
 
-CELLS = [
+CELLS: list[dict[str, Key]] = [
     {"preprocessor": p, "scaling.num_workers": w}
     for p, w in itertools.product(["a", "b", "c"], [1, 2])
 ]
@@ -20,7 +21,7 @@ CELLS = [
 @given(st.integers(1, 12), st.integers(0, 60))
 def test_cells_fill_evenly_at_any_time(n: Any, steps: Any) -> None:
     counts = [0] * n
-    cells = [{"x": i} for i in range(n)]
+    cells: list[dict[str, Key]] = [{"x": i} for i in range(n)]
     for _ in range(steps):
         counts[next_cell(cells, counts)] += 1
         assert max(counts) - min(counts) <= 1
@@ -43,19 +44,15 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid() -> No
     cells = [{"p": p, "d": d} for p, d in itertools.product("ab", (1, 2))]
     limits = SimpleNamespace(max_trials=100)
     search = SimpleNamespace(initial_points=(), portfolio=None)
-    queue = TrialQueue(
-        SimpleNamespace(
-            cells=cells,
-            dimensions=(),
-            search=search,
-            limits=limits,
-            repeats=SimpleNamespace(count=1),
-        ),
-        False,
-    )  # type: ignore[arg-type]
-    counts, indices = Counter(), []
+    space: Any = SimpleNamespace(
+        cells=cells, dimensions=(), search=search, limits=limits, repeats=SimpleNamespace(count=1)
+    )
+    queue = TrialQueue(space, False)
+    counts: Counter[Key] = Counter()
+    indices = []
     for number in range(40):
-        turn = queue.next(dict)
+        turn = queue.next(lambda number: {})
+        assert turn is not None
         indices.append(turn.in_cell_before)
         keys = turn.cell if number % 10 == 0 else {"p": turn.cell["p"]}
         queue.record_start(keys, None)

@@ -9,8 +9,9 @@ import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.core.trial import Trial
 from sweeps.search.samplers.configuration_view import ByConfiguration, merge_repeats
 from sweeps.search.samplers.trial_groups import FULL, History
 from sweeps.search.search_loop import SearchLoop
@@ -21,11 +22,11 @@ from tests.search.test_samplers import BODY, end
 REPEATED = "repeats: {count: 2}"
 
 
-def with_repeats(loop: SearchLoop, n: int, value: Any, apart: float) -> list:
+def with_repeats(loop: SearchLoop, n: int, value: Any, apart: float) -> list[Trial]:
     """Begin n configurations one after the other, each with a repeat; the values of the two lie so
     far around that of the configuration.
     """
-    asked = []
+    asked: list[Trial] = []
     while (trial := loop.ask()) is not None and len(asked) < n:
         asked += [trial] if trial.repeat_of is None else []
         end(loop, trial, lambda t: value(t) + (apart if t.repeat_of is None else -apart))
@@ -34,7 +35,8 @@ def with_repeats(loop: SearchLoop, n: int, value: Any, apart: float) -> list:
 
 def on_a_grid(trial: Any) -> float:
     """A value whose mean with others is exact."""
-    return round((trial.params["x"] - 0.3) ** 2 * 4096) / 4096
+    x: float = trial.params["x"]
+    return round((x - 0.3) ** 2 * 4096) / 4096
 
 
 @pytest.mark.timeout(60)
@@ -63,15 +65,20 @@ def test_repeats_teach_what_their_configurations_are_worth(
     assert asked[0] == asked[1] == asked[2]
 
 
-def repeated(*ends: tuple[TrialState, float], limit: float | None = None) -> list:
+def repeated(*ends: tuple[TrialState, float], limit: float | None = None) -> list[FrozenTrial]:
     """The trials of a configuration, as they are on record."""
-    attrs = lambda i: {} if i == 0 else {REPEAT_OF: 0}  # noqa: E731
-    broken = lambda value: None if limit is None else {"m": value - limit}  # noqa: E731
+
+    def attributes(index: int) -> dict[str, int]:
+        return {} if index == 0 else {REPEAT_OF: 0}
+
+    def violations(value: float) -> dict[str, float] | None:
+        return None if limit is None else {"m": value - limit}
+
     create = optuna.trial.create_trial
     return [
-        create(state=state, value=value, user_attrs=attrs(i), constraints=broken(value))
+        create(state=state, value=value, user_attrs=attributes(i), constraints=violations(value))
         if state is TrialState.COMPLETE
-        else create(state=state, user_attrs=attrs(i))
+        else create(state=state, user_attrs=attributes(i))
         for i, (state, value) in enumerate(ends)
     ]
 

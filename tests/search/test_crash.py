@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
+from sweeps.controller.ports import RemoteMethod
 from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.states import TrialState
+from sweeps.tracking.hub import TrackerHub
+from tests.controller.controllers import start_trial
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
+from tests.study.studies import recorded_study
 from tests.trial_updates import trial_update
 
 BODY = """
@@ -40,19 +45,16 @@ class Pool(Deaf):
 
     def __init__(self) -> None:
         self.started: dict[str, TrialState] = {}
-        self.start = self
+        self.start: RemoteMethod = SimpleNamespace(remote=self._start)
 
-    def remote(self, state: TrialState, *_: Any) -> None:
+    def _start(self, state: TrialState, *_: Any) -> None:
         self.started[state.id] = state
 
 
 def loss(trial: Trial, step: int) -> float:
-    return (
-        trial.params["eta"]
-        + trial.params.get("drop", 0.3)
-        + 1 / step
-        + (0.001 * trial.number if trial.repeat_of is not None else 0)
-    )
+    eta: float = trial.params["eta"]
+    drop: float = trial.params.get("drop", 0.3)
+    return eta + drop + 1 / step + (0.001 * trial.number if trial.repeat_of is not None else 0)
 
 
 def drive(
@@ -62,11 +64,10 @@ def drive(
     at every other one.
     """
     loop, pool = SearchLoop.open(folder, space), Pool()
-    deaf: Any = Deaf()
     controller = SweepController(
         loop,
         pool,
-        deaf,
+        TrackerHub(),
         time.monotonic() - loop.store.spent,
         lambda: False,
         lambda s: None,
@@ -76,7 +77,7 @@ def drive(
     while True:
         before(loop)
         try:
-            name = controller.start_trial()
+            name = start_trial(controller)
         except StopIteration:
             return loop
         state = pool.started[name]
@@ -183,7 +184,7 @@ def enqueued(make_space: Any, tmp_path: Path, request: pytest.FixtureRequest) ->
     space, whole = make_space(BODY, **request.param), tmp_path / "whole"
     whole.mkdir()
     expected = outcome(drive(space, whole, before=enqueue_after_two))
-    trials = record.read(whole).trials
+    trials = recorded_study(whole).trials
     first, second = (t for t in trials if t.trial.enqueued)
     assert (first.labels["params.kind"], first.labels["params.drop"]) == ("b", 0.75)
     assert (second.trial.chain, second.labels["params.eta"]) == ("MinMaxScaler", 0.875)

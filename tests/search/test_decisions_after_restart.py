@@ -11,9 +11,10 @@ import pytest
 
 from sweeps.core.trial import Action, State
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study import record
 from sweeps.study.events import TrialReported
 from tests.search.decisions import decided
+from tests.search.next_trial import next_trial
+from tests.study.studies import recorded_study
 from tests.study.test_study_store import reports
 
 BODY = "params: {x: {uniform: [0.0, 1.0]}}"
@@ -30,8 +31,8 @@ def opened(folder: Any, space: Any) -> SearchLoop:
 
 def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
     """Eight trials of their number's quality, side by side; the verdicts on each."""
-    trials = [loop.ask() for _ in range(8)]
-    verdicts = {t.number: [] for t in trials}
+    trials = [next_trial(loop) for _ in range(8)]
+    verdicts: dict[int, list[Action]] = {t.number: [] for t in trials}
     for step in steps:
         for t in trials:
             if Action.STOP in verdicts[t.number]:
@@ -63,7 +64,7 @@ def test_new_driver_decides_as_the_killed_driver_would_have(
         train(loop, range(1, 4))
         if name == "starts anew":
             loop = opened(tmp_path / name, space)
-        late = [loop.ask() for _ in range(4)]
+        late = [next_trial(loop) for _ in range(4)]
         for step in (1, 2, 3):
             for t in late:
                 loop.store.append(
@@ -85,7 +86,7 @@ def test_a_trial_that_ended_on_its_own_is_known_with_its_best_value(
 ) -> None:
     space = make_space(BODY, scheduler=scheduler, extra=constraints)
     loop = opened(tmp_path, space)
-    short, stopped, late = (loop.ask() for _ in range(3))
+    short, stopped, late = (next_trial(loop) for _ in range(3))
     for trial in (short, stopped):
         loop.store.append(TrialReported(1.0, trial.number, reports(0.5, 0.1, 0.4), seconds=0.0))
     loop.store.end(short.number, State.COMPLETE)
@@ -113,7 +114,7 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(
     loop = opened(tmp_path, space)
     for _ in range(40):
         loop.ask()
-    brackets = {t.number: t.started.bracket for t in record.read(tmp_path).trials}
+    brackets = {t.number: t.started.bracket for t in recorded_study(tmp_path).trials}
     assert brackets == {n: t.bracket for n, t in loop.view.trials.items()} and set(
         brackets.values()
     ) == {0, 1, 2}
@@ -124,7 +125,7 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(
     for n in (first, second):
         loop.store.append(TrialReported(1.0, n, reports(0.5, start=3), seconds=0.0))
     assert decided(loop, first, 3) is Action.STOP and decided(loop, second, 3) is Action.CONTINUE
-    assert "bracket" in record.read(tmp_path).trials[0].to_json()
+    assert "bracket" in recorded_study(tmp_path).trials[0].to_json()
 
 
 def test_the_median_rule_knows_the_reports_before_its_first_decision(
@@ -132,7 +133,7 @@ def test_the_median_rule_knows_the_reports_before_its_first_decision(
 ) -> None:
     space = make_space(BODY, scheduler="{name: median, max_t: 9, grace_period: 3, min_trials: 2}")
     loop = opened(tmp_path, space)
-    trials = [loop.ask() for _ in range(3)]
+    trials = [next_trial(loop) for _ in range(3)]
     for t, values in zip(trials, ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]), strict=True):
         for step, value in enumerate(values, 1):
             loop.store.append(TrialReported(1.0, t.number, reports(value, start=step), seconds=0.0))

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.distributions import FloatDistribution, IntDistribution
+from pydantic import JsonValue
 
 from sweeps.core.errors import InputError
 from sweeps.search import earlier_trials
@@ -26,6 +28,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space.model.enumeration import any_key
 from sweeps.study.distributions import distribution_of
 from sweeps.study.trial_building import build_trial
+from tests.search.next_trial import next_trial
 from tests.search.test_samplers import BODY, run
 
 NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
@@ -58,20 +61,22 @@ def configuration(space: Any, rng: np.random.RandomState) -> Any:
         distribution = distribution_of(dimension)
         if dimension.options:
             keys[dimension.name] = dimension.options[rng.randint(len(dimension.options))].key
+        elif dimension.is_integer:
+            assert isinstance(distribution, IntDistribution)
+            keys[dimension.name] = int(rng.randint(distribution.low, distribution.high + 1))
         else:
-            low, high = distribution.low, distribution.high
-            key = rng.randint(low, high + 1) if dimension.is_integer else rng.uniform(low, high)
-            keys[dimension.name] = (
-                int(key)
-                if dimension.is_integer
-                else dimension.value(key)
-                if dimension.q
-                else float(key)
-            )
+            assert isinstance(distribution, FloatDistribution)
+            key = float(rng.uniform(distribution.low, distribution.high))
+            keys[dimension.name] = dimension.value(key) if dimension.q else key
         return keys[dimension.name]
 
     trial = build_trial(space, 0, choose)
     return keys, {"params": trial.params, "scaling": trial.shape.scaling, "data": trial.data}
+
+
+def values_of(trial: EarlierTrial) -> tuple[float, ...]:
+    assert trial.values is not None
+    return trial.values
 
 
 def sweep_of(
@@ -187,9 +192,10 @@ def test_the_domain_of_a_dimension_changes(
     body = "\nparams:\n  other: {uniform: [0, 1]}\n  d: "
     earlier, new = make_space_once(body + before), make_space_once(body + after)
     keys = {"params.other": 0.5} | ({} if key is None else {"params.d": key})
-    constants = {
-        "params": {"other": 0.5} | ({"d": 6 if before == "6" else None} if key is None else {})
-    }
+    params: dict[str, JsonValue] = {"other": 0.5}
+    if key is None:
+        params["d"] = 6 if before == "6" else None
+    constants: dict[str, JsonValue] = {"params": params}
     if expected is None:
         with pytest.raises(OutsideDomain, match=r"params\.d"):
             translate(earlier, new, keys, constants=constants)
@@ -263,7 +269,7 @@ def test_first_trials_are_a_suggestion_and_earlier_best_trials(make_space: Any) 
     space = make_space(NUMBERS)
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.3) ** 2, 40)
     maximized = make_space(NUMBERS, objective="{metric: loss, goal: maximize}")
-    best = sorted(sweep.trials, key=lambda t: t.values)
+    best = sorted(sweep.trials, key=values_of)
 
     def points(*sweeps: Any, space: Any = space) -> Any:
         return starting_points(SamplerContext(space, sweeps))
@@ -282,7 +288,7 @@ def test_every_algorithm_starts_with_points_and_repeats_itself(
 ) -> None:
     space = with_from(make_space(BODY, 40, algorithm))
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2)
-    best = min(sweep.trials, key=lambda t: t.values)
+    best = min(sweep.trials, key=values_of)
     asked = []
     for again in (False, True):
         folder = tmp_path / str(again)
@@ -295,7 +301,7 @@ def test_every_algorithm_starts_with_points_and_repeats_itself(
         rest = run(loop, 8)
         if again:
             loop = SearchLoop.open(folder, space)
-        asked.append([*first, *rest, loop.ask(), loop.ask()])
+        asked.append([*first, *rest, next_trial(loop), next_trial(loop)])
     assert [t.labels for t in asked[0]] == [t.labels for t in asked[1]]
     assert asked[0][1].params["x"] == best.keys["params.x"] != asked[0][0].params["x"]
 

@@ -14,6 +14,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space.schema.parameter_schema import allows
 from sweeps.space.sections.built_in_trainers import portfolio_files
 from sweeps.space.sections.trainer_definition import definition_of
+from tests.search.next_trial import next_trial
 
 BODY = """
 params:
@@ -109,7 +110,7 @@ def test_dimensions_that_are_inactive_with_the_defaults_have_no_key(good: Any) -
 
 def test_a_resumed_sweep_continues_the_queue(good: Any, tmp_path: Path) -> None:
     space = good(max_trials=12, scheduler="{name: none}")
-    points = [SearchLoop.open(tmp_path, space).ask().params for _ in range(6)]
+    points = [next_trial(SearchLoop.open(tmp_path, space)).params for _ in range(6)]
     assert [(p["eta"], p["max_depth"]) for p in points[:2]] == [(0.3, 6), (0.1, 4)]
     assert points[2]["max_depth"] == 8
     assert [(p["eta"], p["max_depth"]) for p in points[3:5]] == [(0.2, 3), (0.25, 3)]

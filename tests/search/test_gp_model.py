@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState, create_trial
 
-from sweeps.core.trial import Report, State
+from sweeps.core.trial import Report, State, Trial
 from sweeps.search.samplers import gp_observations
 from sweeps.search.samplers.gaussian_process import NONE, VAGUE
 from sweeps.search.samplers.trial_groups import FULL, History
@@ -23,20 +23,22 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Repeats
 from sweeps.study.event_records import REPEAT_OF
 from sweeps.study.events import TrialReported
+from tests.search.next_trial import next_trial
 
 NO_STOPS = "{name: none}"
 NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
 
 
-def run(loop: SearchLoop, n: int, metrics: Any, concurrency: int = 2) -> list:
+def run(loop: SearchLoop, n: int, metrics: Any, concurrency: int = 2) -> list[Trial]:
     """Begin n trials, `concurrency` side by side.
 
     `metrics(params)` returns the metrics of a trial, or None if the trial fails.
     """
-    running, asked = [], []
+    running: list[Trial] = []
+    asked: list[Trial] = []
     for i in range(n + concurrency):
         if i < n:
-            asked.append(loop.ask())
+            asked.append(next_trial(loop))
             running.append(asked[-1])
         if i >= concurrency and running:
             trial = running.pop(0)
@@ -207,7 +209,8 @@ def test_with_several_objectives_the_fronts_are_observed_first(objectives: int) 
     order = gp_observations.front_first(ranked, 20)
     assert sorted(order) == list(range(62))
     values = np.array([one[1] for one in ranked[:60]])
-    left, best = list(range(60)), []
+    left = list(range(60))
+    best: list[int] = []
     while len(best) < 20:
         front = [i for i in left if not any((values[j] <= values[i]).all() for j in left if j != i)]
         best += sorted(front, key=lambda i: values[i].sum())
@@ -217,7 +220,7 @@ def test_with_several_objectives_the_fronts_are_observed_first(objectives: int) 
 
 def test_the_noise_is_the_variance_among_repeats() -> None:
     study, rng = optuna.create_study(), np.random.RandomState(1)
-    space = {"x": FloatDistribution(0, 1)}
+    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0, 1)}
     pieces, once = History((), Repeats(3)), History((), Repeats(3))
     values = rng.normal(0, 0.3, (40, 3)) + 10 * rng.rand(40, 1)
     for row in values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import random
 import time
 from pathlib import Path
@@ -19,10 +20,13 @@ from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
 from sweeps.study.transitions import applied
+from sweeps.tracking.hub import TrackerHub
+from tests.controller.controllers import start_trial
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
-from tests.search.deaths import Deaf, Killed, dying, records_of
+from tests.search.deaths import Killed, dying, records_of
 from tests.search.decisions import decided
+from tests.search.next_trial import next_trial
 from tests.search.test_crash import BODY, MAX_T, POINTS, PROMOTION, Pool
 from tests.study.trial_states import new_trial
 from tests.trial_updates import rank_places, trial_update
@@ -38,7 +42,7 @@ def test_next_configuration_does_not_become_a_due_repeat(
     """
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
     loop = SearchLoop.open(tmp_path, space)
-    first = loop.ask()
+    first = next_trial(loop)
     loop.store.append(
         TrialReported(
             1.0,
@@ -53,11 +57,12 @@ def test_next_configuration_does_not_become_a_due_repeat(
         loop.ask()
     assert records_of(tmp_path) == before + 2 + 3 * half
     loop = SearchLoop.open(tmp_path, space)
+    pool = Pool()
     controller = SweepController(
-        loop, Pool(), Deaf(), time.monotonic(), lambda: False, lambda s: None, lambda: None
+        loop, pool, TrackerHub(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     controller.finish_leftover_trials()
-    trials = [controller.pool.started[controller.start_trial()].trial for _ in range(2)]
+    trials = [pool.started[start_trial(controller)].trial for _ in range(2)]
     repeat, other = sorted(trials, key=lambda t: t.repeat_of is None)
     assert (repeat.repeat_of, other.repeat_of) == (first.number, None)
     assert repeat.params == first.params != other.params
@@ -74,8 +79,8 @@ def test_replay_keeps_order_of_ends_if_clock_was_set_back(
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
     ends = [State.FAIL, State.COMPLETE, State.PRUNED]
     for number, state in enumerate(ends):
-        loop.store.clock = lambda at=float(number): at
-        trial = loop.ask()
+        loop.store.clock = functools.partial(float, number)
+        trial = next_trial(loop)
         loop.store.append(
             TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1)
         )
@@ -83,7 +88,8 @@ def test_replay_keeps_order_of_ends_if_clock_was_set_back(
         now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=number + 1)
         monkeypatch.setattr(_storage, "datetime", _clock_at(now))
     again = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
-    ended = [t.datetime_complete for t in again.store.trials()]
+    ended = [t.datetime_complete for t in again.store.trials() if t.datetime_complete is not None]
+    assert len(ended) == len(ends)
     assert ended == sorted(ended, reverse=True)
     assert again.budget.ended == ends
 
@@ -103,7 +109,7 @@ def test_the_time_that_was_used_is_on_record(make_space: Any, tmp_path: Path) ->
     space = make_space(BODY, max_trials=2)
     loop = SearchLoop.open(tmp_path, space)
     loop.store.clock = lambda: 12.5
-    trial = loop.ask()
+    trial = next_trial(loop)
     loop.store.append(
         TrialReported(1.0, trial.number, (Report(1, {"loss": 1.0}, 1.0),), seconds=0.1)
     )
@@ -125,12 +131,12 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     space = make_space(BODY, max_trials=4)
     loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
-        done = loop.ask()
+        done = next_trial(loop)
         loop.store.append(
             TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1)
         )
         loop.store.end(done.number, State.COMPLETE)
-    trial = loop.ask()
+    trial = next_trial(loop)
     loop.store.append(
         TrialReported(
             1.0,
@@ -139,9 +145,9 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
             seconds=0.1,
         ),
     )
-    loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
+    loop, pool = SearchLoop.open(tmp_path, space), Pool()
     controller = SweepController(
-        loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
+        loop, pool, TrackerHub(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     controller.finish_leftover_trials()
     if expected is None:
@@ -165,7 +171,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
     space = make_space(BODY, max_trials=9, scheduler=PROMOTION["scheduler"])
     loop = SearchLoop.open(tmp_path, space)
     for value in (0.2, 0.3, 0.4, 0.1 if better else 0.5):
-        trial = loop.ask()
+        trial = next_trial(loop)
         path = tmp_path / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
         kept = Checkpoint(path.name, 1, 1) if saved or trial.number < 3 else None
@@ -174,9 +180,9 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
         )
         if trial.number < 3:
             decided(loop, trial.number, 1)
-    loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
+    loop, pool = SearchLoop.open(tmp_path, space), Pool()
     controller = SweepController(
-        loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
+        loop, pool, TrackerHub(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     controller.finish_leftover_trials()
     paused = saved and not better
@@ -201,22 +207,23 @@ def test_resume_after_reached_limit_starts_no_trial(
     space = make_space(BODY, max_trials=4)
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)
-    done = loop.ask()
+    done = next_trial(loop)
     loop.store.append(
         TrialReported(1.0, done.number, (Report(1, {"loss": 0.1}, 1.0),), seconds=0.1)
     )
     loop.store.end(done.number, State.COMPLETE)
-    loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
+    loop, pool = SearchLoop.open(tmp_path, space), Pool()
     controller = SweepController(
         loop,
         pool,
-        deaf,
+        TrackerHub(),
         time.monotonic() - 3600 * hours,
         lambda: False,
         lambda s: None,
         lambda: None,
     )
     controller.finish_leftover_trials()
+    assert controller.reason is not None
     assert controller.reason.startswith(f"limits.{next(iter(limit))}")
     with pytest.raises(StopIteration):
         controller.start_trial()

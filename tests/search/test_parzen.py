@@ -48,11 +48,10 @@ def test_the_whole_is_one(name: Any, seed: Any, n: Any) -> None:
         unit = (np.arange(4000) + 0.5) / 4000
         values, share = mix.axes.values(unit[:, None]), 1 / 4000
     else:
-        every = (
-            range(3)
-            if isinstance(distribution, CategoricalDistribution)
-            else range(distribution.low, distribution.high + 1)
-        )
+        every = range(3)
+        if not isinstance(distribution, CategoricalDistribution):
+            assert isinstance(distribution, IntDistribution)
+            every = range(distribution.low, distribution.high + 1)
         values, share = (
             np.array(
                 [v for v in every if v % (getattr(distribution, "step", 1) or 1) == 0], dtype=float

@@ -16,15 +16,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
-from sweeps.controller.decide import Continue, decide
-from sweeps.core.trial import Checkpoint, Report, State, Trial
+from sweeps.controller.decide import decide
+from sweeps.controller.driver_commands import Continue
+from sweeps.controller.ports import RemoteMethod
+from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study import record
-from sweeps.study.events import Perturbation, TrialDecided, TrialReported, TrialStarted
+from sweeps.study.events import Event, Perturbation, TrialDecided, TrialReported, TrialStarted
 from sweeps.study.states import TrialState
 from sweeps.tracking.earlier_events import TrialHistory
+from sweeps.tracking.hub import TrackerHub
 from tests.search.deaths import Deaf, records_of, with_deaths
+from tests.study.studies import recorded_study
+from tests.study.trial_states import LOSS, known_trial
 from tests.trial_updates import trial_update
 
 BODY = """
@@ -43,12 +47,9 @@ class Pool(Deaf):
         self.folder = folder
         self.line: deque[TrialState] = deque()
         self.now: TrialState | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
-        return (
-            type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
-        )
+        self.start: RemoteMethod = SimpleNamespace(remote=self._start)
+        self.answer: RemoteMethod = SimpleNamespace(remote=self._answer)
+        self.renew: RemoteMethod = SimpleNamespace(remote=self._renew)
 
     def _start(self, state: TrialState, *_: Any) -> None:
         self.line.append(state)
@@ -65,15 +66,16 @@ class Pool(Deaf):
         self.line.append(recorded)
 
 
-class RecordingTracker(Deaf):
+class RecordingTrackers(TrackerHub):
     """Records the events that trackers handle."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.began: dict[int, Trial] = {}
         self.tags: dict[int, dict[str, str]] = {}
         self.reports: dict[int, list[Report]] = {}
 
-    def publish(self, event: Any) -> None:
+    def publish(self, event: Event) -> None:
         match event:
             case TrialStarted():
                 self.began[event.number] = event.trial
@@ -86,20 +88,23 @@ class RecordingTracker(Deaf):
                 )
 
 
-def conduct(space: Any, folder: Path, pool: Any, tracker: Any) -> SweepController:
-    loop, deaf = SearchLoop.open(folder, space), lambda *more: None
+def conduct(space: Any, folder: Path, pool: Pool, tracker: TrackerHub) -> SweepController:
+    loop = SearchLoop.open(folder, space)
+    began = time.monotonic() - loop.store.spent
     return SweepController(
-        loop, pool, tracker, time.monotonic() - loop.store.spent, lambda: False, deaf, lambda: None
+        loop, pool, tracker, began, lambda: False, lambda status: None, lambda: None
     )
 
 
-def drive(space: Any, folder: Path, tracker: Any = None, saves: bool = True) -> SweepController:
+def drive(
+    space: Any, folder: Path, tracker: TrackerHub | None = None, saves: bool = True
+) -> SweepController:
     """One driver, to the end of the sweep.
 
     A loop's state is a number that each step makes smaller by what its parameters are worth.
     """
     pool = Pool(folder)
-    controller = conduct(space, folder, pool, tracker or RecordingTracker())
+    controller = conduct(space, folder, pool, tracker or RecordingTrackers())
     controller.finish_leftover_trials()
     known = set()
     while True:
@@ -162,7 +167,7 @@ def space(make_space: Any) -> Any:
 @pytest.fixture
 def undisturbed(space: Any, tmp_path: Path) -> Any:
     (tmp_path / "whole").mkdir()
-    tracker = RecordingTracker()
+    tracker = RecordingTrackers()
     return drive(space, tmp_path / "whole", tracker), tracker
 
 
@@ -170,7 +175,7 @@ def test_the_worst_take_over_and_only_params_change(space: Any, undisturbed: Any
     controller, tracker = undisturbed
     loop = controller.search
     assert {r.state for r in loop.store.results().values()} == {State.COMPLETE}
-    recorded = record.read(loop.store.folder)
+    recorded = recorded_study(loop.store.folder)
     perturbed = [t for t in recorded.trials if t.lineage]
     assert perturbed and len({t.trial.chain for t in recorded.trials}) == 2
     for t in recorded.trials:
@@ -204,7 +209,7 @@ def test_the_worst_take_over_and_only_params_change(space: Any, undisturbed: Any
 
 def test_a_new_tracker_gets_the_recorded_events_again(space: Any, undisturbed: Any) -> None:
     controller, tracker = undisturbed
-    again = RecordingTracker()
+    again = RecordingTrackers()
     for event in TrialHistory(controller.search.store.folder)():
         again.publish(event)
     assert again.tags == tracker.tags and again.reports == tracker.reports
@@ -214,17 +219,15 @@ def test_a_new_tracker_gets_the_recorded_events_again(space: Any, undisturbed: A
 
 
 def test_trial_stays_unchanged_without_checkpoint_of_donor(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    space: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    own, donor = (
-        SimpleNamespace(
-            id=id, number=n, trial=SimpleNamespace(preprocessor=0, data=0, shape=0), keys={}
-        )
-        for n, id in enumerate(("0000", "0001"))
-    )
-    donor.checkpoint = Checkpoint("checkpoint_000003", 3, 3)
+    own, donor = (known_trial(number, LOSS, Result(State.RUNNING)) for number in (0, 1))
+    donor = dataclasses.replace(donor, checkpoint=Checkpoint("checkpoint_000003", 3, 3))
     monkeypatch.setattr(exploit, "build_trial", lambda space, number, choose: own.trial)
-    assert exploit.exploit_donor(None, tmp_path, own, donor, None, step=4) is None
+    assert (
+        exploit.exploit_donor(space, tmp_path, own, donor, lambda dimension, key: key, step=4)
+        is None
+    )
 
 
 @pytest.mark.timeout(120)
@@ -256,7 +259,7 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(
     space: Any, tmp_path: Path
 ) -> None:
     pool = Pool(tmp_path)
-    controller = conduct(space, tmp_path, pool, RecordingTracker())
+    controller = conduct(space, tmp_path, pool, RecordingTrackers())
     for _ in range(2):
         controller.start_trial()
     controller.on_update(
@@ -265,10 +268,9 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
     assert not controller.on_update(trial_update("0001", reports, rung=3))
-    assert (
-        controller.refused is None
-        and "reported step 3 without a checkpoint" in controller.search.store.results()[1].error
-    )
+    assert controller.refused is None
+    error = controller.search.store.results()[1].error
+    assert error is not None and "reported step 3 without a checkpoint" in error
 
 
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(

@@ -70,7 +70,7 @@ def test_the_order_in_which_members_are_named_does_not_matter(
 def test_who_has_nothing_to_give_gives_nothing(values: Any, data: Any) -> None:
     known = dict(enumerate(values))
     donors = [number for number in known if data.draw(st.booleans())]
-    worst, best = max(known, key=known.get), min(known, key=known.get)
+    worst, best = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
     taken = choose_donor(worst, known, donors, True, 0.5, random.Random(1))
     assert taken is None or taken in donors
     assert (choose_donor(worst, known, donors, True, 1e-3, random.Random(1)) == best) == (

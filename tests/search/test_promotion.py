@@ -22,7 +22,7 @@ from sweeps.search.schedulers.simulated import SimulatedStudy
 PROMOTION = Asha(27, type="promotion")
 SCHEDULERS = [PROMOTION, Hyperband(27, type="promotion")]
 qualities = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
-Passed = list[tuple[int, int]]  # (trial, rung) of each promotion
+Passed = list[tuple[int, int | None]]  # (trial, rung) of each promotion
 
 
 def search(
@@ -33,7 +33,9 @@ def search(
     minimize: bool = True,
 ) -> tuple[SimulatedStudy, Passed]:
     """Run a sweep as the controller does. A round takes each running trial to its next rung."""
-    view, passed, running = SimulatedStudy(7, minimize), [], []
+    view = SimulatedStudy(7, minimize)
+    passed: Passed = []
+    running: list[int] = []
     while True:
         while len(running) < workers:
             view.all_started = len(view.trials) == trials

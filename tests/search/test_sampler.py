@@ -60,7 +60,7 @@ def test_tpe_conditions_on_the_cell(make_space: Any, tmp_path: Path) -> None:
         scheduler="{name: none}",
     )
     loop = SearchLoop.open(tmp_path, space)
-    late = {"StandardScaler": [], "MinMaxScaler": []}
+    late: dict[str, list[float]] = {"StandardScaler": [], "MinMaxScaler": []}
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
     while trial := loop.ask():
         x = trial.params["x"]

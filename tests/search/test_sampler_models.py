@@ -10,6 +10,7 @@ import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import TrialState
 
 from sweeps.search.samplers import acquisition, gp_observations, tpe_model
@@ -198,7 +199,7 @@ def test_what_diverged_does_not_hide_how_the_others_differ() -> None:
 
 def test_of_several_objectives_the_front_is_good() -> None:
     study = optuna.create_study(directions=["minimize", "maximize"])
-    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0, 1)}
     for i in range(60):
         x = i / 59
         values = [abs(x - 0.2), -abs(x - 0.3)]
@@ -218,7 +219,8 @@ def test_of_several_objectives_the_front_is_good() -> None:
 
 def history_of_ended(steps: list[int | None]) -> History:
     """History of trials that a scheduler stopped at these steps; None for a complete trial."""
-    study, space = optuna.create_study(), {"x": optuna.distributions.FloatDistribution(0, 1)}
+    study = optuna.create_study()
+    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0, 1)}
     for i, step in enumerate(steps):
         x = i / len(steps)
         intermediate = {rung: x for rung in (1, 3, 9) if rung <= (step or 9)}

@@ -14,12 +14,12 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.core.plugins import plugin_registry
-from sweeps.core.trial import Action, State
-from sweeps.search import plugins
+from sweeps.core.trial import Action, State, Trial
 from sweeps.search.samplers.sampler import SamplerContext
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
 from tests.search.decisions import decided
+from tests.search.next_trial import next_trial
 from tests.study.test_study_store import reports
 
 BODY = """
@@ -43,11 +43,12 @@ ALGORITHMS = ["tpe", "gp", "random", "qmc", "nsga2", WITH_CMAES]
 
 def run(
     loop: SearchLoop, n: int, value: Any = lambda trial: trial.params["x"], concurrency: int = 3
-) -> list:
+) -> list[Trial]:
     """Begin n trials, `concurrency` side by side, that have their value at steps 1, 3 and 9."""
-    running, asked = [], []
+    running: list[Trial] = []
+    asked: list[Trial] = []
     for _ in range(n):
-        trial = loop.ask()
+        trial = next_trial(loop)
         asked.append(trial)
         running.append(trial)
         if len(running) == concurrency:
@@ -173,7 +174,7 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space: Any, tmp_pa
 def test_without_its_package_cmaes_is_refused_in_a_line(
     make_space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"sweeps-ray\[cmaes\]"):
         SearchLoop.open(tmp_path, make_space(NUMBERS, 20, "cmaes"))
 

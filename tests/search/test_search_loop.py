@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Report, Result, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study import record
 from sweeps.study.events import TrialReported
 from sweeps.study.repeats import Configurations, merged, settled
+from sweeps.study.states import TrialState
+from tests.search.next_trial import next_trial
+from tests.study.studies import recorded_study
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -31,7 +33,7 @@ NONE = "{name: none}"
 
 def end(
     loop: SearchLoop, trial: Any, state: State = C, seconds: float = 1.0, **metrics: float
-) -> Result:
+) -> TrialState:
     loop.store.append(
         TrialReported(
             1.0,
@@ -57,7 +59,7 @@ def test_initial_points_come_first_and_the_rest_of_them_is_sampled(
 ) -> None:
     space = make_space(BODY, algorithm=algorithm, max_trials=6, points=POINTS)
     loop = SearchLoop.open(tmp_path, space)
-    first, second, third = (loop.ask() for _ in range(3))
+    first, second, third = (next_trial(loop) for _ in range(3))
     assert (
         first.params["eta"] == 0.5
         and second.params["kind"] == "b"
@@ -88,15 +90,16 @@ def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(
         0.25,
     )
     assert loop.store.results()[0].given and loop.store.winner() is None and not loop.budget.ended
-    trial = loop.ask()
+    trial = next_trial(loop)
     assert trial.number == 1 and trial.params["eta"] == 0.5
     end(loop, trial, loss=0.9)
     assert loop.store.winner() == 1
-    read = record.read(tmp_path)
+    read = recorded_study(tmp_path)
     assert [t.result.given for t in read.trials] == [True, False] and [t.id for t in read.ran] == [
         "0001"
     ]
-    assert read.trials[0].params["eta"] == 0.25 and read.best.id == "0001"
+    assert read.trials[0].params["eta"] == 0.25
+    assert read.best is not None and read.best.id == "0001"
 
 
 def test_a_point_that_a_dead_driver_had_queued_starts_once(make_space: Any, tmp_path: Path) -> None:
@@ -105,7 +108,7 @@ def test_a_point_that_a_dead_driver_had_queued_starts_once(make_space: Any, tmp_
     loop.store.study.enqueue_trial(space.search.initial_points[0].keys)
     loop = SearchLoop.open(tmp_path, space)
     assert set(loop.store.results()) == {0}, "what was not begun is no trial"
-    assert [loop.ask().params["eta"] == 0.5 for _ in range(3)] == [True, False, False]
+    assert [next_trial(loop).params["eta"] == 0.5 for _ in range(3)] == [True, False, False]
 
 
 # ---- repeats
@@ -116,12 +119,12 @@ REPEATS = "repeats: {count: 3, aggregate: mean}"
 def test_repeat_starts_before_enqueued_configuration(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, max_trials=3, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
-    first = loop.ask()
+    first = next_trial(loop)
     loop.enqueue({"params.eta": 0.5}, "a command")
     end(loop, first, loss=0.5)
-    assert loop.ask().repeat_of == first.number
+    assert next_trial(loop).repeat_of == first.number
     loop = SearchLoop.open(tmp_path, space)
-    started = [loop.ask() for _ in range(2)]
+    started = [next_trial(loop) for _ in range(2)]
     assert [trial.repeat_of for trial in started] == [first.number, None]
     assert started[1].enqueued and started[1].params["eta"] == 0.5
 
@@ -129,12 +132,12 @@ def test_repeat_starts_before_enqueued_configuration(make_space: Any, tmp_path: 
 def test_repeats_start_after_first_trial_with_other_seeds(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY, max_trials=2, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
-    first, other = loop.ask(), loop.ask()
+    first, other = next_trial(loop), next_trial(loop)
     assert loop.ask() is None and loop.queue.may_grow and loop.queue.known_total == 2
     end(loop, first, loss=0.5)
     assert loop.queue.known_total == 4
     loop = SearchLoop.open(tmp_path, space)  # a driver that takes it up knows what is due
-    second = loop.ask()
+    second = next_trial(loop)
     assert (
         second.params == first.params
         and second.repeat_of == first.number
@@ -145,33 +148,35 @@ def test_repeats_start_after_first_trial_with_other_seeds(make_space: Any, tmp_p
         == second
         == SearchLoop.open(tmp_path, space).store.trial(second.number)
     )
-    third = loop.ask()
+    third = next_trial(loop)
     assert third.params == first.params and loop.ask() is None
     end(loop, second, loss=0.1)
     end(loop, third, loss=0.3)
     assert not loop.store.study.trials[second.number].intermediate_values, (
         "no scheduler compares repeats"
     )
+    assert loop.budget.best is not None
     assert loop.budget.best[0] == 0 and loop.budget.best[1].value == pytest.approx(0.3)
     assert loop.store.winner() == second.number, (
         "the best of its repeats stands for a configuration"
     )
-    study = record.read(tmp_path)
-    assert study.best.number == second.number and study.repeats == space.repeats
+    study = recorded_study(tmp_path)
+    assert study.best is not None and study.best.number == second.number
+    assert study.repeats == space.repeats
     assert other.number == 1
 
 
 def test_a_configuration_that_was_stopped_is_not_repeated(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=2, extra=REPEATS))
     for state in (P, F):
-        end(loop, loop.ask(), state)
+        end(loop, next_trial(loop), state)
     assert loop.ask() is None and not loop.queue.may_grow
 
 
 def test_without_a_scheduler_the_number_of_trials_is_known(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=4, extra=REPEATS, scheduler=NONE))
     assert loop.queue.known_total == 12
-    end(loop, loop.ask(), F)
+    end(loop, next_trial(loop), F)
     assert loop.queue.known_total == 10
 
 
@@ -216,11 +221,12 @@ def test_several_objectives_have_a_front_and_no_winner(
     space = make_space(BODY, objective=TWO, scheduler=NONE, algorithm=algorithm)
     loop = SearchLoop.open(tmp_path, space)
     for i in range(25):
-        trial = loop.ask()
+        trial = next_trial(loop)
         end(loop, trial, loss=float(i % 5), auc=float(i % 5) if i % 2 else -1.0)
-    nan, stopped, failed = loop.ask(), loop.ask(), loop.ask()
+    nan, stopped, failed = (next_trial(loop) for _ in range(3))
     assert end(loop, nan, loss=-1.0, auc=math.nan).state is F
-    assert "`auc` was NaN" in loop.store.results()[nan.number].error
+    error = loop.store.results()[nan.number].error
+    assert error is not None and "`auc` was NaN" in error
     assert end(loop, stopped, P, loss=-1.0, auc=9.0).state is P
     end(loop, failed, F, loss=-2.0, auc=9.0)
     assert not any(t.intermediate_values for t in loop.store.study.trials)
@@ -228,7 +234,7 @@ def test_several_objectives_have_a_front_and_no_winner(
     assert loop.store.winner() is None and {loop.store.results()[n].values for n in front} == {
         (float(v), float(v)) for v in range(5)
     }
-    assert [t.number for t in record.read(tmp_path).front] == front == list(loop.budget.front)
+    assert [t.number for t in recorded_study(tmp_path).front] == front == list(loop.budget.front)
     assert sorted(n for n in front) == sorted(t.number for t in loop.store.study.best_trials), (
         "as Optuna sees it"
     )
@@ -244,8 +250,9 @@ def test_infeasible_trial_is_complete_and_never_wins(make_space: Any, tmp_path: 
         (0.2, 1.0, 9.0),
         (0.4, 1.0, 1.0),
     ):
-        assert end(loop, loop.ask(), seconds=seconds, loss=loss, latency=latency).state is C
-    assert loop.store.winner() == 1 and loop.budget.best[0] == 1
+        assert end(loop, next_trial(loop), seconds=seconds, loss=loss, latency=latency).state is C
+    assert loop.store.winner() == 1
+    assert loop.budget.best is not None and loop.budget.best[0] == 1
     assert [r.feasible for r in loop.store.results().values()] == [False, True, False, True]
     assert (
         loop.store.study.trials[0].constraints == {"latency": 2.0, "seconds": -8.0}
@@ -258,13 +265,13 @@ def test_infeasible_trial_is_complete_and_never_wins(make_space: Any, tmp_path: 
         "loss": 0.3,
         "latency": 5.0,
     }
-    unsaid = end(loop, loop.ask(), loss=0.0)
+    unsaid = end(loop, next_trial(loop), loss=0.0)
     assert (
         unsaid.state is F
         and unsaid.error == "the loop ended without reporting the constraint's metric `latency`"
     )
     for _ in range(12):  # the sampler takes them into account
-        trial = loop.ask()
+        trial = next_trial(loop)
         end(loop, trial, loss=trial.params["eta"], latency=10 * trial.params["eta"])
 
 
@@ -275,7 +282,7 @@ def test_where_nothing_keeps_the_constraints_the_best_of_the_rest_wins(
         tmp_path, make_space(BODY, extra='constraints: {latency: "<= 5"}', scheduler=NONE)
     )
     for loss in (0.2, 0.1):
-        end(loop, loop.ask(), loss=loss, latency=9.0)
+        end(loop, next_trial(loop), loss=loss, latency=9.0)
     assert loop.store.winner() == 1 and not loop.store.results()[1].feasible
 
 
@@ -304,8 +311,10 @@ def test_samplers_have_one_thread_and_the_process_has_its_threads_again(
     with threadpoolctl.threadpool_limits(2):
         before = thread_counts()
         loop = SearchLoop.open(tmp_path, make_space(BODY, algorithm=algorithm))
-        end(loop, loop.ask())
+        end(loop, next_trial(loop))
         loop.ask()
         assert thread_counts() == before and 2 in before
-    assert len(loop.sampler.model.seen) == 3
-    assert all(set(counts) == {1} for counts in loop.sampler.model.seen)
+    sampler = loop.sampler.model
+    assert isinstance(sampler, ThreadCounting)
+    assert len(sampler.seen) == 3
+    assert all(set(counts) == {1} for counts in sampler.seen)

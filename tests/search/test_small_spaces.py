@@ -15,13 +15,14 @@ from sweeps.plan.plan_text import render
 from sweeps.runs.resumption import nothing_left_note
 from sweeps.search.configurations import most_trials
 from sweeps.search.search_loop import SearchLoop
+from tests.search.next_trial import next_trial
 from tests.search.test_search_loop import end
 
 NONE = "{name: none}"
 FOUR = "params: {max_depth: {choice: [3, 5]}, booster: {choice: [gbtree, dart]}}"
 
 
-def run(folder: Any, space: Any, reopen: bool = False) -> list[dict]:
+def run(folder: Any, space: Any, reopen: bool = False) -> list[dict[str, Any]]:
     """Run all trials of a sweep without Ray, and return their values.
 
     `reopen` opens the study again before each trial.
@@ -157,10 +158,10 @@ def test_a_known_result_counts_as_tried(make_space: Any, tmp_path: Path) -> None
 def test_an_enqueued_configuration_runs_again(make_space: Any, tmp_path: Path) -> None:
     space = make_space(FOUR, max_trials=9, scheduler=NONE)
     loop = SearchLoop.open(tmp_path, space)
-    first = loop.ask()
+    first = next_trial(loop)
     end(loop, first, loss=1.0)
     loop.enqueue(first.labels, "again")
-    again = loop.ask()
+    again = next_trial(loop)
     assert again.labels == first.labels and again.enqueued
     end(loop, again, loss=1.0)
     rest = run(tmp_path, space)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema
 
@@ -115,7 +115,7 @@ LabelColumns = Annotated[
     ),
 ]
 # The two units that a scheduler can count. With `ROWS`, a step is a part of the train split.
-ROWS = "data.rows"
+ROWS: Final = "data.rows"
 Resource = Literal["step", "data.rows"]
 Task = Literal["binary", "multiclass", "regression"]
 AnyTask = Literal[

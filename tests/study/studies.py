@@ -1,0 +1,15 @@
+"""Studies that are read from the folders of sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweeps.study import record
+from sweeps.study.record import Record
+
+
+def recorded_study(folder: Path) -> Record:
+    """Return the study of a sweep that has one."""
+    study = record.read(folder)
+    assert study is not None
+    return study
